@@ -6,6 +6,9 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 READY := .venv/ready
 
+# Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo dev check unit test test-all chaos wheel canary docs soak faults bench lint types check-defs clean
 
 demo: $(READY)
@@ -19,7 +22,7 @@ check: lint types unit
 
 unit: $(READY)
 	@echo "Unit tests"
-	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not real_time" tests/unit
+	@$(BIN)/pytest -q -n 4 --dist worksteal -m "not real_time" tests/unit
 
 # Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit
@@ -43,6 +46,7 @@ wheel: $(READY)
 docs: $(READY)
 	@$(BIN)/python docs/cli_reference.py docs/cli.md
 	@$(BIN)/python docs/settings_table.py docs/reading.md
+	@$(BIN)/python docs/settings_table.py docs/derived.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.

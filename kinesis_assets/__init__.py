@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinesis_assets.dagster.build import build_kinesis_stream
     from kinesis_assets.dagster.component import KinesisStreamComponent
+    from kinesis_assets.dagster.derived_asset import after_landing, derived_table, rollup
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.resources import KinesisResource
+    from kinesis_assets.dagster.table_component import KinesisTableComponent
+    from kinesis_assets.derive.cursor import Cursor
+    from kinesis_assets.derive.new_rows import NewRows, new_rows
+    from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.errors import (
         AttemptExpired,
+        BadRecordsRefused,
         CallFailed,
         ClocksDisagree,
         CommitFailed,
         CommitOvertaken,
         CommitUnknown,
+        CursorConflict,
         DataFileInvalid,
         DataLost,
         InvalidInput,
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
         RegistryCallFailed,
         ReplayUnfinished,
         RunCanceled,
+        SchemaChangeRefused,
         SeekRefused,
         ServiceTimeUncertain,
         ShardError,
@@ -48,6 +56,9 @@ if TYPE_CHECKING:
         ShardThrottled,
         ShardUnknown,
         ShardVanished,
+        SourceCommitsMissing,
+        SourceRowsDeleted,
+        SourceRowsMissing,
         SparkServerFailed,
         StreamError,
         StreamNotFound,
@@ -55,11 +66,13 @@ if TYPE_CHECKING:
         TableError,
         TableMissing,
         TableNotWritable,
+        TableOfAnotherSource,
         TableOfAnotherStream,
         TableRewritten,
         TableUnreachable,
         TableUnsuitable,
         TooManyBadRecords,
+        UpsertOvertaken,
     )
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.limits import Bounds
@@ -70,12 +83,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AttemptExpired",
+    "BadRecordsRefused",
     "Bounds",
     "CallFailed",
     "ClocksDisagree",
     "CommitFailed",
     "CommitOvertaken",
     "CommitUnknown",
+    "Cursor",
+    "CursorConflict",
     "DataFileInvalid",
     "DataLost",
     "InvalidInput",
@@ -84,7 +100,10 @@ __all__ = [
     "KinesisDataSource",
     "KinesisResource",
     "KinesisStreamComponent",
+    "KinesisTableComponent",
     "LandingFailed",
+    "NewRows",
+    "OnDeleted",
     "ParentUnfinished",
     "PastChanged",
     "Position",
@@ -97,6 +116,7 @@ __all__ = [
     "ReplayUnfinished",
     "RunCanceled",
     "RunPlan",
+    "SchemaChangeRefused",
     "SeekRefused",
     "ServiceTimeUncertain",
     "ShardError",
@@ -110,6 +130,9 @@ __all__ = [
     "ShardUnknown",
     "ShardVanished",
     "ShardsNotCommitted",
+    "SourceCommitsMissing",
+    "SourceRowsDeleted",
+    "SourceRowsMissing",
     "SparkServerFailed",
     "StreamError",
     "StreamNotFound",
@@ -117,21 +140,35 @@ __all__ = [
     "TableError",
     "TableMissing",
     "TableNotWritable",
+    "TableOfAnotherSource",
     "TableOfAnotherStream",
     "TableRewritten",
     "TableUnreachable",
     "TableUnsuitable",
     "TooManyBadRecords",
+    "UpsertOvertaken",
+    "after_landing",
     "build_kinesis_stream",
+    "derived_table",
+    "new_rows",
+    "rollup",
 ]
 
 # Names are imported on first use, because Spark's workers import this package and need neither Dagster nor
 # Delta. Every name that is not listed here is an error class.
 _HOMES = {
     "Bounds": "kinesis.limits",
+    "Cursor": "derive.cursor",
+    "NewRows": "derive.new_rows",
+    "OnDeleted": "derive.policy",
+    "after_landing": "dagster.derived_asset",
+    "derived_table": "dagster.derived_asset",
+    "new_rows": "derive.new_rows",
+    "rollup": "dagster.derived_asset",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",
     "KinesisStreamComponent": "dagster.component",
+    "KinesisTableComponent": "dagster.table_component",
     "Position": "kinesis.position",
     "PositionKind": "kinesis.position",
     "RunPlan": "ingest.plan",

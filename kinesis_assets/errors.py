@@ -1,51 +1,4 @@
-"""The tree of the errors that the package raises.
-
-KinesisAssetsError
-├── InvalidInput               an argument or a setting is invalid; nothing was changed
-├── JavaUnavailable            no Java that can run Spark was found
-├── LandingFailed              the Spark job failed as a whole; nothing was committed
-├── SparkServerFailed          the Spark Connect server did not start, or it ended
-├── RegistryCallFailed         a call to a schema registry failed
-├── StreamError                concerns a whole stream
-│   ├── StreamNotFound
-│   ├── StreamRecreated        a new stream has the name; the stored positions belong to the old one
-│   ├── ShardListIncomplete    a response of ListShards is incomplete
-│   ├── ShardListStale         a response of ListShards contradicts the table
-│   ├── ServiceTimeUncertain   two responses disagree about the service's clock
-│   └── CallFailed             a call to Kinesis failed after its retries
-├── ShardError                 concerns one shard; the other shards are not affected
-│   ├── ShardUnknown           the stream has no such shard
-│   ├── ShardVanished          the shard is no longer listed, but was not read to its end
-│   ├── ParentUnfinished       the shard's parents have not been read to their end
-│   ├── SeekRefused            the position cannot be set as requested; nothing was changed
-│   ├── ShardLeftOut           the asset's body removed the shard from the plan
-│   ├── ReadFailed             GetRecords or GetShardIterator failed after bounded retries
-│   │   ├── ShardThrottled     the shard's calls were throttled for too long
-│   │   └── ShardSilent        the shard's calls were not answered in time
-│   ├── ShardStalled           neither a record nor the tip was returned within the limit
-│   ├── DataLost               records may have expired unread
-│   ├── TooManyBadRecords      more damaged records than allowed; the range ended before the next one
-│   ├── ReplayUnfinished       a replay reached its time limit before the end of its range
-│   └── PositionConflict       another run moved the shard's position first
-├── TableError                 concerns a table
-│   ├── TableMissing           the table does not exist
-│   ├── TableUnreachable       the table's log cannot be read
-│   ├── TableNotWritable       writing to the table is denied, and a retry would be too
-│   ├── TableUnsuitable        the table was made by something else, or has another schema
-│   ├── TableOfAnotherStream   the table belongs to a stream with another ARN; nothing was changed
-│   ├── TableRewritten         a restore or an overwrite changed the rows, but not the positions
-│   ├── PositionsMissing       the table has rows, but no positions; nothing was changed
-│   ├── PositionsUnreadable    the positions file that the log names is missing or invalid
-│   ├── DataFileInvalid        a landed file is missing, or does not hold the expected rows
-│   ├── AttemptExpired         the attempt is too old to commit: its files may have been vacuumed
-│   ├── ClocksDisagree         this machine's clock and the service's differ; nothing was deleted
-│   ├── PastChanged            another commit changed rows behind the positions first
-│   ├── CommitFailed           nothing was committed within the bounded attempts
-│   │   └── CommitOvertaken    another commit was first; the next attempt starts from it
-│   └── CommitUnknown          whether the commit succeeded is unknown
-├── RunCanceled                the run was canceled; what it had read is committed
-└── ShardsNotCommitted         some shards of a run are not committed; gives the reason for each
-"""
+"""The errors that the package raises, in one tree under `KinesisAssetsError`."""
 
 from __future__ import annotations
 
@@ -266,6 +219,38 @@ class TableUnsuitable(TableError):
 
 class TableOfAnotherStream(TableError):
     """The table belongs to a stream with another ARN. Nothing was changed."""
+
+
+class TableOfAnotherSource(TableError):
+    """The table was derived from another table. Nothing was changed."""
+
+
+class SourceCommitsMissing(TableError):
+    """The source no longer records all commits since the last one that was consumed. Nothing was changed."""
+
+
+class SourceRowsMissing(TableError):
+    """The source has more or fewer rows than its commits added, and no amendment explains it."""
+
+
+class SourceRowsDeleted(TableError):
+    """Rows of the source were deleted, and the policy of the derived table does not accept that."""
+
+
+class CursorConflict(TableError):
+    """Another run consumed the same rows of the source first. This run added none of its rows."""
+
+
+class UpsertOvertaken(TableError):
+    """Another commit changed the files of the derived table during an upsert. Nothing was committed."""
+
+
+class SchemaChangeRefused(TableError):
+    """The new rows do not fit the columns of the derived table. Nothing was written."""
+
+
+class BadRecordsRefused(TableError):
+    """Too many records cannot be decoded into rows of the derived table. Nothing was committed."""
 
 
 class TableRewritten(TableError):

@@ -6,6 +6,7 @@ import click
 
 from kinesis_assets.cli.adopt import adopt
 from kinesis_assets.cli.doctor import doctor
+from kinesis_assets.cli.infer import infer
 from kinesis_assets.cli.interrupts import INTERRUPTED
 from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
@@ -27,31 +28,27 @@ def commands() -> None:
     """Ingest Kinesis streams as Dagster assets."""
 
 
-for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, adopt, doctor):
+for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, adopt, doctor, infer):
     commands.add_command(_command)
 
 
-def run_command_line() -> tuple[int, bool]:
-    """Run the command that the arguments name, and print its error, if any.
-
-    Returns:
-        The exit code, and whether the command was interrupted.
-    """
+def run_command_line() -> int:
+    """Run the command that the arguments name, print its error, if any, and return the exit code."""
     guard_output()
     try:
         commands(standalone_mode=False)
     except (SystemExit, click.exceptions.Exit) as done:
         code = done.code if isinstance(done, SystemExit) else done.exit_code
-        return (code if isinstance(code, int) else 0), False
+        return code if isinstance(code, int) else 0
     except click.exceptions.Abort:
-        return INTERRUPTED, True
+        return INTERRUPTED
     except RunCanceled as error:
         # A run that was interrupted before its first commit exits like any other command.
         code = _print(error)
-        return (code if error.events else INTERRUPTED), True
+        return code if error.events else INTERRUPTED
     except Exception as error:  # noqa: BLE001  # raised again if it is unexpected
-        return _print(error), False
-    return 0, False
+        return _print(error)
+    return 0
 
 
 def _print(error: Exception) -> int:

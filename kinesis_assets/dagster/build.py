@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Callable, Iterator  # noqa: TC003  # Dagster reads the types of the asset's body
-from functools import wraps
-from inspect import signature
-from typing import ParamSpec
+from collections.abc import Iterator  # noqa: TC003  # Dagster reads the types of the asset's body
 
 import dagster as dg
 
@@ -15,10 +11,18 @@ from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
-from kinesis_assets.dagster.names import io_manager_key, raw_key, sensor_name, shard_partitions, stream_key
+from kinesis_assets.dagster.names import (
+    automation_name,
+    group_name,
+    io_manager_key,
+    raw_key,
+    sensor_name,
+    shard_partitions,
+    stream_key,
+)
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
+from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings, takes
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -26,29 +30,11 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.schema import COLUMNS
 from kinesis_assets.table.storage import TableFolder
 
-_Arguments = ParamSpec("_Arguments")
-
 _START_OF_A_RUN = 30.0
 """Seconds from a tick of the sensor until the run that it requests starts to read."""
 
 
-def _takes(
-    settings: Callable[_Arguments, StreamSettings],
-) -> Callable[[Callable[[StreamSettings], dg.Definitions]], Callable[_Arguments, dg.Definitions]]:
-    """Give a function of settings the arguments of their class, for editors and type checkers too."""
-
-    def decorate(build: Callable[[StreamSettings], dg.Definitions]) -> Callable[_Arguments, dg.Definitions]:
-        @wraps(build)
-        def from_arguments(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> dg.Definitions:
-            return build(settings(*args, **kwargs))
-
-        from_arguments.__signature__ = signature(settings)  # type: ignore[attr-defined]
-        return from_arguments
-
-    return decorate
-
-
-@_takes(StreamSettings)
+@takes(StreamSettings)
 def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     """Build the definitions that ingest one stream into its table.
 
@@ -57,7 +43,8 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
     Returns:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
-        partition for each shard; the I/O manager of both; the sensor, which runs by default; the maintenance
+        partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
+        the automation conditions of assets below the raw asset, which does too; the maintenance
         job with its schedule; and the jobs that replay a range and set positions.
 
     Raises:
@@ -82,7 +69,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     external = dg.AssetSpec(
         stream_key(stream),
         partitions_def=partitions,
-        group_name=_identifier(stream),
+        group_name=group_name(stream),
         kinds={"aws", "kinesis"},
         description=f"The Kinesis stream {address}. Each shard is a partition.",
     )
@@ -98,7 +85,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             output_required=follow_for is None,
             required_resource_keys={manager_key},
             backfill_policy=dg.BackfillPolicy.single_run(),
-            group_name=_identifier(stream),
+            group_name=group_name(stream),
             kinds={"pyspark", "deltalake"},
             description=f"The unmodified records of {stream}, each exactly once, in {settings.table}.",
             metadata={
@@ -131,20 +118,22 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
         return evaluate(open_stream(context.resources, stream), context.instance, context.cursor)
 
-    upkeep = build_maintenance_job(stream)
+    automation = dg.AutomationConditionSensorDefinition(
+        automation_name(stream),
+        target=dg.AssetSelection.assets(raw_key(stream)).downstream(include_self=False),
+        minimum_interval_seconds=settings.sensor_interval_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
+    )
+    maintenance = build_maintenance_job(stream)
     schedule = settings.maintenance_schedule
     return dg.Definitions(
         assets=[external, raw],
-        jobs=[upkeep, build_replay_job(stream), build_seek_job(stream)],
-        schedules=[] if schedule is None else [schedule_of(upkeep, schedule)],
-        sensors=[sensor],
+        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream)],
+        schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
+        sensors=[sensor, automation],
         resources={manager_key: manager},
     )
-
-
-def _identifier(stream: str) -> str:
-    """Replace the characters that Dagster does not allow in a group name."""
-    return re.sub(r"[^a-zA-Z0-9_]", "_", stream)
 
 
 def _column_schema() -> dg.TableSchema:

@@ -63,5 +63,5 @@ def run_continuously(
     graceful_stop = stream.graceful_stop = GracefulStop(
         stream.settings.stop_timeout, request_stop=continuous.stop, give_up=give_up
     )
-    with graceful_stop.canceling(step), wrap_spark_errors(stream.name):
+    with graceful_stop.canceling(step), wrap_spark_errors(f"stream {stream.name}"):
         continuous.run(plan)

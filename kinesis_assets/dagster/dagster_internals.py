@@ -68,6 +68,26 @@ def report_event(
         context.log_event(event)
 
 
+def upstream_metadata(context: dg.AssetExecutionContext, key: dg.AssetKey) -> Mapping[str, Any]:
+    """Return the metadata of the definition of an asset upstream of a running one.
+
+    The repository, which the public API has, is not set where a job is executed in this process.
+
+    Args:
+        context: The context of the asset's body.
+        key: The key of the upstream asset.
+
+    Raises:
+        KeyError: The code location has no such asset.
+    """
+    try:
+        metadata: Mapping[str, Any] = context.job_def.asset_layer.get(key).metadata
+    except AttributeError:
+        _warn("JobDefinition.asset_layer", "the definition is read from the repository")
+        metadata = context.repository_def.assets_defs_by_key[key].metadata_by_key[key]
+    return metadata
+
+
 def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
     """Return the cursors of the sensors of a given name: one for each code location that has such a sensor.
 

@@ -37,12 +37,14 @@ class EventAudit:
         stream: Name of the stream.
         table: The stream's table, with the heartbeats of its runs.
         add_events: Add missing events to the instance.
+        max_commits: Events are added for this many newest commits, and as many newest amendments.
     """
 
     instance: dg.DagsterInstance
     stream: str
     table: PositionedTable
     add_events: bool = False
+    max_commits: int = MAX_FILES
 
     def __call__(self, history: History) -> Iterator[Finding]:
         """Report dead runs, missing events, and events of rows that no commit added.
@@ -70,12 +72,12 @@ class EventAudit:
         too_old = {
             commit.commit_id
             for newest_first in (history.commits, history.amendments)
-            for commit in newest_first[MAX_FILES:]
+            for commit in newest_first[self.max_commits :]
         }
         skipped: list[CommitLink] = []
         links = iter(commits)
         while some := list(islice(links, _COMMITS_PER_QUERY)):
-            lacking, unfinished = commits_without_events(self.instance, self.stream, some, dead)
+            without_events, unfinished = commits_without_events(self.instance, self.stream, some, dead)
             for link in unfinished:
                 yield Finding(
                     "events",
@@ -83,7 +85,7 @@ class EventAudit:
                     f"batch {link.batch_id}: its run {link.by} is unfinished; if its process no longer "
                     "exists, terminate it in the UI",
                 )
-            for link, shard_ids in lacking:
+            for link, shard_ids in without_events:
                 if link.commit_id in too_old:
                     skipped.append(link)
                     continue
@@ -94,7 +96,7 @@ class EventAudit:
                 "events",
                 Level.INFO,
                 f"{len(skipped)} commits up to batch {skipped[-1].batch_id} have no event in this instance; "
-                f"events are added for the newest {MAX_FILES} commits only",
+                f"events are added for the newest {self.max_commits} commits only",
             )
 
     def _missing_event(self, link: CommitLink, shard_id: str) -> Finding:

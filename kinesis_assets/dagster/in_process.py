@@ -11,6 +11,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.log_capture import quiet_log_capture
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, range_tags
 from kinesis_assets.dagster.run_events import QUIET, metadata_of_events
@@ -129,7 +130,7 @@ class StreamProject:
         job = self.definitions.resolve_implicit_global_asset_job_def()
         try:
             # Each shard's event contains its error, if any.
-            with suppress(ShardsNotCommitted):
+            with quiet_log_capture(instance), suppress(ShardsNotCommitted):
                 job.execute_in_process(
                     instance=instance,
                     run_id=run_id,
@@ -183,7 +184,7 @@ def run_replay(
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
     try:
         # Each shard's event contains its error, if any.
-        with suppress(ShardsNotCommitted):
+        with quiet_log_capture(instance), suppress(ShardsNotCommitted):
             project.definitions.resolve_job_def(name).execute_in_process(
                 instance=instance, run_id=run_id, run_config=run_config
             )

@@ -124,7 +124,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                 context.log_event(event)
 
         with graceful_stop.canceling(context.step_context):
-            with wrap_spark_errors(self.stream):
+            with wrap_spark_errors(f"stream {self.stream}"):
                 result = execute_run(
                     partial(land, spark), stream.client, stream.table, obj, by=context.run_id
                 )
@@ -134,6 +134,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)
             raise ShardsNotCommitted(self.stream, result.errors)
+        # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
         metadata = {
             shard_id: event_metadata(self.stream, outcome, result)
             for shard_id, outcome in result.outcomes.items()

@@ -129,8 +129,8 @@ def _events_of_ended_runs(
         if number and is_over():
             kept += map(segment_of, group)
             continue
-        lacking, unfinished = commits_without_events(instance, stream, group, dead)
-        found += lacking
+        without_events, unfinished = commits_without_events(instance, stream, group, dead)
+        found += without_events
         # The commit of an unfinished run always names its run.
         kept += [ChainSegment(link.commit_id, link.previous, (link.by,)) for link in unfinished if link.by]
     events: list[dg.AssetMaterialization] = []

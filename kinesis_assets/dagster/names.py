@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import dagster as dg
 
 
@@ -23,6 +25,16 @@ def io_manager_key(stream: str) -> str:
 def sensor_name(stream: str) -> str:
     """Return the name of a stream's sensor."""
     return f"{raw_key(stream).to_python_identifier()}_sensor"
+
+
+def automation_name(stream: str) -> str:
+    """Return the name of the sensor that evaluates the automation conditions of the assets below a stream."""
+    return f"{raw_key(stream).to_python_identifier()}_automation"
+
+
+def group_name(stream: str) -> str:
+    """Return the name of a stream's asset group. Dagster allows fewer characters in it than Kinesis."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", stream)
 
 
 def op_key(job: str) -> str:

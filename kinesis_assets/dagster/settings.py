@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
+_Arguments = ParamSpec("_Arguments")
+_Settings = TypeVar("_Settings", bound="Settings")
+_Result = TypeVar("_Result")
+
 UNIT: Final = "unit"
 """The key of a setting's unit in its JSON schema."""
 
@@ -42,7 +48,23 @@ _BOUNDS = {
 """By pydantic's type of the error, how a bound is worded."""
 
 
-def _valid(parse: Callable[[Any], object]) -> AfterValidator:
+def takes(
+    settings: Callable[_Arguments, _Settings],
+) -> Callable[[Callable[[_Settings], _Result]], Callable[_Arguments, _Result]]:
+    """Give a function of settings the arguments of their class, for editors and type checkers too."""
+
+    def decorate(build: Callable[[_Settings], _Result]) -> Callable[_Arguments, _Result]:
+        @wraps(build)
+        def from_arguments(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            return build(settings(*args, **kwargs))
+
+        from_arguments.__signature__ = signature(settings)  # type: ignore[attr-defined]
+        return from_arguments
+
+    return decorate
+
+
+def valid(parse: Callable[[Any], object]) -> AfterValidator:
     """Validate a setting with its parser, and keep it as it was written."""
 
     def check(value: Any) -> Any:
@@ -95,7 +117,7 @@ class ConnectionSettings(Settings):
         description="AWS region of the stream, as in boto3. Not needed with an ARN.",
         examples=["eu-central-1"],
     )
-    endpoint_url: Annotated[str | None, _valid(_check_endpoint_url)] = Field(
+    endpoint_url: Annotated[str | None, valid(_check_endpoint_url)] = Field(
         default=None,
         description="Endpoint of Kinesis, as in boto3. It must not contain a user or password.",
         examples=["http://127.0.0.1:4567"],
@@ -116,16 +138,16 @@ class ConnectionSettings(Settings):
 class RunSettings(Settings):
     """What a run reads, and how it writes it."""
 
-    stream: Annotated[str, _valid(StreamAddress.parse)] = Field(
+    stream: Annotated[str, valid(StreamAddress.parse)] = Field(
         kw_only=False,
         description="The stream's name; or its ARN, which may name another account or region.",
         examples=["clicks", "arn:aws:kinesis:eu-west-1:111122223333:stream/clicks"],
     )
-    table: Annotated[str, _valid(TableFolder.at)] = Field(
+    table: Annotated[str, valid(TableFolder.at)] = Field(
         description="Path or URI (s3://, file://) of the stream's Delta table. The first run creates it.",
         examples=["s3://my-lake/raw/clicks"],
     )
-    start: Annotated[str | Mapping[str, str], _valid(StartPositions.of)] = Field(
+    start: Annotated[str | Mapping[str, str], valid(StartPositions.of)] = Field(
         default="TRIM_HORIZON",
         description="Where the first run starts: TRIM_HORIZON, LATEST, AT_TIMESTAMP:time, "
         "AT_SEQUENCE_NUMBER:number or AFTER_SEQUENCE_NUMBER:number; or a map of shard ids to such "
@@ -283,7 +305,7 @@ def reason_of(error: ValidationError, name: str | None = None) -> str:
     """
     reasons: dict[str, str] = {}
     for details in error.errors():
-        setting = name or str(details["loc"][0])
+        setting = name or ".".join(map(str, details["loc"][:1]))  # none if several do not fit together
         reasons.setdefault(setting, _reason(details, setting))  # a union has an error for each of its types
     return "; ".join(reasons.values())
 

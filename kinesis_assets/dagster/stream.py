@@ -118,7 +118,7 @@ class OpenStream:
 
         if self._pyspark is None:
             self._pyspark = SparkResource(spark_config=dict(self.settings.spark_config))
-        with wrap_spark_errors(self.name):
+        with wrap_spark_errors(f"stream {self.name}"):
             session: SparkSession = self._pyspark.spark_session
         return session
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.exact_numbers import convert_number
-from kinesis_assets.decoders.spark_types import value_type
+from kinesis_assets.decoders.spark_types import parse_type, value_type
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.avro_schema import avro_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,49 @@ _LOGICAL_TYPES = {
 
 _PASSED_THROUGH = (bytes, date, datetime, Decimal)
 _DECIMAL_BYTES = 100  # six times the size of Spark's longest decimal
+
+
+@dataclass(frozen=True)
+class Avro:
+    """Decode records that are one Avro datum each, in binary encoding, without a header or a container.
+
+    The records do not name their schema, so all of them must have been written with the same one.
+
+    Attributes:
+        definition: The writer's schema in JSON. It must be a record.
+        spark_type: The type as DDL or as a Spark type; by default that of the schema. Fields are matched by
+            their exact names, as for `Json`.
+    """
+
+    definition: str
+    spark_type: str | DataType | None = None
+    name: ClassVar[str] = "avro"
+
+    def __post_init__(self) -> None:
+        if self.spark_type is None:
+            try:
+                schema = json.loads(self.definition)
+            except ValueError as error:
+                raise InvalidInput(f"the Avro schema is not JSON: {error}") from None
+            object.__setattr__(self, "spark_type", avro_columns(schema))
+
+    def resolved(self) -> Self:
+        """Return a copy with a parsed type; see `Decoder`."""
+        spark_type = parse_type(cast("str | DataType", self.spark_type))
+        try:
+            avro_reader(self.definition, spark_type)
+        except Undecodable as error:
+            raise InvalidInput(f"the Avro schema cannot be used: {error}") from None
+        return replace(self, spark_type=spark_type)
+
+    def make_step(self) -> Callable[[Decoding], None]:
+        """See `Decoder`."""
+        read = avro_reader(self.definition, cast("DataType", self.spark_type))
+
+        def step(decoding: Decoding) -> None:
+            decoding.value = read(decoding.value)
+
+        return step
 
 
 def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]:

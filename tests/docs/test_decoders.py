@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.kinesis.settings import ClientSettings
+    from support.command_line import RunCommand
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "decoders.md").read_text()
@@ -76,18 +75,18 @@ def test_the_asset_decodes_the_committed_rows(
     kinesis: Any,
     settings: ClientSettings,
     spark: SparkSession,
+    cli: RunCommand,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    del spark  # the asset runs in this session
+    del spark  # the run and the asset use this session
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
     kinesis.create_stream(StreamName="orders", ShardCount=1)
     source = block(3).replace("s3://my-lake", str(tmp_path))
-    command = [str(Path(sys.executable).with_name("kinesis-assets")), "run", "--stream", "orders"]
     try:
         for document in DOCUMENTS:
             kinesis.put_record(StreamName="orders", Data=gzip.compress(document), PartitionKey="k")
-        subprocess.run([*command, "--table", str(tmp_path / "raw/orders")], check=True, capture_output=True)
+        assert cli("run", "--stream", "orders", "--table", str(tmp_path / "raw/orders")).exit_code == 0
     finally:
         kinesis.delete_stream(StreamName="orders")
     names = run(source)

@@ -13,7 +13,12 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize(
-    ("script", "page"), [("cli_reference.py", "cli.md"), ("settings_table.py", "reading.md")]
+    ("script", "page"),
+    [
+        ("cli_reference.py", "cli.md"),
+        ("settings_table.py", "reading.md"),
+        ("settings_table.py", "derived.md"),
+    ],
 )
 def test_a_page_is_what_its_script_writes(script: str, page: str, tmp_path: Path) -> None:
     written = tmp_path / page

@@ -17,9 +17,9 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.set_properties import SETTABLE
 from kinesis_assets.table.table import PositionedTable
-from kinesis_assets.table.upkeep import Upkeep
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
 
@@ -87,5 +87,5 @@ def test_maintenance_keeps_the_retention_properties_that_a_user_sets(clicks):
     own = dict(re.findall(r'"(delta\.\w+)=(interval \d+ days)"', BLOCKS[1]))
     assert len(own) == 2
     run(BLOCKS[1])
-    assert Upkeep(table).missing_properties() == {}
+    assert DeltaOperations(table).missing_properties() == {}
     assert own.items() <= DeltaTable(table.folder.uri).metadata().configuration.items()

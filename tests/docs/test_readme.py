@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent
+
+if TYPE_CHECKING:
+    from support.command_line import RunCommand
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
@@ -26,13 +28,13 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines]
 
 
-def test_the_commands_run(clicks: Any, tmp_path: Path) -> None:
-    del clicks
-    own = [command for command in commands() if command[0] == "kinesis-assets"]
-    assert [command[1] for command in own] == ["run", "positions"]
-    for command in own:
-        program = str(Path(sys.executable).with_name(command[0]))
-        subprocess.run([program, *command[1:]], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+@pytest.mark.usefixtures("clicks", "spark")
+def test_the_commands_run(cli: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    documented = [arguments for program, *arguments in commands() if program == "kinesis-assets"]
+    assert [arguments[0] for arguments in documented] == ["run", "positions"]
+    for arguments in documented:
+        assert cli(*arguments).exit_code == 0
 
 
 def test_the_make_targets_exist() -> None:

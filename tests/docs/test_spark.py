@@ -1,6 +1,6 @@
 """docs/spark.md agrees with the code, and its commands are valid.
 
-tests/integration/spark/test_server.py tests the servers.
+tests/integration/spark/server tests the servers.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import boto3
@@ -25,21 +23,18 @@ def folder(kinesis, settings, tmp_path, monkeypatch):
     kinesis.delete_stream(StreamName="clicks", EnforceConsumerDeletion=True)
 
 
-def run(line: str) -> int:
-    program, *arguments = shlex.split(line)
-    command = [str(Path(sys.executable).with_name(program)), *arguments]
-    return subprocess.run(command, check=False, timeout=300).returncode
-
-
-def test_the_tutorial_ends_with_each_record_exactly_once(folder):
+@pytest.mark.usefixtures("spark")
+def test_the_tutorial_ends_with_each_record_exactly_once(folder, cli):
     names = {"boto3": boto3}
     codes = []
     for language, text in BLOCKS:
         if language == "python":
             exec(text, names)  # noqa: S102  # the code of the page
         else:
-            commands = [line for line in text.splitlines() if line.startswith("kinesis-assets")]
-            codes += [(line.split()[1], run(line)) for line in commands if line.split()[1] != "local"]
+            commands = [
+                shlex.split(line)[1:] for line in text.splitlines() if line.startswith("kinesis-assets")
+            ]
+            codes += [(command[0], cli(*command).exit_code) for command in commands if command[0] != "local"]
     assert codes == [("run", 0), ("positions", 0), ("run", 0), ("run", 0), ("doctor", 1), ("replay", 0)]
     data = DeltaTable(folder / "clicks").to_pyarrow_table(columns=["data"])["data"].to_pylist()
     assert sorted(data) == sorted(f'{{"click": {number}}}'.encode() for number in range(300))

@@ -14,10 +14,11 @@ PACKAGE = "kinesis_assets"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 LAYERS = (
+    ("defs",),
     ("cli",),
     ("demo",),
     ("dagster",),
-    ("doctor", "replay", "adopt"),
+    ("doctor", "replay", "adopt", "derive"),
     ("seek",),
     ("ingest",),
     ("spark", "table"),
@@ -26,11 +27,15 @@ LAYERS = (
 """Folders from top to bottom. Each imports only from folders below it."""
 
 BESIDE = {
-    "decoders": frozenset[str](),
+    "decoders": frozenset({"schemas"}),
     "emulator": frozenset[str](),
+    "schemas": frozenset[str](),
     "testing": frozenset({"emulator", "kinesis"}),
 }
-"""Folders beside the layers, and what each may import. Only `demo` and `cli` may import them."""
+"""Folders beside the layers, and what each may import. Only `demo` and `cli` may import them all."""
+
+USES_BESIDE = {"dagster": frozenset({"decoders", "schemas"})}
+"""Folders beside the layers that another folder may import too."""
 
 EVERYWHERE = frozenset({"errors", "retry"})
 """Modules of the package's root that every folder may import."""
@@ -83,7 +88,7 @@ def may_import(importing: str, imported: str) -> bool:
     if importing in BESIDE:
         return imported in BESIDE[importing]
     if imported in BESIDE:
-        return importing in {"cli", "demo"}
+        return importing in {"cli", "demo"} or imported in USES_BESIDE.get(importing, ())
     return importing in layer and imported in layer and layer[importing] < layer[imported]
 
 
@@ -102,7 +107,7 @@ def picture() -> str:
     edges: dict[str, set[str]] = {}
     for module, target in imports().items():
         source = folder(module)
-        if source and source not in EVERYWHERE and source != "definitions":
+        if source and source not in EVERYWHERE | {"definitions", "defs"}:
             edges.setdefault(source, set()).update(folder(other) for other in target)
     edges = {
         source: {target for target in found if target in edges and target != source}

@@ -60,7 +60,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         tag = f"kinesis-{context.run_id}"
         # An interrupted replay has nothing to commit, so it stops at once.
         graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
-        with graceful_stop.delayed_interrupts(), wrap_spark_errors(stream), tagged(spark, tag):
+        with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
             result = replay(
                 partial(fill, spark),
                 opened.client,

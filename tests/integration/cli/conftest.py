@@ -6,8 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.table.commit import freeze
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.table.table import PositionedTable
+    from support.command_line import RunCommand
+
+
+@pytest.fixture
+def cli(cli: RunCommand, spark: SparkSession) -> RunCommand:
+    """Runs `kinesis-assets` in this process. The session exists, so that no command starts another one."""
+    del spark
+    return cli
 
 
 @pytest.fixture
@@ -17,6 +34,14 @@ def sequence_numbers(kinesis: Any, stream: str) -> dict[str, str]:
     entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": str(key)} for key in (0, 2**128 - 1)]
     answer = kinesis.put_records(StreamName=stream, Records=entries)
     return {record["ShardId"]: record["SequenceNumber"] for record in answer["Records"]}
+
+
+@pytest.fixture
+def empty_table(kinesis: Any, stream: str, settings: ClientSettings, table: PositionedTable) -> None:
+    """A stream and its table without rows."""
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    listing = StreamClient(stream, settings).listing()
+    freeze(table, listing, {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards})
 
 
 @pytest.fixture
@@ -30,9 +55,10 @@ def fail(faults):
 
 
 @pytest.fixture
-def dagster_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder for an instance that all commands share."""
+def dagster_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an instance that all commands share."""
     home = tmp_path / "home"
     home.mkdir()
     (home / "dagster.yaml").touch()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
+    return home

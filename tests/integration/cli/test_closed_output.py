@@ -9,22 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.commit import freeze
 from support.command_line import single_line_error
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 COMMANDS = {"version": ["--version"], "help": ["--help"], "help of a command": ["run", "--help"]}
-
-
-@pytest.fixture
-def empty_table(kinesis, stream, settings, table) -> None:
-    """A stream and its table without rows."""
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    listing = StreamClient(stream, settings).listing()
-    starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
-    freeze(table, listing, starts)
 
 
 @pytest.fixture(params=[*COMMANDS, "positions"])

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 
 from support.command_line import single_line_error
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of an instance."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "dagster.yaml").touch()
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
-    return home
-
-
-@pytest.fixture
-def run_refused(script, stream_options, kinesis, stream, home, faults, tmp_path):
+def run_refused(cli, stream_options, kinesis, stream, dagster_home, faults, tmp_path):
     """Runs a stream, asserts that this is refused as bad input, and returns the error."""
-    del home
+    del dagster_home
 
     def run_refused() -> str:
         kinesis.create_stream(StreamName=stream, ShardCount=1)
-        done = script("run", *stream_options)
+        done = cli("run", *stream_options)
         assert (done.exit_code, done.out) == (2, "")
         assert faults.count("GetRecords") == 0
         assert not (tmp_path / "table").exists()
@@ -52,20 +38,20 @@ def test_a_missing_folder_is_refused(run_refused, tmp_path, monkeypatch):
     assert "DAGSTER_HOME" in run_refused()
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused(run_refused, home):
-    (home / "history").touch()  # the folder's mode would not stop root
-    assert f"DAGSTER_HOME is {home}" in run_refused()
+def test_a_folder_that_cannot_be_written_to_is_refused(run_refused, dagster_home):
+    (dagster_home / "history").touch()  # the folder's mode would not stop root
+    assert f"DAGSTER_HOME is {dagster_home}" in run_refused()
 
 
-def test_a_damaged_database_is_refused(run_refused, home):
-    (home / "history").mkdir()
-    (home / "history" / "runs.db").write_bytes(b"no database" * 1_000)
+def test_a_damaged_database_is_refused(run_refused, dagster_home):
+    (dagster_home / "history").mkdir()
+    (dagster_home / "history" / "runs.db").write_bytes(b"no database" * 1_000)
     assert "file is not a database" in run_refused()
 
 
-def test_a_database_without_its_tables_is_refused(run_refused, home):
+def test_a_database_without_its_tables_is_refused(run_refused, dagster_home):
     with dg.DagsterInstance.get():
         pass
-    with sqlite3.connect(home / "history" / "runs.db") as database:
+    with sqlite3.connect(dagster_home / "history" / "runs.db") as database:
         database.execute("DROP TABLE runs")
-    assert f"DAGSTER_HOME is {home}: " in run_refused()
+    assert f"DAGSTER_HOME is {dagster_home}: " in run_refused()

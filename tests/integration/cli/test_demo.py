@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -21,14 +20,13 @@ from uuid import uuid4
 import pytest
 
 import kinesis_assets
+from support.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROJECT = Path(kinesis_assets.__file__).parents[1]
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
-SECONDS = 300
-"""How long to wait for anything that has to happen."""
 
 
 def test_dev_reports_a_port_in_use(tmp_path):
@@ -88,6 +86,9 @@ def processes_with(marker: str) -> dict[int, str]:
     return found
 
 
+LATEST = "assetMaterializations(limit: 1) {runId}"
+
+
 class Dev:
     """A running `kinesis-assets dev`."""
 
@@ -119,12 +120,17 @@ class Dev:
             return 0
         return int(node.get("partitionStats", {}).get("numMaterialized", 0))
 
+    def wait_until_derived(self, asset: str) -> None:
+        """Wait until an asset was materialized."""
+        query = f'{{assetNodeOrError(assetKey: {{path: ["{asset}"]}}) {{... on AssetNode {{{LATEST}}}}}}}'
+        wait_until(
+            lambda: self.query(query)["assetNodeOrError"]["assetMaterializations"],
+            self.process,
+            failure=self._log,
+        )
+
     def wait_until_materialized(self, shards: int) -> None:
-        deadline = time.monotonic() + SECONDS
-        while (found := self.materialized()) < shards:
-            assert self.process.poll() is None, self._log.read_text()
-            assert time.monotonic() < deadline, f"{found} of {shards}:\n{self._log.read_text()}"
-            time.sleep(0.5)
+        wait_until(lambda: self.materialized() >= shards, self.process, failure=self._log)
 
     def runs(self) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = self.query(
@@ -161,11 +167,14 @@ def dev(tmp_path: Path, marker: str) -> Iterator[Dev]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
-def test_dev_materializes_all_shards_and_ends_with_all_its_processes(dev, marker, tmp_path):
+def test_dev_materializes_all_shards_and_tables_and_ends_with_all_its_processes(dev, marker, tmp_path):
     dev.wait_until_materialized(4)
+    dev.wait_until_derived("revenue_by_day")
     runs = dev.runs()
-    assert runs
-    assert {run["tags"].get("dagster/sensor_name") for run in runs} == {"kinesis__orders_raw_sensor"}
+    assert {run["tags"].get("dagster/sensor_name") for run in runs} == {
+        "kinesis__orders_raw_sensor",
+        "kinesis__orders_raw_automation",
+    }
     assert "FAILURE" not in {run["status"] for run in runs}
     assert (tmp_path / ".local" / "dev" / "orders" / "_delta_log").is_dir()
     assert len(processes_with(marker)) > 1
@@ -173,7 +182,4 @@ def test_dev_materializes_all_shards_and_ends_with_all_its_processes(dev, marker
     dev.process.send_signal(signal.SIGINT)
     assert dev.process.wait(SECONDS) == 0
 
-    deadline = time.monotonic() + SECONDS
-    while left := processes_with(marker):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_until(lambda: not processes_with(marker), failure="processes are left")

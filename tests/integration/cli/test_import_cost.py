@@ -47,8 +47,12 @@ BUILD = "build_kinesis_stream('clicks', table='s3://lake/clicks', endpoint_url='
 
 @pytest.mark.parametrize(
     "statement",
-    ["import kinesis_assets.dagster.component", f"from kinesis_assets import build_kinesis_stream; {BUILD}"],
-    ids=["loaded", "built"],
+    [
+        "import kinesis_assets.dagster.component",
+        f"from kinesis_assets import build_kinesis_stream; {BUILD}",
+        "import kinesis_assets.dagster.table_component, kinesis_assets.schemas.files",
+    ],
+    ids=["loaded", "built", "a typed table"],
 )
 def test_definitions_load_nothing_that_only_runs_need(statement):
     assert not imported(statement) & ONLY_RUNS_NEED

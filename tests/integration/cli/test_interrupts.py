@@ -33,6 +33,14 @@ def test_an_interrupt_during_an_import_ends_the_command_silently(stream_options,
     assert (done.returncode, done.stdout, non_empty_lines(done.stderr)) == (INTERRUPTED, "", [])
 
 
+@pytest.mark.parametrize("module", ["dagster", "kinesis_assets.table.heartbeat"])
+@pytest.mark.usefixtures("stream_with_record")
+def test_an_interrupt_that_python_discards_ends_the_command_nevertheless(stream_options, tmp_path, module):
+    done = PausePoint.of_finalizer(tmp_path, module).interrupt("run", *stream_options)
+    assert (done.returncode, done.stdout) == (INTERRUPTED, "")
+    assert "Exception ignored" not in done.stderr
+
+
 @pytest.mark.usefixtures("stream_with_record")
 def test_an_interrupt_while_spark_starts_ends_the_command(stream_options, tmp_path):
     done = PausePoint.of_spark(tmp_path).interrupt("run", *stream_options)
@@ -53,11 +61,12 @@ def test_an_interrupt_ends_the_java_process_that_is_starting(stream_options, tmp
 
 
 @pytest.mark.usefixtures("stream_with_record")
-def test_an_interrupted_run_is_finished_in_its_instance(stream_options, tmp_path):
+def test_an_interrupted_run_is_finished_in_its_instance_without_a_traceback(stream_options, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "dagster.yaml").touch()
-    PausePoint.of_spark(tmp_path).interrupt("run", *stream_options, DAGSTER_HOME=str(home))
+    done = PausePoint.of_spark(tmp_path).interrupt("run", *stream_options, DAGSTER_HOME=str(home))
+    assert "Traceback" not in done.stderr
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert all(run.is_finished for run in instance.get_runs())
 

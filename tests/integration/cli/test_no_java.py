@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.commit import freeze
 from support.command_line import single_line_error
 
 
@@ -29,10 +26,8 @@ def test_a_run_without_java_writes_nothing(script, stream_options, kinesis, stre
     assert not Path(table.uri).exists()
 
 
-def test_a_replay_without_java_writes_nothing(script, stream_options, kinesis, stream, settings, table):
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    listing = StreamClient(stream, settings).listing()
-    freeze(table, listing, {each.shard_id: Position(PositionKind.TRIM_HORIZON) for each in listing.shards})
+@pytest.mark.usefixtures("empty_table")
+def test_a_replay_without_java_writes_nothing(script, stream_options, table):
     before = files_of(table)
     done = script("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.exit_code == 1

@@ -8,11 +8,8 @@ import os
 import pytest
 
 from kinesis_assets.dagster import in_process
-from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table import heartbeat, positions_chain
 from kinesis_assets.table import table as table_module
-from kinesis_assets.table.commit import freeze
 from support.command_line import single_line_error
 
 WRITING = {
@@ -21,15 +18,6 @@ WRITING = {
     "replay": ["replay", "--from", "TRIM_HORIZON"],
     "maintain": ["maintain"],
 }
-
-
-@pytest.fixture
-def empty_table(kinesis, stream, settings, table) -> None:
-    """A stream and its table without rows."""
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    listing = StreamClient(stream, settings).listing()
-    starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
-    freeze(table, listing, starts)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ WORKER = {
 DAGSTER = {
     "store event": ("dagster._core.storage.event_log.sql_event_log", "SqlEventLogStorage.store_event"),
 }
-"""What only a run of Dagster passes. Of the events, those that tell of shards."""
+"""What only a run of Dagster passes. Only events about shards count."""
 
 OPERATIONS = {
     # The rows that a seek backwards or the table's retention deletes.
@@ -76,7 +76,14 @@ OPERATIONS = {
 }
 """What a replay, a seek or a maintenance passes beside what a run passes too."""
 
-POINTS = DRIVER | WORKER | DAGSTER | OPERATIONS
+DERIVE = {
+    "open derived file": ("kinesis_assets.derive.data_files", "write_new"),
+    "write derived file": ("kinesis_assets.derive.data_files", "_OpenFile._write_pending"),
+    "close derived file": ("kinesis_assets.derive.data_files", "_OpenFile.close"),
+}
+"""What a task passes that writes files of a derived table. `chaos/derived/kill.py` has the driver's steps."""
+
+POINTS = DRIVER | WORKER | DAGSTER | OPERATIONS | DERIVE
 MOMENTS = ("before", "after")
 
 
@@ -177,7 +184,7 @@ class _Points:
     def _around(self, point: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def around(*arguments: Any, **named: Any) -> Any:
-            if point == "store event" and not _tells_of_a_shard(arguments[1]):
+            if point == "store event" and not _is_about_a_shard(arguments[1]):
                 return call(*arguments, **named)
             self._pass("before", point)
             answer = call(*arguments, **named)
@@ -237,7 +244,7 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder(_Points(fault)))
 
 
-def _tells_of_a_shard(entry: Any) -> bool:
+def _is_about_a_shard(entry: Any) -> bool:
     event = entry.dagster_event
     return event is not None and event.event_type_value == "ASSET_MATERIALIZATION"
 

@@ -1,0 +1,171 @@
+"""Build the Dagster asset of a derived table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from kinesis_assets.dagster.dagster_internals import upstream_metadata
+from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
+from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
+from kinesis_assets.dagster.settings import takes
+from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.table.storage import TableFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kinesis_assets.derive.changes import CheckedRows
+    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.run import Derivation
+
+Transform = Callable[["DataFrame"], "DataFrame"]
+"""A function from rows of the source to rows of the derived table."""
+
+
+@takes(DerivedTableSettings)
+def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Turn a function of a DataFrame into the asset of a derived table, which has the function's name.
+
+    The function gets new rows of the source, and returns rows of the table. Each row of the source reaches it
+    in exactly one commit of the table. It must treat each row for itself, because rows arrive in steps of any
+    size. The arguments are the fields of `kinesis_assets.dagster.derived_settings.DerivedTableSettings`.
+
+    Returns:
+        A decorator. The asset is materialized when new rows have landed in its source, see `after_landing`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
+    return lambda transform: build_derived_table(
+        dg.AssetKey(transform.__name__), settings, transform, description=transform.__doc__
+    )
+
+
+@takes(RollupSettings)
+def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Turn a function of a DataFrame into the asset of a roll-up, which has the function's name.
+
+    The function gets all rows of the groups that changed, and returns the new rows of these groups, as an
+    aggregation does. The arguments are the fields of
+    `kinesis_assets.dagster.derived_settings.RollupSettings`.
+
+    Returns:
+        A decorator. The asset is materialized when new rows have landed in its source, see `after_landing`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
+
+    def decorate(transform: Transform) -> dg.AssetsDefinition:
+        def derivation(source: str) -> Derivation:
+            from kinesis_assets.derive.changes import Rollup  # noqa: PLC0415  # its import loads PySpark
+            from kinesis_assets.derive.run import Derivation  # noqa: PLC0415
+
+            return Derivation(
+                source=source,
+                transform=transform,
+                mode=Rollup(tuple(settings.by)),
+                partition_by=tuple(settings.partition_by),
+                on_deleted=settings.on_deleted,
+            )
+
+        key = dg.AssetKey(transform.__name__)
+        return _asset(key, settings, derivation, description=transform.__doc__)
+
+    return decorate
+
+
+def build_derived_table(
+    key: dg.AssetKey,
+    settings: DerivedTableSettings,
+    transform: Callable[[DataFrame], DataFrame | CheckedRows],
+    *,
+    description: str | None = None,
+) -> dg.AssetsDefinition:
+    """Return the asset of a derived table.
+
+    Args:
+        key: The asset's key.
+        settings: What the table consumes, and how its rows are written.
+        transform: The function of the rows, see `derived_table`.
+        description: The asset's description, which has a default.
+    """
+
+    def derivation(source: str) -> Derivation:
+        from kinesis_assets.derive.run import Derivation  # noqa: PLC0415  # its import loads PySpark
+        from kinesis_assets.derive.upsert import Upsert  # noqa: PLC0415
+
+        return Derivation(
+            source=source,
+            transform=transform,
+            mode=Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where)
+            if settings.key
+            else None,
+            partition_by=tuple(settings.partition_by),
+            on_deleted=settings.on_deleted,
+            max_bytes=settings.max_bytes,
+        )
+
+    return _asset(key, settings, derivation, description=description)
+
+
+def _asset(
+    key: dg.AssetKey,
+    settings: DerivedSettings,
+    derivation: Callable[[str], Derivation],
+    *,
+    description: str | None,
+) -> dg.AssetsDefinition:
+    stream = StreamAddress.parse(settings.source).name
+    upstream = raw_key(stream)
+    if settings.upstream is not None:
+        upstream = dg.AssetKey.from_user_string(settings.upstream)
+
+    @dg.asset(
+        key=key,
+        deps=[upstream],
+        required_resource_keys={io_manager_key(stream)},
+        group_name=group_name(stream),
+        kinds={"pyspark", "deltalake"},
+        automation_condition=after_landing(),
+        description=description or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
+        metadata={"dagster/uri": TableFolder.at(settings.table).uri},
+    )
+    def derived() -> dg.MaterializeResult[Any]:
+        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
+        from kinesis_assets.derive.run import derive  # noqa: PLC0415  # as above
+
+        context = dg.AssetExecutionContext.get()
+        source = str(upstream_metadata(context, upstream)["dagster/uri"])
+        spark = open_stream(context.resources, stream).start_spark()
+        table = DerivedTable(settings.table)
+        commits = list(derive(spark, table, derivation(source), by=context.run.run_id))
+        return dg.MaterializeResult(metadata=_metadata(commits))
+
+    return derived
+
+
+def after_landing() -> dg.AutomationCondition[Any]:
+    """Return the condition under which a derived table is materialized: something landed in its source.
+
+    `AutomationCondition.eager` waits until no partition of the source is missing and no run of it is in
+    progress. But shards often wait for their parents, and a continuous run is always in progress.
+    """
+    landed = dg.AutomationCondition.any_deps_updated()
+    return (
+        landed.since(dg.AutomationCondition.newly_requested() & ~landed)
+        & ~dg.AutomationCondition.in_progress()
+    ).with_label("after_landing")
+
+
+def _metadata(commits: list[DerivedCommit]) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "rows": sum(commit.rows for commit in commits),
+        "rows_deleted": sum(commit.deleted for commit in commits),
+        "commits": len(commits),
+    }
+    return facts | ({"cursor": str(commits[-1].cursor)} if commits else {})

@@ -1,0 +1,93 @@
+"""The settings of a derived table: the only place where one is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from kinesis_assets.dagster.settings import UNIT, Settings, valid
+from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.table.storage import TableFolder
+
+
+class DerivedSettings(Settings):
+    """What a derived table consumes, and where its rows are written."""
+
+    source: Annotated[str, valid(StreamAddress.parse)] = Field(
+        description="Name or ARN of the stream. The rows of its raw table are consumed, on the Spark "
+        "session of its runs.",
+        examples=["orders"],
+    )
+    upstream: str | None = Field(
+        default=None,
+        description="Asset key of a derived table of the same stream whose rows are consumed instead.",
+        examples=["orders"],
+    )
+    table: Annotated[str, valid(TableFolder.at)] = Field(
+        description="Path or URI (s3://, file://) of the Delta table. The first run creates it.",
+        examples=["s3://my-lake/orders"],
+    )
+    partition_by: Sequence[str] = Field(
+        default=(),
+        description="Partition columns of a new table: texts, dates or integers.",
+        examples=[["order_date"]],
+    )
+    on_deleted: OnDeleted = Field(
+        default=OnDeleted.FAIL,
+        description="What to do if rows were deleted from the source, as by a seek, or before they were "
+        "consumed: fail; ignore them and keep what was derived from them; or rebuild the table from the rows "
+        "that the source has.",
+        examples=["rebuild"],
+    )
+
+
+class DerivedTableSettings(DerivedSettings):
+    """The settings of a table to which rows are appended, or in which they replace those with their key."""
+
+    key: Sequence[str] = Field(
+        default=(),
+        description="Columns that identify a row. A new row replaces the one with its key. Without a key, "
+        "rows are appended. A row in which one of them is null is appended too.",
+        examples=[["order_id"]],
+    )
+    order_by: Sequence[str] = Field(
+        default=(),
+        description="Columns by which the newest row of a key is found, most significant first. Required "
+        "with a key. Of equal rows, the later one is newer.",
+        examples=[["updated_at"]],
+    )
+    delete_where: str | None = Field(
+        default=None,
+        description="Condition in Spark SQL. If it is true for the newest row of a key, the key is deleted.",
+        examples=["op = 'DELETE'"],
+    )
+    max_bytes: int = Field(
+        default=MAX_BYTES,
+        gt=0,
+        description="Size of the source's files after which a step of a run includes no further commit.",
+        examples=[256 << 20],
+        json_schema_extra={UNIT: "bytes"},
+    )
+
+    @model_validator(mode="after")
+    def _check_upsert(self) -> Self:
+        if self.key and not self.order_by:
+            raise InvalidInput("order_by: required with a key, to find the newest row")
+        if not self.key and (self.order_by or self.delete_where):
+            raise InvalidInput("key: required with order_by and delete_where")
+        return self
+
+
+class RollupSettings(DerivedSettings):
+    """The settings of a table whose rows are computed again for each group that changed."""
+
+    by: Sequence[str] = Field(
+        min_length=1,
+        description="Columns of the source and of the table whose values identify a group. If a row of a "
+        "group is added, replaced or deleted, all rows of the group are computed again.",
+        examples=[["order_date"]],
+    )

@@ -1,0 +1,52 @@
+"""A typed table of a stream's records, defined in YAML."""
+
+import dagster as dg
+from pydantic import BaseModel
+
+from kinesis_assets.dagster.derived_asset import build_derived_table
+from kinesis_assets.dagster.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.table_settings import SCHEMA_FILES, TableSettings
+from kinesis_assets.dagster.typed_rows import TypedRows
+from kinesis_assets.dagster.yaml_model import YamlComponent, yaml_model
+from kinesis_assets.errors import InvalidInput
+
+
+class KinesisTableComponent(TableSettings, YamlComponent):
+    """Decode the records of a stream into the rows of a typed table, each exactly once."""
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """Return the model of the YAML."""
+        return yaml_model(cls.__name__, TableSettings)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Build the asset of the table, and that of its errors if they are separate."""
+        rows = TypedRows(self, self._schema_text(context))
+        key = dg.AssetKey.from_user_string(self.name)
+        assets = [build_derived_table(key, self, rows.of_table)]
+        if self.on_bad_record == "separate":
+            errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
+            settings = DerivedTableSettings(
+                source=self.source,
+                table=f"{self.table.rstrip('/')}_errors",
+                on_deleted=self.on_deleted,
+                max_bytes=self.max_bytes,
+            )
+            description = f"The records that could not be decoded for {key.to_user_string()}."
+            assets.append(build_derived_table(errors_key, settings, rows.of_errors, description=description))
+        return dg.Definitions(assets=assets)
+
+    def _schema_text(self, context: dg.ComponentLoadContext) -> str:
+        """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL."""
+        from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
+            read_avro_schema,
+            read_columns,
+        )
+
+        if self.schema_ is None or not self.schema_.endswith(SCHEMA_FILES):
+            return self.schema_ or ""
+        path = (context.path if context.path.is_dir() else context.path.parent) / self.schema_
+        try:
+            return read_avro_schema(path) if self.format == "avro" else read_columns(path)
+        except InvalidInput as error:
+            raise InvalidInput(f"schema {path}: {error}") from None

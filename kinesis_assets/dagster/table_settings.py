@@ -1,0 +1,141 @@
+"""The settings of a typed table: the only place where one is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+import dagster as dg
+from pydantic import Field, model_validator
+
+from kinesis_assets.dagster.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings import Settings, valid
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import KEEPING
+
+Format = Literal["json", "avro", "glue"]
+Compression = Literal["gzip", "zstd"]
+OnBadRecord = Literal["keep", "separate", "fail"]
+
+SCHEMA_FILES = (".avsc", ".json")
+"""The suffixes that distinguish the path of a schema file from DDL."""
+
+_REGISTRY = ("region_name", "endpoint_url", "profile_name")
+
+
+def _check_key(name: str) -> None:
+    if not all(dg.AssetKey.from_user_string(name).path):
+        raise InvalidInput(f"name: invalid asset key {name[:80]!r}")
+
+
+def _check_registry(registry: Mapping[str, Any]) -> None:
+    if unknown := sorted(registry.keys() - {*_REGISTRY}):
+        raise InvalidInput(
+            f"registry: unknown setting {unknown[0][:80]}; the settings are {', '.join(_REGISTRY)}"
+        )
+
+
+class NamedTable(Settings):
+    """The name of a table's asset."""
+
+    name: Annotated[str, valid(_check_key)] = Field(
+        description="Asset key of the table.",
+        examples=["orders"],
+    )
+
+
+class DecodingSettings(Settings):
+    """How records become rows of a typed table."""
+
+    format: Format | None = Field(
+        default=None,
+        description="Format of the records: json, one document each; avro, one datum each, written with the "
+        "schema; or glue, JSON or Avro with the header of the Glue Schema Registry. By default the rows "
+        "of the source are not decoded.",
+        examples=["json"],
+    )
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        description="Type of the decoded records, as DDL of Spark; or the path of an Avro schema (.avsc) or "
+        "of a JSON Schema (.json), relative to the folder of the YAML. Required with a format. With avro it "
+        "must be an Avro schema.",
+        examples=["order_id BIGINT, amount DOUBLE", "orders.avsc"],
+    )
+    registry: Annotated[Mapping[str, str], valid(_check_registry)] = Field(
+        default={},
+        description="Connection to the Glue Schema Registry: region_name, endpoint_url and profile_name, as "
+        "in boto3. By default the chain of the AWS SDK applies.",
+        examples=[{"region_name": "eu-central-1"}],
+    )
+    compression: Compression | None = Field(
+        default=None,
+        description="Compression of each record.",
+        examples=["gzip"],
+    )
+    select: Sequence[str] = Field(
+        default=(),
+        description="Columns of the table, as expressions in Spark SQL over the decoded fields and the "
+        "columns of the source, such as shard_id; * are all fields. A column of the source with the name of "
+        "a field is in _record, as in _record.stream. By default the table has all fields. Use try_cast "
+        "where a value may not fit: a failed cast fails the run.",
+        examples=[["*", "CAST(amount AS DECIMAL(10, 2)) AS price", "approximate_arrival_timestamp"]],
+    )
+    where: str | None = Field(
+        default=None,
+        description="Condition in Spark SQL over the same columns. Records for which it is not true are left "
+        "out of the table.",
+        examples=["type = 'order'"],
+    )
+    on_bad_record: OnBadRecord = Field(
+        default="keep",
+        description="What to do with a record that cannot be decoded: keep it in the table, with null in all "
+        "columns but error, shard_id, sequence_number, sub_sequence_number and data; add it to a separate "
+        "table, which has the same name with _errors at its end and is an asset of its own; or fail.",
+        examples=["separate"],
+    )
+    max_bad_share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Maximum share of the records of a step that cannot be decoded. Above it, the run fails "
+        "before the step is committed. By default there is no limit.",
+        examples=[0.01],
+    )
+
+    @model_validator(mode="after")
+    def _check_format(self) -> Self:
+        is_file = self.schema_ is not None and self.schema_.endswith(SCHEMA_FILES)
+        if self.format is None:
+            for name in ("schema", "registry", "compression", "max_bad_share"):
+                if getattr(self, "schema_" if name == "schema" else name):
+                    raise InvalidInput(f"{name}: only with a format")
+            if self.on_bad_record != "keep":
+                raise InvalidInput("on_bad_record: only with a format")
+        elif self.schema_ is None:
+            raise InvalidInput("schema: required with a format")
+        elif self.format == "avro" and not is_file:
+            raise InvalidInput("schema: with the format avro, give the path of an Avro schema (.avsc)")
+        if self.registry and self.format != "glue":
+            raise InvalidInput("registry: only with the format glue")
+        return self
+
+
+class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
+    """All settings of a typed table: the fields of the YAML of `KinesisTableComponent`."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.format is not None and self.upstream is not None:
+            raise InvalidInput("format: only without an upstream table, whose rows are decoded already")
+        if (
+            self.format is not None
+            and self.on_bad_record == "keep"
+            and self.key
+            and {*self.key} <= {*KEEPING}
+        ):
+            raise InvalidInput(
+                "key: a record that cannot be decoded would replace others; add a column of its fields, or "
+                "set on_bad_record to separate"
+            )
+        return self

@@ -1,0 +1,227 @@
+"""Decoded records as the columns of a typed table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+from pyspark.sql.types import StructType
+
+from kinesis_assets.decoders.decode import decode
+from kinesis_assets.decoders.json_documents import Json
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import KEEPING, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+    from kinesis_assets.decoders.decoder import Decoder
+
+RECORD = "_record"
+"""The name under which expressions find the columns of the raw table of which the record has the name too."""
+
+_NOT_OF_ERRORS = {"stream", "batch_id", "value"}
+"""The columns of decoded rows that a table of errors does not have."""
+
+_GENERATORS = re.compile(r"\b(explode|posexplode|inline|stack)\s*\(", re.IGNORECASE)
+"""Functions that return no row, or several, for a record that cannot be decoded."""
+
+
+def from_json(rows: DataFrame, spark_type: str | DataType) -> DataFrame:
+    """Decode records that are one JSON document each, and return their fields as columns.
+
+    `from_json(new, "order_id long, amount double")` is `typed_columns(new, Json("order_id long, ..."))`.
+
+    Args:
+        rows: Rows of the raw table.
+        spark_type: The type of a document, see `Json`. It must be a struct.
+
+    Raises the errors of `typed_columns`.
+    """
+    return typed_columns(rows, Json(spark_type))
+
+
+def typed_columns(rows: DataFrame, *decoders: Decoder) -> DataFrame:
+    """Decode records, and return the fields of their values as columns. No row is lost.
+
+    A record that cannot be decoded has null in these columns. It is kept in the columns `error`, `shard_id`,
+    `sequence_number`, `sub_sequence_number` and `data`, which are null in all other rows.
+
+    Args:
+        rows: Rows of the raw table.
+        decoders: The decoders in the order in which they apply, see `decode`. The type of the last one must
+            be a struct.
+
+    Raises:
+        InvalidInput: The decoders cannot be applied, or a field has the name of one of these columns.
+    """
+    return Projection().kept(decode(*decoders)(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The columns and the rows of a typed table.
+
+    Its methods take rows that `decode` returned. An expression sees the fields of the value and the columns
+    of the raw table. A column with the name of a field is `_record.<name>`.
+
+    Attributes:
+        select: Expressions in Spark SQL, each a column. `*` are all fields, as is an empty sequence.
+        where: A condition in Spark SQL; None for all rows. Records that cannot be decoded are kept anyway.
+        key: Columns that are null in records that cannot be decoded, so that they replace no others.
+    """
+
+    select: Sequence[str] = ()
+    where: str | None = None
+    key: Collection[str] = ()
+
+    def good(self, decoded: DataFrame) -> DataFrame:
+        """Return the records that were decoded."""
+        scope, fields = _scope(decoded.where("error IS NULL"))
+        return self._selected(self._filtered(scope), self._expressions(fields)).drop(RECORD)
+
+    def kept(self, decoded: DataFrame) -> DataFrame:
+        """Return all records, see `typed_columns`.
+
+        A column of the raw table that is selected by its name alone has its value in all rows.
+        """
+        scope, fields = _scope(decoded)
+        expressions = self._expressions(fields)
+        for each in expressions:
+            if found := _GENERATORS.search(each):
+                raise InvalidInput(
+                    f"select: {found[1]} does not return one row for a record that cannot be decoded; use "
+                    "explode_outer, posexplode_outer or inline_outer, or keep such records in a table of "
+                    "their own"
+                )
+        selected = self._selected(self._filtered(scope), expressions)
+        names = selected.columns[:-1]
+        raw = {each.lower() for each in scope.columns} - {each.lower() for each in fields} - {RECORD}
+        unchanged = {each.strip("`").lower() for each in expressions} & raw
+        error = F.col(f"{RECORD}.error")
+        columns = []
+        for name in names:
+            if name.lower() in KEEPING and name.lower() not in unchanged:
+                raise InvalidInput(
+                    f"the column {name} has the name of one of the columns that keep a record which cannot "
+                    f"be decoded ({', '.join(KEEPING)}); give it another name, as in {name} AS my_{name}, or "
+                    "keep such records in a table of their own"
+                )
+            column = F.col(quoted(name))
+            stays = name.lower() in unchanged and (name.lower() in KEEPING or name not in self.key)
+            columns.append(column if stays else F.when(error.isNull(), column).alias(name))
+        present = {name.lower() for name in names}
+        columns += [
+            F.when(error.isNotNull(), F.col(f"{RECORD}.{name}")).alias(name)
+            for name in KEEPING
+            if name not in present
+        ]
+        return selected.select(columns)
+
+    def of_columns(self, rows: DataFrame) -> DataFrame:
+        """Return rows that need no decoding. Expressions see their columns."""
+        scope = rows.withColumn(RECORD, F.struct(F.lit(None).cast("string").alias("error")))
+        return self._selected(self._filtered(scope), self._expressions(rows.columns)).drop(RECORD)
+
+    def _expressions(self, fields: Sequence[str]) -> list[str]:
+        each_field = [quoted(name) for name in fields]
+        found = []
+        for expression in self.select or ("*",):
+            found += each_field if expression.strip() == "*" else [expression.strip()]
+        return found
+
+    def _filtered(self, scope: DataFrame) -> DataFrame:
+        if self.where is None:
+            return scope
+        condition = F.expr(self.where) | F.col(f"{RECORD}.error").isNotNull()
+        return _analyzed("where", self.where, lambda: scope.where(condition))
+
+    def _selected(self, scope: DataFrame, expressions: Sequence[str]) -> DataFrame:
+        """Return columns, and behind them `_record`, with which Spark refuses aggregations."""
+        try:
+            selected = scope.selectExpr(*expressions, RECORD)
+            names = [name.lower() for name in selected.columns]
+        except AnalysisException:
+            for expression in expressions:
+                _analyzed("select", expression, partial(scope.selectExpr, expression, RECORD))
+            raise
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidInput(f"select returns {', '.join(twice)} twice; name the columns with AS")
+        return selected
+
+
+def errors(decoded: DataFrame) -> DataFrame:
+    """Return the records that `decode` could not decode, with the columns of the raw table and the reason."""
+    columns = [F.col(quoted(name)) for name in decoded.columns if name not in _NOT_OF_ERRORS]
+    return decoded.where("error IS NOT NULL").select(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCounts:
+    """How many records Spark decoded.
+
+    Attributes:
+        records: Number of records.
+        errors: Number of those that could not be decoded.
+        example: One of them with the reason; None if there are none.
+    """
+
+    records: int
+    errors: int
+    example: str | None
+
+
+def counted(decoded: DataFrame) -> tuple[DataFrame, Callable[[], RecordCounts]]:
+    """Let Spark count records while it computes them.
+
+    Returns:
+        The rows, and a function that returns the counts. It may be called when Spark has computed all rows.
+    """
+    observation = Observation()
+    reason = F.concat_ws(": ", "shard_id", "sequence_number", "error")
+    observed = decoded.observe(
+        observation,
+        F.count(F.lit(1)).alias("records"),
+        F.count("error").alias("errors"),
+        F.min(F.when(F.col("error").isNotNull(), reason)).alias("example"),
+    )
+    return observed, lambda: RecordCounts(**observation.get)
+
+
+def _scope(decoded: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return rows in which expressions find fields and columns, and the names of the fields."""
+    value = decoded.schema["value"].dataType
+    if not isinstance(value, StructType):
+        raise InvalidInput(f"the type {value.simpleString()} has no columns; use a struct")
+    fields = value.names
+    taken = [name.lower() for name in fields]
+    if twice := sorted({name for name in fields if taken.count(name.lower()) > 1}):
+        raise InvalidInput(f"the fields {', '.join(twice)} differ only by case, which Spark ignores")
+    if RECORD in taken:
+        raise InvalidInput(f"a field must not have the name {RECORD}")
+    raw = [name for name in decoded.columns if name != "value"]
+    scope = decoded.select(
+        *(F.col("value").getField(name).alias(name) for name in fields),
+        *(F.col(quoted(name)) for name in raw if name.lower() not in taken),
+        F.struct(*(F.col(quoted(name)) for name in raw)).alias(RECORD),
+    )
+    return scope, fields
+
+
+def _analyzed(setting: str, expression: str, apply: Callable[[], DataFrame]) -> DataFrame:
+    """Let Spark analyze an expression; raise its error in one line."""
+    try:
+        rows = apply()
+        rows.columns  # noqa: B018  # a session on Spark Connect analyzes only now
+    except AnalysisException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise InvalidInput(f"{setting}: {expression!r} is invalid: {lines[0]}") from None
+    return rows

@@ -1,0 +1,1 @@
+"""Derived tables: tables that consume another table, exactly once."""

@@ -1,0 +1,166 @@
+"""Commits the rows of a derived table together with its position in the source.
+
+As in `table.commit`, each try opens the table again and commits through the same version, so that Delta
+refuses the commit if another run has moved the position since. A try that raised an error may have committed
+nevertheless: only the records from the newest one back to the expected one show it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from deltalake.transaction import AddAction, RemoveAction
+
+from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.records import FORMAT, DerivedCommit, ReplacedFile
+from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
+from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.table.commit import check_files
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commit_loop import commit_until_known
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.derive.cursor import Cursor
+    from kinesis_assets.derive.data_files import DerivedFile
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.files import TableFile
+
+
+_EMPTY = Manifest()
+
+
+def commit(
+    table: DerivedTable,
+    *,
+    expected: DerivedCommit | None,
+    cursor: Cursor,
+    batch_id: int,
+    manifest: Manifest = _EMPTY,
+    removed: Sequence[TableFile] = (),
+    base: DerivedSnapshot | None = None,
+    restarts: bool = False,
+    by: str | None = None,
+) -> DerivedCommit:
+    """Commit an attempt's files and its position in the source, both or neither.
+
+    Args:
+        table: The table.
+        expected: The newest commit when the attempt started; None if there was none.
+        cursor: The position in the source after these rows.
+        batch_id: The attempt's id, which its rows carry.
+        manifest: The files that it wrote.
+        removed: The files of *base* that these replace.
+        base: Commit only if this is still the newest version; None if any version will do.
+        restarts: Whether the record starts a new chain, because the table was emptied.
+        by: The Dagster run id or the person that commits.
+
+    Returns:
+        The commit, also if a try that seemed to fail has made it.
+
+    Raises:
+        CursorConflict: Another run has moved the position; nothing was committed.
+        TableRewritten: The table was restored or overwritten; nothing was committed.
+        UpsertOvertaken: Another commit came after *base*; nothing was committed.
+        AttemptExpired: The attempt is too old.
+        DataFileInvalid: A file is missing, or does not have its rows.
+        CommitFailed: Every try failed.
+        CommitUnknown: The records are unreadable, or the table could not be read after a try.
+    """
+
+    def committed(*, may_commit: bool) -> DerivedCommit | None:
+        snapshot = table.snapshot()
+        found = _own(table, snapshot.newest, expected, batch_id)
+        if found is not None:
+            return found
+        if _id(snapshot.newest) != _id(expected):
+            raise CursorConflict(
+                table.uri,
+                "another run has consumed the same rows of the source. This run added none of its rows; the "
+                "next run continues after the other one",
+            )
+        if base is not None and snapshot.delta.version() != base.delta.version():
+            raise UpsertOvertaken(
+                table.uri,
+                f"another commit came after version {base.delta.version()}, on which this one is based. "
+                "Nothing was committed; run again",
+            )
+        if not restarts:
+            refuse_rewritten(snapshot)
+        if may_commit:
+            check_files(table, batch_id, [*manifest.files, *manifest.replaced])
+            record = DerivedCommit(
+                format=FORMAT,
+                commit_id=new_id(table.clock),
+                previous=None if restarts else _id(expected),
+                batch_id=batch_id,
+                at=utc_now(table.clock),
+                by=by,
+                examined=snapshot.delta.version(),
+                cursor=cursor,
+                rows=sum(file.new_rows for file in manifest.files),
+                deleted=sum(file.rows for file in manifest.replaced),
+                replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
+            )
+            actions: list[AddAction | RemoveAction] = [
+                *map(_add_action, manifest.files),
+                *map(_remove_action, removed),
+            ]
+            snapshot.commit(record, actions, exclusive=base is not None)
+        return None
+
+    return commit_until_known(table, committed)
+
+
+def _own(
+    table: DerivedTable, newest: DerivedCommit | None, expected: DerivedCommit | None, batch_id: int
+) -> DerivedCommit | None:
+    """Return the commit of a batch since an expected commit, if it was made."""
+    try:
+        for record in table.records.back_from(newest):
+            if record.batch_id == batch_id:
+                return record
+            if record.commit_id == _id(expected):
+                return None
+    except PositionsUnreadable as error:
+        raise CommitUnknown(
+            table.uri,
+            f"it is unknown whether batch {batch_id} was committed: {error}. Search the table for rows of "
+            "this batch before the next run",
+        ) from error
+    return None
+
+
+def _add_action(file: DerivedFile) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=file.partition,
+        modification_time=_now(),
+        data_change=True,
+        stats=file.statistics,
+    )
+
+
+def _remove_action(file: TableFile) -> RemoveAction:
+    return RemoveAction(
+        path=file.path,
+        data_change=True,
+        deletion_timestamp=_now(),
+        size=file.size,
+        partition_values={
+            name: None if value is None else str(value) for name, value in file.partition.items()
+        },
+    )
+
+
+def _now() -> int:
+    """Return the time in milliseconds since the epoch, by this machine's clock as delta-rs uses it."""
+    return time.time_ns() // 1_000_000
+
+
+def _id(record: DerivedCommit | None) -> int | None:
+    return None if record is None else record.commit_id

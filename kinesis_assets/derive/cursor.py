@@ -1,0 +1,111 @@
+"""The position of a consumer in a source table: how much of the source it has consumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A position in a source table.
+
+    The commits of a source form two chains: the commits that added new rows, and the amendments, which
+    changed rows behind them. Everything up to the last commit of each chain is consumed, inclusive.
+
+    The history of a source, the rows that it has when its consumer starts, is consumed in the order of the
+    batch ids. Until that is done, only the rows up to a batch id are consumed.
+
+    Attributes:
+        source: The id of the source table, from its Delta metadata.
+        commit: The id of the last commit; None if the source had none.
+        amendment: The id of the last amendment; None if the source had none.
+        history: The last batch id that is consumed, while the history is being consumed; None afterwards.
+    """
+
+    source: str
+    commit: int | None = None
+    amendment: int | None = None
+    history: int | None = None
+
+    def __str__(self) -> str:
+        """The cursor as JSON text, which `parse` reads."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the cursor of a text.
+
+        Raises:
+            InvalidInput: The text is not a cursor.
+        """
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise InvalidInput(f"invalid cursor {text[:80]!r}: {error}") from None
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """The batches of a source whose rows are selected. All conditions apply.
+
+    Attributes:
+        only: The batch ids; None for all.
+        without: Batch ids that are left out.
+        above: Batch ids up to this one are left out, inclusive.
+        through: The greatest batch id, inclusive; None for no limit.
+    """
+
+    only: frozenset[int] | None = None
+    without: frozenset[int] = frozenset()
+    above: int = -1
+    through: int | None = None
+
+    def may_include(self, first: int | None, last: int | None) -> bool:
+        """Return whether a file may have selected rows.
+
+        Args:
+            first: The smallest batch id in the file; None if it is unknown.
+            last: The greatest batch id in the file; None if it is unknown.
+        """
+        if last is not None and last <= self.above:
+            return False
+        if first is not None and self.through is not None and first > self.through:
+            return False
+        if first is None or last is None:
+            return True
+        if first == last:
+            return self.includes(first)
+        return self.only is None or any(first <= batch_id <= last for batch_id in self.only)
+
+    def includes(self, batch_id: int) -> bool:
+        """Return whether the rows of a batch are selected."""
+        return (
+            (self.only is None or batch_id in self.only)
+            and batch_id not in self.without
+            and batch_id > self.above
+            and (self.through is None or batch_id <= self.through)
+        )
+
+    def condition(self, column: str) -> str:
+        """Return the selection as a condition in SQL.
+
+        Args:
+            column: The column with the batch id.
+        """
+        parts = [f"{column} > {self.above}"] if self.above >= 0 else []
+        if self.through is not None:
+            parts.append(f"{column} <= {self.through}")
+        if self.only is not None:
+            parts.append(f"{column} IN ({_listed(self.only)})" if self.only else "FALSE")
+        if self.without:
+            parts.append(f"{column} NOT IN ({_listed(self.without)})")
+        return " AND ".join(parts) or "TRUE"
+
+
+def _listed(batch_ids: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(batch_ids)))

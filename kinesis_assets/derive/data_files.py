@@ -1,0 +1,291 @@
+"""The data files of derived tables, and the task that writes them.
+
+Spark tasks import this module, so it does not read the table's log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.kinesis.records.columns import binaries
+from kinesis_assets.table.data_file import CODEC
+from kinesis_assets.table.data_file_writer import FileLayout
+from kinesis_assets.table.storage import write_new
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kinesis_assets.table.storage import TableFolder
+
+BATCH_COLUMN = "_batch_id"
+"""The column of a derived table with the batch id of the commit that added the row."""
+
+REPLACED_COLUMN = "__replaced"
+"""The column that is true in rows that a commit replaces or deletes. It is not stored."""
+
+CHANGES_FOLDER = "_kinesis/changes"
+"""The folder, in that of the table, with the rows that were replaced or deleted."""
+
+_BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)
+"""The types whose smallest and greatest value a file's statistics name. Those of others would have to be
+rounded."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class DerivedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A data file in a derived table's folder, committed or not.
+
+    Attributes:
+        path: Path relative to the table's folder.
+        size: Size in bytes.
+        rows: Number of rows.
+        new_rows: Number of rows with the batch id of the attempt that wrote the file.
+        partition: The value of each partition column, by name, as Delta's log stores it.
+        statistics: The file's statistics as Delta's log stores them, in JSON.
+    """
+
+    path: str
+    size: _Count
+    rows: _Count
+    new_rows: _Count
+    partition: dict[str, str | None]
+    statistics: str
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The files that a task wrote.
+
+    Attributes:
+        files: The files of the table.
+        replaced: The files with the rows that are replaced or deleted, which are not part of the table.
+    """
+
+    files: tuple[DerivedFile, ...] = ()
+    replaced: tuple[DerivedFile, ...] = ()
+
+    def __add__(self, other: Manifest) -> Manifest:
+        return Manifest(self.files + other.files, self.replaced + other.replaced)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingJob:
+    """The settings of the tasks that write an attempt's files. It can be pickled and holds no secrets.
+
+    Attributes:
+        folder: The table's folder.
+        schema: The columns of the table, with the batch id.
+        partition_by: The partition columns.
+        batch_id: The attempt's batch id.
+        layout: The sizes of the files.
+    """
+
+    folder: TableFolder
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    batch_id: int
+    layout: FileLayout = FileLayout()
+
+
+def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
+    """Return whether an attempt may have written a file.
+
+    Args:
+        file: The file.
+        batch_id: The attempt's batch id.
+        folder: The folder within that of the table, with a slash at its end.
+    """
+    return (
+        re.fullmatch(rf"{folder}part-{batch_id}-[0-9a-f]{{32}}\.{CODEC}\.parquet", file.path) is not None
+        and file.size > 0
+        and file.new_rows <= file.rows
+    )
+
+
+def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that Spark's `mapInArrow` runs for each partition of the rows.
+
+    Its input has the columns of the table and `REPLACED_COLUMN`. It returns a manifest.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kept, replaced = _Writer(job), _Writer(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
+        for batch in batches:
+            is_replaced = batch[REPLACED_COLUMN]
+            kept.write(batch.filter(pc.invert(is_replaced)))
+            replaced.write(batch.filter(is_replaced))
+        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()))
+        yield pa.RecordBatch.from_arrays([binaries([encode(manifest)])], ["manifest"])
+
+    return run
+
+
+class _Writer:
+    """Writes the rows of one task, with one open file for each combination of partition values."""
+
+    def __init__(self, job: WritingJob, folder: str = "") -> None:
+        self._job = job
+        self._folder = folder
+        self._filesystem = job.folder.open()
+        self._schema = pa.schema([field for field in job.schema if field.name not in job.partition_by])
+        self._open: dict[tuple[str | None, ...], _OpenFile] = {}
+        self._closed: list[DerivedFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        columns = [batch[field.name].cast(field.type) for field in self._schema]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        for values, part in self._by_partition(batch, rows):
+            if values not in self._open:
+                if len(self._open) >= self._job.layout.open_files:
+                    self._close(next(iter(self._open)))
+                partition = dict(zip(self._job.partition_by, values, strict=True))
+                path = f"{self._folder}part-{self._job.batch_id}-{uuid4().hex}.{CODEC}.parquet"
+                self._open[values] = _OpenFile(self._filesystem, path, self._schema, self._job, partition)
+            file = self._open[values]
+            file.write(part)
+            if file.written >= self._job.layout.file_bytes:
+                self._close(values)
+
+    def close(self) -> list[DerivedFile]:
+        for values in list(self._open):
+            self._close(values)
+        return self._closed
+
+    def _close(self, values: tuple[str | None, ...]) -> None:
+        self._closed.append(self._open.pop(values).close())
+
+    def _by_partition(
+        self, batch: pa.RecordBatch, rows: pa.RecordBatch
+    ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+        names = self._job.partition_by
+        if not names:
+            yield (), rows
+            return
+        columns = [_partition_texts(name, batch[name]) for name in names]
+        groups = pa.table(columns, names=list(names)).group_by(list(names)).aggregate([])
+        for group in groups.to_pylist():
+            mask = pa.scalar(True)
+            for name, column in zip(names, columns, strict=True):
+                value = group[name]
+                same = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
+                mask = pc.and_(mask, same)
+            yield tuple(group[name] for name in names), rows.filter(mask)
+
+
+class _OpenFile:
+    """A file to which row groups are written."""
+
+    def __init__(
+        self,
+        filesystem: pyarrow.fs.FileSystem,
+        path: str,
+        schema: pa.Schema,
+        job: WritingJob,
+        partition: dict[str, str | None],
+    ) -> None:
+        self._path = path
+        self._schema = schema
+        self._job = job
+        self._partition = partition
+        self._sink = write_new(filesystem, self._path)
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, compression=CODEC, metadata_collector=self._footers
+        )
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = self._rows = self._new_rows = self.written = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._pending_bytes += batch.get_total_buffer_size()
+        self._rows += batch.num_rows
+        self._new_rows += pc.sum(pc.equal(batch[BATCH_COLUMN], self._job.batch_id)).as_py()
+        if self._pending_bytes >= self._job.layout.row_group_bytes:
+            self._write_pending()
+
+    def close(self) -> DerivedFile:
+        if self._pending:
+            self._write_pending()
+        self._writer.close()
+        size = int(self._sink.tell())
+        self._sink.close()
+        return DerivedFile(
+            path=self._path,
+            size=size,
+            rows=self._rows,
+            new_rows=self._new_rows,
+            partition=self._partition,
+            statistics=_statistics(self._schema, self._footers[0]),
+        )
+
+    def _write_pending(self) -> None:
+        self._writer.write_table(pa.Table.from_batches(self._pending))
+        self._pending, self._pending_bytes = [], 0
+        self.written = int(self._sink.tell())
+
+
+def _partition_texts(name: str, values: pa.Array) -> pa.Array:
+    """Return values of a partition column as Delta's log stores them.
+
+    Raises:
+        ValueError: A date is not in the years 1 to 9999: no program could open the table any more.
+    """
+    texts = values.cast(pa.string())
+    if pa.types.is_date(values.type):
+        valid = pc.match_substring_regex(texts, r"^\d{4}-")
+        if not pc.all(valid, min_count=0).as_py():
+            wrong = texts.filter(pc.invert(valid))[0]
+            raise ValueError(f"the partition column {name} cannot have the date {wrong}")
+    return texts
+
+
+def _statistics(schema: pa.Schema, footer: pq.FileMetaData) -> str:
+    """Return the statistics of the Delta protocol, as JSON."""
+    names = {field.name for field in schema if any(is_type(field.type) for is_type in _BOUNDED)}
+    smallest: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    unknown: set[str] = set()
+    for group in (footer.row_group(number) for number in range(footer.num_row_groups)):
+        for column in (group.column(number) for number in range(group.num_columns)):
+            name, found = column.path_in_schema, column.statistics
+            if name not in names or found is None or not found.has_null_count:
+                continue
+            nulls[name] = nulls.get(name, 0) + found.null_count
+            if found.null_count == group.num_rows:
+                continue
+            try:
+                bounds = (found.min, found.max) if found.has_min_max else None
+            except OverflowError:  # a date after the year 9999
+                bounds = None
+            if bounds is None:
+                unknown.add(name)
+                continue
+            smallest[name] = min(smallest.get(name, bounds[0]), bounds[0])
+            greatest[name] = max(greatest.get(name, bounds[1]), bounds[1])
+    return json.dumps(
+        {
+            "numRecords": footer.num_rows,
+            "minValues": {name: _text(value) for name, value in smallest.items() if name not in unknown},
+            "maxValues": {name: _text(value) for name, value in greatest.items() if name not in unknown},
+            "nullCount": nulls,
+        }
+    )
+
+
+def _text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value

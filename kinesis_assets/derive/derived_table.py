@@ -1,0 +1,234 @@
+"""A derived table: a Delta table whose log points at the record of how much of its source it has consumed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import Transaction
+
+from kinesis_assets.derive.records import RecordFiles
+from kinesis_assets.errors import (
+    CommitOvertaken,
+    TableMissing,
+    TableOfAnotherSource,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.policy import TablePolicy
+from kinesis_assets.table.properties import HISTORY_PROPERTIES
+from kinesis_assets.table.refusals import not_writable
+from kinesis_assets.table.rewrites import RewriteLog
+from kinesis_assets.table.storage import TableFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltalake.transaction import AddAction, RemoveAction
+
+    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.kinesis.clock import Clock
+
+SOURCE_PROPERTY = "kinesis_assets.source"
+"""The property of a derived table with the id of its source table."""
+
+APPLICATION = "kinesis-derived"
+"""The application id of the transaction that points at the newest record."""
+
+
+class DerivedTable:
+    """A derived table, which may not exist yet.
+
+    Args:
+        uri: The table's path or URI.
+        policy: How the table is written.
+
+    Attributes:
+        uri: The table's path or URI, as given.
+        policy: How the table is written.
+        folder: The table's folder.
+        files: A file system whose root is that folder.
+        records: The records of its commits; caches those it has read.
+        rewrites: Finds restores and overwrites in its log.
+
+    Raises:
+        InvalidInput: The path or URI is invalid.
+    """
+
+    def __init__(self, uri: str, policy: TablePolicy = TablePolicy()) -> None:
+        self.uri = uri
+        self.policy = policy
+        self.folder = TableFolder.at(uri)
+        self.files = self.folder.open()
+        self.records = RecordFiles(uri, self.files)
+        self.rewrites = RewriteLog(uri, self.files)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which the table is written."""
+        return self.policy.clock
+
+    def snapshot(self) -> DerivedSnapshot:
+        """Open the newest version of the table.
+
+        Raises:
+            TableMissing: The table does not exist.
+            TableUnreachable: The table's log cannot be read.
+            TableUnsuitable: The table is not a derived table.
+        """
+        try:
+            delta = DeltaTable(self.folder.uri)
+        except TableNotFoundError as error:
+            raise TableMissing(self.uri, "there is no table; the first run creates it") from error
+        except (DeltaError, OSError) as error:
+            raise TableUnreachable(self.uri, f"cannot be opened: {error}") from None
+        if SOURCE_PROPERTY not in delta.metadata().configuration:
+            raise TableUnsuitable(
+                self.uri, "was not created as a derived table; use a table of its own for each derived table"
+            )
+        return DerivedSnapshot(self, delta)
+
+    def open_or_create(
+        self, source: str, schema: dict[str, Any], partition_by: Sequence[str]
+    ) -> DerivedSnapshot:
+        """Open the table; create it if it does not exist. Of several processes, one creates it.
+
+        Args:
+            source: The id of the source table.
+            schema: The schema of a new table, as in Delta's metadata.
+            partition_by: The partition columns of a new table.
+
+        Raises:
+            TableOfAnotherSource: The table belongs to another source.
+            TableNotWritable: The table cannot be created because writing is refused.
+            TableUnreachable: The table can be neither opened nor created.
+            TableUnsuitable: The table is not a derived table, or has other partition columns.
+        """
+        refused: Exception | None = None
+        try:
+            snapshot = self.snapshot()
+        except TableMissing:
+            try:
+                DeltaTable.create(
+                    self.folder.uri,
+                    Schema.from_json(json.dumps(schema)),
+                    mode="error",
+                    partition_by=list(partition_by),
+                    configuration=HISTORY_PROPERTIES | {SOURCE_PROPERTY: source},
+                    raise_if_key_not_exists=False,  # Delta does not know the property of the source
+                    # A retry would commit a second creation to a table that another run has created.
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+            except (DeltaError, OSError) as error:
+                refused = error  # unless another run has created it
+            try:
+                snapshot = self.snapshot()
+            except TableMissing:
+                final = None if refused is None else not_writable(self.uri, refused)
+                raise final or TableUnreachable(self.uri, f"cannot be created: {refused}") from None
+        snapshot.check_identity(source, partition_by)
+        return snapshot
+
+
+@dataclass(frozen=True)
+class DerivedSnapshot:
+    """One version of a derived table.
+
+    Attributes:
+        table: The table.
+        delta: The table, opened by delta-rs.
+    """
+
+    table: DerivedTable
+    delta: DeltaTable
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The table's schema, as in Delta's metadata, with the column of the batch id."""
+        found: dict[str, Any] = json.loads(self.delta.schema().to_json())
+        return found
+
+    @cached_property
+    def newest(self) -> DerivedCommit | None:
+        """The record of the newest commit; None if nothing has been consumed yet.
+
+        Raises:
+            PositionsUnreadable: The file that the log points at is missing, damaged or of another commit.
+            TableUnreachable: The file cannot be read at present.
+        """
+        commit_id = self.delta.transaction_version(APPLICATION)
+        return None if commit_id is None else self.table.records.at(commit_id)
+
+    def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
+        """Check that the table belongs to a source and has some partition columns.
+
+        Raises:
+            TableOfAnotherSource: The table belongs to another source.
+            TableUnsuitable: The table has other partition columns.
+        """
+        metadata = self.delta.metadata()
+        owner = metadata.configuration.get(SOURCE_PROPERTY)
+        if owner != source:
+            raise TableOfAnotherSource(
+                self.table.uri,
+                f"was derived from the table with the id {owner}, but the source now has the id {source}; "
+                "nothing was changed. Correct the source, or use another table",
+            )
+        if metadata.partition_columns != list(partition_by):
+            raise TableUnsuitable(
+                self.table.uri,
+                f"is partitioned by {metadata.partition_columns}, and not by {list(partition_by)}; use "
+                "another table for other partition columns",
+            )
+
+    def commit(
+        self,
+        record: DerivedCommit,
+        actions: Sequence[AddAction | RemoveAction],
+        *,
+        exclusive: bool,
+    ) -> None:
+        """Add and remove files and point the log at a new record, in one atomic commit.
+
+        The record is first written to a new file. Delta refuses the commit if another one has written the
+        same transaction entry since this version. An error does not mean that the commit failed, because its
+        response may have been lost.
+
+        Args:
+            record: The record of the commit.
+            actions: The files to add and to remove.
+            exclusive: Refuse the commit after any other commit since this version, even after a compaction.
+
+        Raises:
+            CommitOvertaken: Another commit landed after this version.
+        """
+        self.table.records.write(record)
+        try:
+            self.delta.create_write_transaction(
+                list(actions),
+                mode="append",
+                schema=self.delta.schema(),
+                partition_by=self.delta.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(APPLICATION, record.commit_id)],
+                    max_commit_retries=0 if exclusive else None,
+                ),
+                post_commithook_properties=KEEP_ENTRIES,
+            )
+        except CommitFailedError as error:
+            if self._is_overtaken():
+                raise CommitOvertaken(self.table.uri, str(error)) from None
+            raise
+
+    def _is_overtaken(self) -> bool:
+        """Return whether the log has a version after this one."""
+        path = f"_delta_log/{self.delta.version() + 1:020}.json"
+        try:
+            return bool(self.table.files.get_file_info(path).is_file)
+        except OSError:
+            return False

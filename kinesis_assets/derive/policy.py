@@ -1,0 +1,22 @@
+"""How a derived table follows its source."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+MAX_BYTES = 1 << 30
+"""The default size in bytes of the source's files after which a step includes no further commit."""
+
+
+class OnDeleted(StrEnum):
+    """What a run does if rows of the source were deleted that it has consumed or was to consume.
+
+    Attributes:
+        FAIL: It fails and changes nothing.
+        IGNORE: It continues with the rows that are there. Rows that were derived from the others stay.
+        REBUILD: It empties the table and starts again with the rows that the source has.
+    """
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+    REBUILD = "rebuild"

@@ -1,0 +1,140 @@
+"""The record of a derived table's commit, stored in a file that the table's log points at.
+
+As for positions, each file is immutable and written before the log entry that points at it. A process that
+dies in between leaves a file that nothing refers to.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from kinesis_assets.derive.cursor import Cursor
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table.file_cache import FileCache
+from kinesis_assets.table.positions_chain import RESTORE_ORIGINAL, decoded, read_file, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow.fs
+
+FORMAT = 1
+"""The format number that this release writes. It is raised with every change that an older release must not
+read."""
+
+RECORDS_FOLDER = "_kinesis/derived"
+
+_MEMORY_PER_BYTE = 8
+"""Approximate memory in bytes of a decoded file, per byte of the file."""
+
+
+class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file with rows that a commit replaced or deleted.
+
+    Attributes:
+        path: Path relative to the table's folder.
+        size: Size in bytes.
+        rows: Number of rows.
+    """
+
+    path: str
+    size: int
+    rows: int
+
+
+class DerivedCommit(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A commit of a derived table.
+
+    Attributes:
+        format: `FORMAT` of the writer.
+        commit_id: The commit id, which names the file. The table's log points at it.
+        previous: The commit id of the previous commit; None for the first, and for the first of a rebuild.
+        batch_id: The attempt that made the commit. Every row that it added carries it.
+        at: Time of the commit (clock of the machine that made it).
+        by: The Dagster run id or the person that made it.
+        examined: The version of the table that the commit was based on. No restore or overwrite came before
+            it, unless the table was rebuilt.
+        cursor: The position in the source after the commit.
+        rows: Number of rows that it added, without those that it copied from other files.
+        deleted: Number of rows that it deleted or replaced.
+        replaced: The files with these rows, for consumers of the table.
+    """
+
+    format: int
+    commit_id: int
+    previous: int | None
+    batch_id: int
+    at: datetime
+    by: str | None = None
+    examined: int
+    cursor: Cursor
+    rows: Annotated[int, msgspec.Meta(ge=0)] = 0
+    deleted: Annotated[int, msgspec.Meta(ge=0)] = 0
+    replaced: tuple[ReplacedFile, ...] = ()
+
+
+class RecordFiles:
+    """The records of a derived table's commits, with a cache of those that were read.
+
+    Args:
+        table: The table's URI, for errors.
+        files: The table's folder.
+    """
+
+    def __init__(self, table: str, files: pyarrow.fs.FileSystem) -> None:
+        self._table = table
+        self._files = files
+        self._cache = FileCache()
+
+    def at(self, commit_id: int) -> DerivedCommit:
+        """Read the record with a commit id.
+
+        Raises:
+            PositionsUnreadable: The file is missing, damaged, or of another commit.
+            TableUnreachable: The file cannot be read at present.
+        """
+        path = _path(commit_id)
+        found: DerivedCommit | None = self._cache.get(path)
+        if found is None:
+            content = read_file(self._table, self._files, path)
+            found = decoded(self._table, path, _decode, content)
+            if found.commit_id != commit_id:
+                raise PositionsUnreadable(
+                    self._table, f"{path} has the content of {found.commit_id}.json. {RESTORE_ORIGINAL}"
+                )
+            self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
+        return found
+
+    def back_from(self, newest: DerivedCommit | None) -> Iterator[DerivedCommit]:
+        """Yield a commit and the ones before it, newest first. Raises the errors of `at`."""
+        each = newest
+        while each is not None:
+            yield each
+            each = None if each.previous is None else self.at(each.previous)
+
+    def write(self, record: DerivedCommit) -> None:
+        """Write the file of a new record, before the commit that points at it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        content = msgspec.json.format(msgspec.json.encode(record), indent=1)
+        write_file(self._files, _path(record.commit_id), content)
+
+
+def _path(commit_id: int) -> str:
+    return f"{RECORDS_FOLDER}/{commit_id}.json"
+
+
+def _decode(content: bytes) -> DerivedCommit:
+    record = msgspec.json.decode(content, type=DerivedCommit)
+    if record.format > FORMAT:
+        raise msgspec.ValidationError(
+            f"its format is {record.format}; this release reads formats up to {FORMAT}"
+        )
+    return record

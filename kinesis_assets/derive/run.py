@@ -1,0 +1,208 @@
+"""One run of a derived table: it consumes what is new in the source, in bounded steps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from typing import TYPE_CHECKING
+
+from kinesis_assets.derive.changes import Rollup, Transform, changes_of
+from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.features import refuse_irreplaceable
+from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.new_rows import first_cursor, rows_since
+from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.derive.schema import accept_columns, new_columns, table_schema
+from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.write import write
+from kinesis_assets.errors import (
+    SourceCommitsMissing,
+    SourceRowsDeleted,
+    TableMissing,
+    TableRewritten,
+    UpsertOvertaken,
+)
+from kinesis_assets.spark.session import wrap_spark_errors
+from kinesis_assets.table.commit_ids import new_id, time_of_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.source import Source
+    from kinesis_assets.derive.upsert import Upsert
+
+UPSERT_TRIES = 10
+"""How often an upsert is planned again because another commit changed the table's files meanwhile."""
+
+_MOVE_AFTER = timedelta(days=1)
+"""A position is moved without rows if its commit is older than this: the source deletes old records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How a derived table is computed.
+
+    Attributes:
+        source: The path or URI of the source, a raw or derived table.
+        transform: From rows of the source to rows of the table. With a roll-up it gets all rows of each
+            group that changed. Otherwise it must treat each row for itself, since rows arrive in steps of
+            any size.
+        mode: How rows replace others; None to append them.
+        partition_by: The partition columns.
+        on_deleted: What to do if rows of the source were deleted.
+        max_bytes: Size of the source's files in bytes after which a step includes no further commit.
+    """
+
+    source: str
+    transform: Transform
+    mode: Upsert | Rollup | None = None
+    partition_by: tuple[str, ...] = ()
+    on_deleted: OnDeleted = OnDeleted.FAIL
+    max_bytes: int = MAX_BYTES
+
+    @property
+    def step_bytes(self) -> float:
+        """The size of a step. A roll-up has one step, which computes each group once."""
+        return inf if isinstance(self.mode, Rollup) else self.max_bytes
+
+
+def derive(
+    spark: SparkSession, table: DerivedTable, derivation: Derivation, *, by: str | None = None
+) -> Iterator[DerivedCommit]:
+    """Consume the rows that the source has now, one step after the other.
+
+    Args:
+        spark: The session.
+        table: The derived table; it is created if it does not exist.
+        derivation: How it is computed.
+        by: The Dagster run id or the person that runs it.
+
+    Yields:
+        Each commit. The caller may stop after any of them.
+
+    Raises:
+        InvalidInput: The transformation returns columns that the table cannot have.
+        LandingFailed: The Spark job failed.
+        SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
+        TableError: The source or the table cannot be used, or another run was first; see `commit`.
+    """
+    more = True
+    while more:
+        with wrap_spark_errors(f"table {table.uri}"):
+            done, more = _step(spark, table, derivation, by)
+        if done is not None:
+            yield done
+
+
+def _step(
+    spark: SparkSession, table: DerivedTable, derivation: Derivation, by: str | None
+) -> tuple[DerivedCommit | None, bool]:
+    """Consume the next rows.
+
+    Returns:
+        The commit, None if there was nothing to commit; and whether there are more rows.
+    """
+    present = _present(table)
+    newest = None if present is None else present.newest
+    # Opened afterwards, so that it has every commit that another run has consumed.
+    source = open_source(derivation.source)
+    try:
+        if present is not None:
+            refuse_rewritten(present)
+        rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
+    except (SourceCommitsMissing, TableRewritten):
+        if derivation.on_deleted is not OnDeleted.REBUILD:
+            raise
+        return _emptied(table, source, newest, by), True
+    if rows.deleted and derivation.on_deleted is OnDeleted.REBUILD and newest is not None:
+        return _emptied(table, source, newest, by), True
+    if rows.deleted and derivation.on_deleted is OnDeleted.FAIL:
+        raise SourceRowsDeleted(
+            table.uri,
+            f"the source {source.uri} no longer has {'; '.join(rows.deleted)}. Nothing was changed. Set "
+            "on_deleted to ignore to keep what was derived from them, or to rebuild to start again",
+        )
+    is_empty = not rows.files and not rows.replaced
+    if newest is not None and is_empty and not _is_due(table, newest, rows):
+        return None, False
+    mode = derivation.mode
+    partition_by = derivation.partition_by
+    with changes_of(spark, source, rows, derivation.transform, mode, partition_by=partition_by) as changes:
+        schema = table_schema(table.uri, changes.rows, partition_by, () if mode is None else mode.columns)
+        if present is None or new_columns(present, schema):
+            changes.check_now()  # rows that are refused create neither the table nor columns
+        snapshot = table.open_or_create(source.id, schema, partition_by)
+        accept_columns(snapshot, schema)
+
+        def attempt() -> DerivedCommit:
+            base, batch_id = table.snapshot(), new_id(table.clock)
+            changed = changes.plan(base)
+            manifest = Manifest() if is_empty else write(base, changed.rows, batch_id)
+            if changes.check is not None and not is_empty:
+                changes.check()
+            return commit(
+                table,
+                expected=newest,
+                cursor=rows.cursor,
+                batch_id=batch_id,
+                manifest=manifest,
+                removed=changed.removed,
+                base=None if mode is None else base,
+                by=by,
+            )
+
+        return _until_not_overtaken(attempt), rows.more
+
+
+def _until_not_overtaken(attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
+    """Make an attempt again, a bounded number of times, if another commit changed the table meanwhile."""
+    for _ in range(UPSERT_TRIES - 1):
+        with suppress(UpsertOvertaken):
+            return attempt()
+    return attempt()
+
+
+def _present(table: DerivedTable) -> DerivedSnapshot | None:
+    try:
+        return table.snapshot()
+    except TableMissing:
+        return None
+
+
+def _is_due(table: DerivedTable, newest: DerivedCommit, rows: NewRows) -> bool:
+    """Return whether a position is moved although there are no rows."""
+    age = timedelta(seconds=table.clock.time() - time_of_id(newest.commit_id))
+    return rows.cursor.history != newest.cursor.history or (
+        rows.cursor != newest.cursor and age > _MOVE_AFTER
+    )
+
+
+def _emptied(
+    table: DerivedTable, source: Source, newest: DerivedCommit | None, by: str | None
+) -> DerivedCommit:
+    """Delete all rows of a table, so that it starts again with the source's present rows."""
+
+    def attempt() -> DerivedCommit:
+        snapshot = table.snapshot()
+        refuse_irreplaceable(table.uri, snapshot.delta)
+        return commit(
+            table,
+            expected=newest,
+            cursor=first_cursor(source),
+            batch_id=new_id(table.clock),
+            removed=files_of(snapshot.delta),
+            base=snapshot,
+            restarts=True,
+            by=by,
+        )
+
+    return _until_not_overtaken(attempt)

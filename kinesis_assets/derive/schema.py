@@ -1,0 +1,172 @@
+"""The columns of a derived table: those of a DataFrame, and their changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from deltalake import Field
+from deltalake.exceptions import CommitFailedError
+
+from kinesis_assets.derive.data_files import BATCH_COLUMN
+from kinesis_assets.errors import InvalidInput, SchemaChangeRefused
+from kinesis_assets.table.log_entries import KEEP_ENTRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from kinesis_assets.derive.derived_table import DerivedSnapshot
+
+_PARTITION_TYPES = {"string", "date", "byte", "short", "integer", "long"}
+
+_TYPE = re.compile(
+    r"string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
+)
+"""The types of the Delta protocol without parts."""
+
+_INVALID_IN_NAMES = frozenset(" ,;{}()\n\t=.`")
+"""Characters that the names of columns cannot contain, in Delta tables or as names in Spark SQL."""
+
+_INTERNAL = "__"
+"""Columns that are added while rows are processed have names that begin with this."""
+
+_WIDER = {
+    "byte": {"short", "integer", "long"},
+    "short": {"integer", "long"},
+    "integer": {"long"},
+    "float": {"double"},
+}
+"""By type, the wider types of a table's column that hold all of its values."""
+
+
+def table_schema(
+    table: str, rows: DataFrame, partition_by: Sequence[str], key: Sequence[str]
+) -> dict[str, Any]:
+    """Return the schema of a derived table for the rows that a transformation returned.
+
+    Every column accepts null, because a later version of the transformation may leave it out.
+
+    Args:
+        table: The table's URI, for errors.
+        rows: The rows.
+        partition_by: The partition columns.
+        key: The columns of the key.
+
+    Raises:
+        InvalidInput: A column is missing, has the name of the batch id, or has a type that the table cannot
+            have.
+    """
+    fields: list[dict[str, Any]] = json.loads(rows.schema.json())["fields"]
+    types = {field["name"]: field["type"] for field in fields}
+    _check_names(table, [field["name"] for field in fields])
+    if missing := [name for name in (*partition_by, *key) if name not in types]:
+        raise InvalidInput(f"table {table}: the transformation does not return {', '.join(missing)}")
+    for name, kind in types.items():
+        if kind == "void":
+            raise InvalidInput(f"table {table}: the column {name} has no type; cast it")
+        if not _is_storable(kind):
+            raise InvalidInput(
+                f"table {table}: the column {name} has the type {_text(kind)}, which Delta tables do not "
+                "have; cast it"
+            )
+        if name in key and not isinstance(kind, str):
+            raise InvalidInput(
+                f"table {table}: the column {name} has the type {_text(kind)}, whose values cannot be "
+                "compared; use its parts"
+            )
+        if name in partition_by and not (isinstance(kind, str) and kind in _PARTITION_TYPES):
+            raise InvalidInput(
+                f"table {table}: the partition column {name} has the type {_text(kind)}; use a text, a "
+                "date or an integer"
+            )
+    columns = [{**field, "nullable": True, "metadata": {}} for field in fields]
+    batch_id = {"name": BATCH_COLUMN, "type": "long", "nullable": True, "metadata": {}}
+    return {"type": "struct", "fields": [*columns, batch_id]}
+
+
+def _check_names(table: str, names: Sequence[str]) -> None:
+    """Check that columns can have some names. Their case does not distinguish them in Spark and Delta.
+
+    Raises:
+        InvalidInput: They cannot.
+    """
+    counts = Counter(name.lower() for name in names)
+    for name in names:
+        if counts[name.lower()] > 1:
+            raise InvalidInput(f"table {table}: the transformation returns {name} twice; rename the column")
+        if name.lower() == BATCH_COLUMN or name.startswith(_INTERNAL):
+            raise InvalidInput(f"table {table}: the transformation returns {name}; rename the column")
+        if not _INVALID_IN_NAMES.isdisjoint(name):
+            raise InvalidInput(
+                f"table {table}: the transformation returns {name!r}; rename the column without spaces, "
+                "dots, backticks and any of ,;{}()="
+            )
+
+
+def _is_storable(kind: Any) -> bool:
+    """Return whether a type, as in Spark's JSON, is one of Delta."""
+    if isinstance(kind, str):
+        return _TYPE.fullmatch(kind) is not None
+    if kind["type"] == "struct":
+        return all(_is_storable(field["type"]) for field in kind["fields"])
+    parts = {"array": ("elementType",), "map": ("keyType", "valueType")}.get(kind["type"])
+    return parts is not None and all(_is_storable(kind[part]) for part in parts)
+
+
+def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
+    """Add the columns to a table that new rows have and the table lacks.
+
+    A column of the table that new rows lack becomes null in them. A value of a narrower type is widened.
+
+    Args:
+        snapshot: The newest version of the table.
+        wanted: The schema of the new rows, see `table_schema`.
+
+    Raises:
+        SchemaChangeRefused: A column has another type in the table.
+    """
+    new = new_columns(snapshot, wanted)
+    if not new:
+        return
+    try:
+        snapshot.delta.alter.add_columns(new, post_commithook_properties=KEEP_ENTRIES)
+    except CommitFailedError:
+        newer = snapshot.table.snapshot()
+        if newer.delta.version() == snapshot.delta.version():
+            raise
+        accept_columns(newer, wanted)  # another run may have added the same ones
+
+
+def new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[Field]:
+    """Return the columns that `accept_columns` would add. Raises its errors."""
+    present = {field["name"]: field["type"] for field in snapshot.schema["fields"]}
+    spelled = {name.lower(): name for name in present}
+    new = []
+    for field in wanted["fields"]:
+        name, kind = field["name"], field["type"]
+        if spelled.get(name.lower(), name) != name:
+            raise SchemaChangeRefused(
+                snapshot.table.uri,
+                f"the column {spelled[name.lower()]} is called {name} in the new rows. Nothing was "
+                "written. Give it the same name",
+            )
+        if name not in present:
+            new.append(Field.from_json(json.dumps(field)))
+        elif present[name] != kind and not (
+            isinstance(kind, str) and isinstance(present[name], str) and present[name] in _WIDER.get(kind, ())
+        ):
+            raise SchemaChangeRefused(
+                snapshot.table.uri,
+                f"the column {name} has the type {_text(present[name])}, and the new rows have "
+                f"{_text(kind)}. Nothing was written. Cast it in the transformation, give it another name, "
+                "or rebuild the table",
+            )
+    return new
+
+
+def _text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind)

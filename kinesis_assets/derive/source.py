@@ -1,0 +1,314 @@
+"""The tables that a consumer can read, raw and derived, with the commits that added their rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from heapq import merge
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from kinesis_assets.derive.cursor import Cursor
+from kinesis_assets.derive.data_files import BATCH_COLUMN
+from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot, DerivedTable
+from kinesis_assets.derive.features import refuse_unreadable
+from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.errors import (
+    PositionsUnreadable,
+    SourceCommitsMissing,
+    TableMissing,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.table import rewrite_checks
+from kinesis_assets.table.ownership import application_of_arn
+from kinesis_assets.table.positions_file import CommitRef
+from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.table import PositionedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.derive.records import ReplacedFile
+    from kinesis_assets.table.amendments import Amendment
+    from kinesis_assets.table.positions import StreamPositions
+
+_PARALLEL_READS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCommit:
+    """A commit of a source.
+
+    Attributes:
+        id: The commit id.
+        batch_id: The batch id of the rows that it added.
+        amends: Whether it is an amendment.
+        rows: Number of rows that it added; None if that has not been read.
+        replaced: The files, relative to the table's folder, with the rows that it replaced or deleted.
+        rewound: Which rows it deleted because positions were set back, for people; None if none.
+        expired: Which rows it deleted because of their age, for people; None if none.
+    """
+
+    id: int
+    batch_id: int
+    amends: bool = False
+    rows: int | None = None
+    replaced: tuple[ReplacedFile, ...] = ()
+    rewound: str | None = None
+    expired: str | None = None
+
+
+class Source(ABC):
+    """One version of a table that a consumer reads.
+
+    Attributes:
+        uri: The table's path or URI.
+        folder: The table's folder.
+        delta: The table, opened by delta-rs.
+        batch_column: The column with each row's batch id.
+    """
+
+    batch_column: ClassVar[str]
+
+    def __init__(self, uri: str, folder: TableFolder, delta: DeltaTable) -> None:
+        self.uri = uri
+        self.folder = folder
+        self.delta = delta
+        refuse_unreadable(uri, delta)
+
+    @property
+    def id(self) -> str:
+        """The table's id, from its Delta metadata."""
+        return str(self.delta.metadata().id)
+
+    @property
+    @abstractmethod
+    def end(self) -> Cursor:
+        """The cursor after all rows of this version."""
+
+    @property
+    @abstractmethod
+    def keeps_rows(self) -> bool:
+        """Whether rows stay until an amendment deletes them. Otherwise a commit may replace earlier rows."""
+
+    @abstractmethod
+    def commits_since(self, cursor: Cursor) -> list[SourceCommit]:
+        """Return the commits after a cursor, oldest first.
+
+        Raises:
+            SourceCommitsMissing: The commits are no longer recorded.
+            TableUnreachable: A file cannot be read at present.
+        """
+
+    @abstractmethod
+    def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
+        """Return commits with the number of their rows. Raises the errors of `commits_since`."""
+
+
+def open_source(uri: str) -> Source:
+    """Open the newest version of a raw or derived table.
+
+    Raises:
+        InvalidInput: The path or URI is invalid.
+        TableMissing: The table does not exist.
+        TableUnreachable: The table's log cannot be read.
+        TableUnsuitable: The table is neither raw nor derived, or its features prevent reading it by files.
+        TableRewritten: The table was restored or overwritten.
+    """
+    folder = TableFolder.at(uri)
+    try:
+        delta = DeltaTable(folder.uri)
+    except TableNotFoundError as error:
+        raise TableMissing(uri, "there is no table; the first run of its own asset creates it") from error
+    except (DeltaError, OSError) as error:
+        raise TableUnreachable(uri, f"cannot be opened: {error}") from None
+    if SOURCE_PROPERTY in delta.metadata().configuration:
+        return DerivedSource(DerivedTable(uri).snapshot())
+    return RawSource(PositionedTable(uri))
+
+
+class RawSource(Source):
+    """One version of a raw table.
+
+    Args:
+        table: The table.
+
+    Raises the errors of `open_source`.
+    """
+
+    batch_column = "batch_id"
+
+    def __init__(self, table: PositionedTable) -> None:
+        snapshot = table.snapshot()
+        super().__init__(table.uri, table.folder, snapshot.delta)
+        self._table = table
+        self._positions: StreamPositions | None = None
+        self._amendment: Amendment | None = None
+        owners = snapshot.owners
+        if len(owners) > 1:
+            raise TableUnsuitable(table.uri, f"has rows of several streams: {', '.join(sorted(owners))}")
+        if not owners:
+            return
+        (owner,) = owners
+        commit_id = snapshot.delta.transaction_version(application_of_arn(owner))
+        if commit_id is None:
+            return
+        positions = snapshot.positions(snapshot.positions_at(commit_id).identity)
+        if positions is not None:
+            rewrite_checks.refuse_rewritten(table, snapshot, positions)
+            self._positions, self._amendment = positions, snapshot.amendment(positions.identity)
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor after all rows of this version."""
+        return Cursor(
+            source=self.id,
+            commit=None if self._positions is None else self._positions.commit_id,
+            amendment=None if self._amendment is None else self._amendment.commit_id,
+        )
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows stay until an amendment deletes them."""
+        return True
+
+    def commits_since(self, cursor: Cursor) -> list[SourceCommit]:
+        """Return the commits after a cursor, see `Source`."""
+        try:
+            landed = [SourceCommit(*commit) for commit in self._landed_since(cursor.commit)]
+            amended = [_of_amendment(*pair) for pair in self._amended_since(cursor.amendment)]
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, cursor, str(error)) from error
+        # The order of the two chains among each other is that of their ids, which are drawn from the clock.
+        return list(merge(reversed(landed), reversed(amended), key=attrgetter("id")))
+
+    def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
+        """Return commits with the number of their rows, see `Source`."""
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            return list(pool.map(self._with_rows, commits))
+
+    def _with_rows(self, commit: SourceCommit) -> SourceCommit:
+        if commit.rows is not None:
+            return commit
+        try:
+            added = self._table.chain.positions_at(commit.id).added
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, self.end, str(error)) from error
+        return replace(commit, rows=sum(range_.rows for range_ in added.values()))
+
+    def _landed_since(self, last: int | None) -> list[CommitRef]:
+        """Return the commits that moved positions, newest first."""
+        if self._positions is None:
+            return []
+        newest = CommitRef(self._positions.commit_id, self._positions.batch_id)
+        found: list[CommitRef] = []
+        for commit in chain([newest], self._table.chain.commits_before(self._positions)):
+            if commit.commit_id == last:
+                return found
+            found.append(commit)
+        if last is not None:
+            raise PositionsUnreadable(self.uri, f"the chain of commits does not contain {last}")
+        return found
+
+    def _amended_since(self, last: int | None) -> list[tuple[Amendment, Amendment | None]]:
+        """Return the amendments, newest first, each with the one before it."""
+        found: list[tuple[Amendment, Amendment | None]] = []
+        each = self._amendment
+        while each is not None and each.commit_id != last:
+            before = None if each.previous is None else self._table.amendments.at(each.previous)
+            found.append((each, before))
+            each = before
+        if each is None and last is not None:
+            raise PositionsUnreadable(self.uri, f"the chain of amendments does not contain {last}")
+        return found
+
+
+class DerivedSource(Source):
+    """One version of a derived table.
+
+    Args:
+        snapshot: The version.
+
+    Raises the errors of `open_source`.
+    """
+
+    batch_column = BATCH_COLUMN
+
+    def __init__(self, snapshot: DerivedSnapshot) -> None:
+        super().__init__(snapshot.table.uri, snapshot.table.folder, snapshot.delta)
+        refuse_rewritten(snapshot)
+        self._snapshot = snapshot
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor after all rows of this version."""
+        newest = self._snapshot.newest
+        return Cursor(source=self.id, commit=None if newest is None else newest.commit_id)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows stay until an amendment deletes them."""
+        return False
+
+    def commits_since(self, cursor: Cursor) -> list[SourceCommit]:
+        """Return the commits after a cursor, see `Source`."""
+        found: list[SourceCommit] = []
+        try:
+            for record in self._snapshot.table.records.back_from(self._snapshot.newest):
+                if record.commit_id == cursor.commit:
+                    break
+                found.append(
+                    SourceCommit(
+                        record.commit_id, record.batch_id, rows=record.rows, replaced=record.replaced
+                    )
+                )
+            else:
+                if cursor.commit is not None:
+                    raise commits_missing(self.uri, cursor, "it was rebuilt")
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, cursor, str(error)) from error
+        return found[::-1]
+
+    def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
+        """Return commits with the number of their rows, see `Source`."""
+        return list(commits)
+
+
+def commits_missing(table: str, cursor: Cursor, reason: str) -> SourceCommitsMissing:
+    """Return the error for a source that does not record all commits since a cursor."""
+    return SourceCommitsMissing(
+        table,
+        f"the commits since {cursor} are not recorded: {reason}. Nothing was changed. Rebuild the table that "
+        "is derived from it",
+    )
+
+
+def _of_amendment(amendment: Amendment, before: Amendment | None) -> SourceCommit:
+    shards = ", ".join(amendment.rewound)
+    return SourceCommit(
+        amendment.commit_id,
+        amendment.batch_id,
+        amends=True,
+        rows=sum(range_.rows for range_ in amendment.filled.values()),
+        rewound=f"the rows of {shards} after positions that were set back" if shards else None,
+        expired=f"the rows that arrived before {amendment.floor}" if _expires(amendment, before) else None,
+    )
+
+
+def _expires(amendment: Amendment, before: Amendment | None) -> bool:
+    """Return whether an amendment may have deleted rows because of their age.
+
+    Maintenance does so too without raising the floor, if rows have landed below it.
+    """
+    if amendment.floor is None or amendment.lowered_from is not None:
+        return False
+    if before is None or before.floor != amendment.floor:
+        return True
+    is_other = amendment.filled or amendment.rewound
+    return not is_other and (amendment.accepted, amendment.cleared) == (before.accepted, before.cleared)

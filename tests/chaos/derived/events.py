@@ -1,0 +1,131 @@
+"""Events of few keys with rising numbers, and what tables that are derived from them must contain."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.run import Derivation
+from kinesis_assets.derive.upsert import Upsert
+from support.derived import DerivedBench
+from support.timing import WRITING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from support.bench import Bench
+
+Row = tuple[str, int, int, int]
+"""Sequence number, batch id in the raw table, key and number of an event."""
+
+
+PARTS = 3
+
+
+def decode(rows: DataFrame) -> DataFrame:
+    """Return the events of rows of the raw table, each in one of a few parts."""
+    event = F.from_json(F.col("data").cast("string"), "key INT, number INT")
+    number = event["number"]
+    return rows.select(
+        "sequence_number",
+        "batch_id",
+        event["key"].alias("key"),
+        number.alias("number"),
+        (number % PARTS).alias("part"),
+    )
+
+
+def copy(rows: DataFrame) -> DataFrame:
+    """Return the events of a derived table."""
+    return rows.drop("_batch_id")
+
+
+def per_part(rows: DataFrame) -> DataFrame:
+    """Return the number of events in each part."""
+    return rows.groupBy("part").agg(F.count("*").alias("events"))
+
+
+@dataclass
+class EventBench:
+    """The stream's bench, and derived tables in a folder."""
+
+    spark: SparkSession
+    bench: Bench
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self._numbers = count()
+        newest = Upsert(key=("key",), order_by=("number",))
+        raw = self.bench.table.uri
+        self.appended = self._derived("appended", Derivation(raw, decode))
+        self.newest = self._derived("newest", Derivation(raw, decode, newest))
+        self.copied = self._derived("copied", Derivation(self.appended.table.uri, copy))
+        self.counted = self._derived(
+            "counted", Derivation(self.newest.table.uri, per_part, Rollup(("part",)))
+        )
+
+    def _derived(self, name: str, derivation: Derivation) -> DerivedBench:
+        table = DerivedTable(str(self.folder / name), WRITING)
+        derivation = Derivation(
+            derivation.source, derivation.transform, derivation.mode, on_deleted=OnDeleted.REBUILD
+        )
+        return DerivedBench(self.spark, table, derivation)
+
+    def put(self, keys: Iterable[int]) -> None:
+        """Put an event for each key."""
+        for key in keys:
+            event = {"key": key, "number": next(self._numbers)}
+            self.bench.put(json.dumps(event).encode(), part=key / 10)
+
+    def land(self, *keys: int) -> None:
+        """Put events, and read all that are in the stream."""
+        self.put(keys)
+        assert self.bench.run().errors == {}
+
+    @property
+    def in_source(self) -> Counter[Row]:
+        """The events in the raw table."""
+        rows = self.bench.arrow("sequence_number", "batch_id", "data").to_pylist()
+        return Counter(
+            (row["sequence_number"], row["batch_id"], event["key"], event["number"])
+            for row in rows
+            for event in [json.loads(row["data"])]
+        )
+
+
+def rows_of(derived: DerivedBench) -> Counter[Row]:
+    """Return the events in a derived table."""
+    names = ["sequence_number", "batch_id", "key", "number"]
+    columns = DeltaTable(derived.table.uri).to_pyarrow_table(columns=names).to_pydict()
+    return Counter(zip(*(columns[name] for name in names), strict=True))
+
+
+def newest_of(rows: Iterable[Row]) -> dict[int, int]:
+    """Return the greatest number of each key."""
+    found: dict[int, int] = {}
+    for _, _, key, number in rows:
+        found[key] = max(number, found.get(key, -1))
+    return found
+
+
+def assert_newest(derived: DerivedBench, rows: Iterable[Row]) -> None:
+    """A table with a key has the newest event of each key once."""
+    found = sorted((key, number) for _, _, key, number in rows_of(derived).elements())
+    assert found == sorted(newest_of(rows).items())
+
+
+def assert_counted(counted: DerivedBench, rows: Iterable[Row]) -> None:
+    """A roll-up has the number of events in each part that has any."""
+    assert dict(counted.values("part", "events")) == Counter(number % PARTS for _, _, _, number in rows)

@@ -1,0 +1,82 @@
+"""Interrupts a derivation, in this process, before or after one of its steps.
+
+A SIGKILL would end the Spark session too, which takes seconds to start. An error that nothing handles leaves
+the same files and log entries. `faults/test_killed_derivations.py` kills real processes.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from chaos.property.interceptor import Killed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+STEPS = {
+    "open source": ("kinesis_assets.derive.run", "open_source"),
+    "create table": ("kinesis_assets.derive.derived_table", "DeltaTable.create"),
+    "add columns": ("deltalake.table", "TableAlterer.add_columns"),
+    "write files": ("kinesis_assets.derive.run", "write"),
+    "verify file": ("kinesis_assets.table.commit", "verify"),
+    "write record": ("kinesis_assets.derive.records", "write_file"),
+    "commit request": ("kinesis_assets.derive.derived_table", "DeltaTable.create_write_transaction"),
+}
+"""The steps that read or write, in order: module, and the name in it."""
+
+MOMENTS = ("before", "after")
+
+
+@contextmanager
+def interrupted(
+    moment: str, step: str, action: Callable[[], object], nth: int = 1
+) -> Iterator[Callable[[], bool]]:
+    """Call a function before or after a step. Yields whether that has happened.
+
+    Args:
+        moment: One of `MOMENTS`.
+        step: A name in `STEPS`.
+        action: The function. It may pass the step itself, or raise an error.
+        nth: The pass of the step, from 1.
+    """
+    module, path = STEPS[step]
+    owner, _, name = path.rpartition(".")
+    place = attrgetter(owner)(import_module(module)) if owner else import_module(module)
+    real, passes = getattr(place, name), 0
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        is_due = passes == nth
+        if is_due and moment == "before":
+            action()
+        result = real(*arguments, **named)
+        if is_due and moment == "after":
+            action()
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, call)
+        yield lambda: passes >= nth
+
+
+def die() -> None:
+    """End a derivation as if its process were killed."""
+    raise Killed("injected")
+
+
+def lose_response() -> None:
+    """Fail a request, or only its response."""
+    raise OSError("injected")
+
+
+@contextmanager
+def killed(moment: str, step: str, nth: int = 1) -> Iterator[None]:
+    """Kill the derivation in the context, see `interrupted`."""
+    with interrupted(moment, step, die, nth), pytest.raises(Killed):
+        yield

@@ -1,0 +1,196 @@
+"""Property: after any history of a stream, its table and its derived tables, each row was consumed once.
+
+`DERIVED_HISTORIES=200 pytest tests/chaos/derived/test_histories.py` executes more histories. Each prints its
+steps, and its seed is its name.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from chaos.derived.events import assert_counted, newest_of, rows_of
+from chaos.derived.kill import MOMENTS, STEPS, die, interrupted, lose_response
+from chaos.property.interceptor import Killed
+from kinesis_assets.derive.policy import MAX_BYTES
+from kinesis_assets.errors import CursorConflict, SeekRefused
+from support.derived import maintain_table
+
+if TYPE_CHECKING:
+    from chaos.derived.events import EventBench, Row
+    from support.derived import DerivedBench
+
+HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "10"))
+STEPS_OF_A_HISTORY = 14
+KEYS = range(8)
+RACING = ["write files", "verify file", "write record", "commit request"]
+
+
+class History:
+    """A random history.
+
+    Args:
+        events: The stream and the tables.
+        seed: Determines the history.
+    """
+
+    def __init__(self, events: EventBench, seed: int) -> None:
+        self._events = events
+        self._bench = events.bench
+        self._chance = random.Random(seed)
+        self._ever: set[Row] = set()
+        self._rewound: set[Row] = set()
+        self._expired = False
+        self._tables = {
+            "appended": events.appended,
+            "newest": events.newest,
+            "copied": events.copied,
+            "counted": events.counted,
+        }
+        self._bench.set_retention(hours=8000)
+        for _ in range(3):
+            self.land()
+        if self._chance.random() < 0.5:
+            next(events.appended.steps(max_bytes=1))
+
+    def step(self) -> None:
+        """Execute a random step."""
+        steps = {
+            self.land: 4,
+            self.derive: 3,
+            self.derive_one_step: 3,
+            self.die: 2,
+            self.lose_response: 1,
+            self.race: 1,
+            self.compact_meanwhile: 2,
+            self.rewrite_raw: 1,
+            self.rewrite_derived: 1,
+            self.seek: 1,
+            self.expire: 1,
+            self.replay: 1,
+            self.split: 1,
+        }
+        (step,) = self._chance.choices(list(steps), list(steps.values()))
+        print(step.__name__)  # noqa: T201  # pytest shows it where it fails
+        step()
+        self._ever |= set(self._events.in_source)
+
+    # Steps
+
+    def land(self) -> None:
+        self._events.land(*self._chance.choices(KEYS, k=self._chance.randrange(5)))
+
+    def derive(self) -> None:
+        list(self._table().steps(max_bytes=self._chance.choice([1, MAX_BYTES])))
+
+    def derive_one_step(self) -> None:
+        next(self._table().steps(max_bytes=1), None)
+
+    def die(self) -> None:
+        derived, at = self._table(), self._chance.choice(list(STEPS))
+        print(" ", derived.table.uri, at)  # noqa: T201  # as above
+        with interrupted("after", at, die, self._chance.choice([1, 2])), suppress(Killed):
+            derived.run(max_bytes=1)
+
+    def lose_response(self) -> None:
+        with interrupted(self._chance.choice(MOMENTS), "commit request", lose_response):
+            self._table().run()
+
+    def race(self) -> None:
+        """Consume the same rows in another run between two steps."""
+        derived, at = self._table(), self._chance.choice(RACING)
+        print(" ", derived.table.uri, at)  # noqa: T201  # as above
+        with interrupted("before", at, derived.run) as happened:
+            try:
+                derived.run()
+            except CursorConflict:
+                assert happened()
+
+    def compact_meanwhile(self) -> None:
+        """Rewrite the files of a table with a key between two steps of a run on it."""
+        derived, at = self._events.newest, self._chance.choice(RACING)
+        print(" ", derived.table.uri, at)  # noqa: T201  # as above
+        derived.run()
+        self.land()
+        with interrupted("before", at, DeltaTable(derived.table.uri).optimize.compact):
+            derived.run()
+
+    def rewrite_raw(self) -> None:
+        _rewrite_files(self._bench.table.uri)
+
+    def rewrite_derived(self) -> None:
+        _rewrite_files(self._table().table.uri)
+
+    def seek(self) -> None:
+        before = set(self._events.in_source)
+        try:
+            self._bench.seek("TRIM_HORIZON")
+        except SeekRefused:
+            assert self._expired
+        self._rewound |= before - set(self._events.in_source)
+
+    def expire(self) -> None:
+        self._bench.later(days=2)
+        maintain_table(self._bench, retention_days=1)
+        self._expired = True
+
+    def replay(self) -> None:
+        assert not self._bench.replay().errors
+
+    def split(self) -> None:
+        closed = {parent for shard in self._bench.client.list_shards() for parent in shard.parents}
+        (*_, shard_id) = [each for each in self._bench.shard_ids if each not in closed]
+        self._bench.split(shard_id)
+
+    def _table(self) -> DerivedBench:
+        """Return a table whose source exists."""
+        name = self._chance.choice(["appended", "appended", "newest", "newest", "copied", "counted"])
+        derived = self._tables[name]
+        return derived if DeltaTable.is_deltatable(derived.derivation.source) else self._events.newest
+
+    # The property
+
+    def end(self) -> None:
+        """Bring all tables up to date, and compare them."""
+        self._events.land()
+        self._ever |= set(self._events.in_source)
+        for table in self._tables.values():
+            table.run()
+        source, appended = self._events.in_source, rows_of(self._events.appended)
+        possible = self._ever - self._rewound
+        assert set(appended.values()) <= {1}
+        assert set(source) <= set(appended) <= possible
+        assert rows_of(self._events.copied) == appended
+        newest = rows_of(self._events.newest)
+        numbers = {key: number for _, _, key, number in newest}
+        assert len(numbers) == newest.total()
+        assert set(newest) <= possible
+        expected = newest_of(source)
+        if not self._expired:
+            assert set(source) == set(appended)
+            assert numbers == expected
+        assert all(numbers[key] >= number for key, number in expected.items())
+        assert_counted(self._events.counted, newest)
+        assert [table.run() for table in self._tables.values()] == [[], [], [], []]
+
+
+def _rewrite_files(uri: str) -> None:
+    if not DeltaTable.is_deltatable(uri):
+        return
+    table = DeltaTable(uri)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    table.create_checkpoint()
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_each_row_is_consumed_exactly_once_in_any_history(events: EventBench, seed: int) -> None:
+    history = History(events, seed)
+    for _ in range(STEPS_OF_A_HISTORY):
+        history.step()
+    history.end()

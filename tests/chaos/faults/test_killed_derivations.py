@@ -1,0 +1,60 @@
+"""A worker of a derivation is killed while it writes a data file. `chaos/derived` has the driver's steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from chaos.faults.site.fault_points import Fault
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.run import Derivation
+from support.derived import DerivedBench, identified, identities
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from chaos.faults.bench import FaultBench
+
+
+@pytest.fixture
+def derived(bench: FaultBench, spark: SparkSession, tmp_path: Path) -> DerivedBench:
+    """The rows of a table with records of two shards, not derived yet."""
+    bench.create(2)
+    bench.put_many(60)
+    assert bench.run().errors == {}
+    return DerivedBench(
+        spark, DerivedTable(str(tmp_path / "derived")), Derivation(bench.table.uri, identified)
+    )
+
+
+def assert_next_run_recovers(bench: FaultBench, derived: DerivedBench) -> None:
+    bench.put_many(40)
+    assert bench.run().errors == {}
+    derived.run()
+    assert identities(derived) == Counter(bench.acknowledged)
+
+
+@pytest.mark.parametrize("point", ["close derived file"])
+def test_the_task_of_a_killed_worker_is_retried_and_committed_once(
+    bench: FaultBench, derived: DerivedBench, point: str
+) -> None:
+    process = bench.run_with_fault(
+        Fault("", point, "after"), program="one_derivation.py", target=derived.table.uri
+    )
+    assert process.report == [60]
+    assert identities(derived) == Counter(bench.acknowledged)
+    written = set(Path(derived.table.uri).glob("*.parquet"))
+    assert len(written) > len(DeltaTable(derived.table.uri).file_uris())
+    assert_next_run_recovers(bench, derived)
+
+
+def test_workers_that_die_at_every_attempt_commit_nothing(bench: FaultBench, derived: DerivedBench) -> None:
+    fault = Fault("", "write derived file", "after", always=True)
+    failed = bench.run_with_fault(fault, program="one_derivation.py", target=derived.table.uri)
+    assert failed.err.splitlines()[-1].startswith("LandingFailed"), failed.err
+    assert identities(derived) == Counter()
+    assert_next_run_recovers(bench, derived)

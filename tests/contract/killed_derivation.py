@@ -1,0 +1,28 @@
+"""A derivation in a process that kills itself around its commit: `killed_derivation.py WHEN SOURCE TABLE`."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.spark.session import start_session
+from support.derived import identified
+from support.pipeline import SPARK_CONFIG
+
+when, source, table = sys.argv[1:]
+original_commit = DerivedSnapshot.commit
+
+
+def commit_and_die(self: DerivedSnapshot, *arguments: object, **named: object) -> None:
+    """Kill the process before or after the commit."""
+    if when == "after":
+        original_commit(self, *arguments, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+DerivedSnapshot.commit = commit_and_die
+list(derive(start_session(SPARK_CONFIG), DerivedTable(table), Derivation(source, identified)))

@@ -1,0 +1,93 @@
+"""Every block of docs/derived.md does what the page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from kinesis_assets import KinesisTableComponent, build_kinesis_stream
+from kinesis_assets.dagster.names import automation_name, raw_key
+from support.dagster_components import dagsters_own_warnings, loaded
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.settings import ClientSettings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "derived.md").read_text()
+YAML, SH = (
+    re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+    for language in ("yaml", "sh")
+)
+ASSETS, ENGINES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def put(kinesis: Any, settings: ClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Puts clicks into the stream of the page, which is read in an empty working directory."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
+    monkeypatch.chdir(tmp_path)
+    kinesis.create_stream(StreamName="clicks", ShardCount=1)
+
+    def put(click_id: str, page: str, at: str) -> None:
+        data = json.dumps({"click_id": click_id, "page": page, "at": at}).encode()
+        kinesis.put_record(StreamName="clicks", PartitionKey=click_id, Data=data)
+
+    yield put
+    kinesis.delete_stream(StreamName="clicks")
+
+
+def rows(table: str, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(
+        tuple(map(str, row.values()))
+        for row in DeltaTable(table).to_pyarrow_table().select(list(columns)).to_pylist()
+    )
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_assets_of_the_page_follow_the_stream(put: Any, cli: Any, instance: dg.DagsterInstance) -> None:
+    names: dict[str, Any] = {}
+    exec(ASSETS, names)  # noqa: S102  # the page's own lines
+    job = names["defs"].resolve_implicit_global_asset_job_def()
+    for click in (("a", "/home", "2026-01-31T10:00:00Z"), ("a", "/cart", "2026-02-01T10:00:00Z")):
+        put(*click)
+        assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
+        job.execute_in_process(
+            instance=instance, asset_selection=[names["clicks"].key, names["clicks_by_day"].key]
+        )
+    assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]
+    assert rows("./derived/clicks_by_day", "day", "clicks") == [("2026-02-01", "1")]
+    exec(ENGINES, names)  # noqa: S102  # the page's own lines
+    assert (names["rows"].files, names["rows"].more) == ([], False)
+
+
+@dagsters_own_warnings
+@pytest.mark.usefixtures("spark")
+def test_the_yaml_of_the_page_is_the_same_table(put: Any, cli: Any, instance: dg.DagsterInstance) -> None:
+    document = yaml.safe_load(YAML)
+    assert document["type"] == "kinesis_assets.KinesisTableComponent"
+    _, table = loaded(KinesisTableComponent, **document["attributes"])
+    stream = build_kinesis_stream("clicks", table="./clicks")
+    job = dg.Definitions.merge(stream, table).resolve_implicit_global_asset_job_def()
+    put("a", "/home", "2026-01-31T10:00:00Z")
+    assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
+    keys = [dg.AssetKey("clicks"), dg.AssetKey("clicks_errors")]
+    job.execute_in_process(instance=instance, asset_selection=keys)
+    assert rows("./derived/clicks", "click_id", "day") == [("a", "2026-01-31")]
+    assert rows("./derived/clicks_errors", "data") == []
+    proposed = cli(*shlex.split(SH)[1:])
+    assert proposed.exit_code == 0
+    assert "click_id STRING" in proposed.out
+
+
+def test_the_assets_and_the_sensor_of_the_page_are_defined() -> None:
+    names: dict[str, Any] = {}
+    exec(ASSETS, names)  # noqa: S102  # the page's own lines
+    assert raw_key("clicks") in names["clicks"].dependency_keys
+    assert f"`{automation_name('clicks')}`" in PAGE

@@ -1,0 +1,74 @@
+"""A typed table of a YAML as a Dagster asset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets import KinesisTableComponent
+from kinesis_assets.dagster.in_process import StreamProject
+from support.dagster_components import dagsters_own_warnings, loaded
+from support.dagster_runs import execute, failure_message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A = "shardId-000000000000"
+
+
+@pytest.fixture
+def orders(project: StreamProject, stream: str, tmp_path: Path):
+    """Builds the definitions of the stream with a typed table of its records."""
+
+    def orders(**settings: Any) -> StreamProject:
+        attributes = {"name": "orders", "source": stream, "table": str(tmp_path / "orders"), "format": "json"}
+        _, table = loaded(KinesisTableComponent, {"order.json": ORDER}, **attributes | settings)
+        return StreamProject(stream, dg.Definitions.merge(project.definitions, table))
+
+    return orders
+
+
+ORDER = '{"properties": {"id": {"type": "integer"}}, "required": ["id"]}'
+
+
+def materialize(
+    project: StreamProject, instance: dg.DagsterInstance, *names: str, raise_on_error: bool = True
+) -> dg.ExecuteInProcessResult:
+    return project.definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        asset_selection=[dg.AssetKey(name) for name in names],
+        raise_on_error=raise_on_error,
+    )
+
+
+@dagsters_own_warnings
+@pytest.mark.usefixtures("spark")
+def test_the_tables_of_a_yaml_are_materialized(orders, kinesis, source, stream, instance, tmp_path):
+    project = orders(schema="order.json", on_bad_record="separate", select=["id", "shard_id"])
+    source.create(1)
+    for data in (b'{"id": 1}', b"{}"):
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k")
+    execute(project, instance, A)
+    materialize(project, instance, "orders", "orders_errors")
+    good, bad = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("orders", "orders_errors"))
+    assert good.select(["id", "shard_id"]).to_pylist() == [{"id": 1, "shard_id": A}]
+    assert bad.select(["shard_id", "data", "error"]).to_pylist() == [
+        {"shard_id": A, "data": b"{}", "error": "json: Object missing required field `id`"}
+    ]
+
+
+@dagsters_own_warnings
+@pytest.mark.usefixtures("spark")
+def test_refused_records_fail_the_run_with_an_error_of_one_line(orders, source, instance):
+    project = orders(schema="id BIGINT", max_bad_share=0.5)
+    source.create(1)
+    source.put(A, 2)
+    execute(project, instance, A)
+    result = materialize(project, instance, "orders", raise_on_error=False)
+    assert not result.success
+    assert "2 of 2 records cannot be decoded, and max_bad_share is 0.5. Nothing was committed." in (
+        failure_message(instance, result)
+    )

@@ -1,0 +1,25 @@
+"""A derived table over a bench's table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.run import Derivation
+from support.derived import DerivedBench, orders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from support.bench import Bench
+
+
+@pytest.fixture
+def derived(spark: SparkSession, bench: Bench, tmp_path: Path) -> DerivedBench:
+    """The orders of the bench's stream, appended to a derived table that does not exist yet."""
+    bench.create()
+    return DerivedBench(spark, DerivedTable(str(tmp_path / "orders")), Derivation(bench.table.uri, orders))

@@ -1,0 +1,75 @@
+"""Rows of a derived table without a key: each row of the source is consumed exactly once."""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+
+from support.derived import order
+
+
+def test_the_first_run_consumes_the_whole_history(bench, derived):
+    for number in range(3):
+        bench.put(order(number))
+        bench.run()
+    derived.run()
+    assert derived.values("id") == [0, 1, 2]
+
+
+def test_a_later_run_consumes_only_what_is_new(bench, derived):
+    bench.put(order(1))
+    bench.run()
+    derived.run()
+    bench.put(order(2))
+    bench.run()
+    (commit,) = derived.run()
+    assert (commit.rows, derived.values("id")) == (1, [1, 2])
+
+
+def test_a_run_without_new_rows_commits_nothing(bench, derived):
+    bench.put(order(1))
+    bench.run()
+    derived.run()
+    bench.run()
+    assert derived.run() == []
+
+
+def test_the_history_is_consumed_in_bounded_steps(bench, derived):
+    for number in range(4):
+        bench.put(order(number))
+        bench.run()
+    commits = derived.run(max_bytes=1)
+    assert [commit.rows for commit in commits] == [1, 1, 1, 1]
+    assert derived.values("id") == [0, 1, 2, 3]
+
+
+def test_increments_are_consumed_in_bounded_steps(bench, derived):
+    bench.run()
+    derived.run()
+    for number in range(3):
+        bench.put(order(number))
+        bench.run()
+    commits = derived.run(max_bytes=1)
+    assert [commit.rows for commit in commits if commit.rows] == [1, 1, 1]
+    assert derived.values("id") == [0, 1, 2]
+
+
+def test_rows_that_land_while_the_history_is_consumed_are_consumed_once(bench, derived):
+    for number in range(3):
+        bench.put(order(number))
+        bench.run()
+    steps = derived.steps(max_bytes=1)
+    next(steps)
+    bench.put(order(3))
+    bench.run()
+    list(steps)
+    assert derived.values("id") == [0, 1, 2, 3]
+
+
+def test_replayed_rows_are_consumed_as_the_batch_that_they_are(bench, derived):
+    bench.put(order(1), order(2))
+    bench.run()
+    DeltaTable(bench.table.uri).delete(f"data = CAST('{order(1).decode()}' AS BYTEA)")
+    derived.run()
+    bench.replay()
+    (commit,) = derived.run()
+    assert (commit.rows, derived.values("id")) == (1, [1, 2])

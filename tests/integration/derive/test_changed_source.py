@@ -1,0 +1,174 @@
+"""A source whose files or schema changed since a consumer last read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import functions as F  # noqa: N812
+
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.errors import (
+    InvalidInput,
+    SchemaChangeRefused,
+    SourceCommitsMissing,
+    TableOfAnotherSource,
+    TableRewritten,
+    TableUnsuitable,
+)
+from kinesis_assets.table.positions_chain import ChainPolicy
+from support.derived import order, orders
+
+
+def land(bench, *orders_):
+    bench.put(*orders_)
+    bench.run()
+
+
+def test_rows_whose_files_were_compacted_and_vacuumed_are_consumed_once(bench, derived):
+    land(bench, order(0))
+    derived.run()
+    for number in range(1, 6):
+        land(bench, order(number))
+    DeltaTable(bench.table.uri).optimize.compact()
+    DeltaTable(bench.table.uri).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    DeltaTable(bench.table.uri).create_checkpoint()
+    derived.run()
+    assert derived.values("id") == [0, 1, 2, 3, 4, 5]
+
+
+def test_history_in_compacted_files_is_consumed_in_steps_once(bench, derived):
+    for number in range(4):
+        land(bench, order(number))
+    DeltaTable(bench.table.uri).optimize.compact()
+    land(bench, order(4))
+    derived.run(max_bytes=1)
+    assert derived.values("id") == [0, 1, 2, 3, 4]
+
+
+def test_a_consumer_behind_the_recorded_commits_fails_and_changes_nothing(bench, derived):
+    bench.set_table_policy(chain=ChainPolicy(max_files=0))  # each file names only the one before it
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1))
+    pruned = bench.positions.commit_id
+    land(bench, order(2))
+    bench.table.files.delete_file(f"_kinesis/positions/{pruned}.json")
+    with pytest.raises(SourceCommitsMissing):
+        derived.run()
+    assert derived.values("id") == [0]
+
+
+def test_a_restored_source_is_refused(bench, derived):
+    land(bench, order(0))
+    derived.run()
+    version = bench.version
+    land(bench, order(1))
+    DeltaTable(bench.table.uri).restore(version)
+    with pytest.raises(TableRewritten):
+        derived.run()
+
+
+def test_a_table_keeps_the_source_with_which_it_began(bench, derived, tmp_path):
+    land(bench, order(0))
+    derived.run()
+    other = replace(derived.derivation, source=derived.table.uri)
+    second = replace(
+        derived, table=DerivedTable(str(tmp_path / "second")), derivation=replace(other, transform=rows)
+    )
+    second.run()
+    with pytest.raises(TableOfAnotherSource):
+        second.run(source=bench.table.uri, transform=orders)
+
+
+def rows(new):
+    return new.drop("_batch_id")
+
+
+@pytest.mark.parametrize("feature", [{"delta.enableDeletionVectors": "true"}])
+def test_a_source_whose_files_hold_deleted_rows_is_refused(bench, derived, feature):
+    land(bench, order(0))
+    DeltaTable(bench.table.uri).alter.set_table_properties(feature)
+    with pytest.raises(TableUnsuitable, match="deletionVectors"):
+        derived.run()
+
+
+def test_a_derived_table_of_a_derived_table_consumes_each_row_once(bench, derived, tmp_path):
+    second = replace(
+        derived,
+        table=DerivedTable(str(tmp_path / "second")),
+        derivation=replace(derived.derivation, source=derived.table.uri, transform=rows),
+    )
+    for number in range(3):
+        land(bench, order(number))
+        derived.run()
+        second.run()
+    assert second.values("id") == [0, 1, 2]
+
+
+def test_rows_of_another_writer_without_a_batch_id_are_refused(bench, derived, tmp_path):
+    land(bench, order(0))
+    derived.run()
+    others = derived.rows.drop_columns(["_batch_id"]).append_column("_batch_id", pa.nulls(1, pa.int64()))
+    write_deltalake(derived.table.uri, others, mode="append")
+    second = replace(
+        derived,
+        table=DerivedTable(str(tmp_path / "second")),
+        derivation=replace(derived.derivation, source=derived.table.uri, transform=rows),
+    )
+    with pytest.raises(TableUnsuitable, match="without a _batch_id"):
+        second.run()
+
+
+# Schema changes
+
+
+def test_a_column_that_differs_in_case_only_is_refused(bench, derived):
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1))
+    with pytest.raises(SchemaChangeRefused, match="the column id is called ID in the new rows"):
+        derived.run(transform=lambda new: orders(new).withColumnRenamed("id", "ID"))
+
+
+def test_a_new_column_is_added_and_is_null_in_older_rows(bench, derived):
+    land(bench, order(0))
+    derived.run(transform=lambda new: orders(new).select("id"))
+    land(bench, order(1, 2.0))
+    derived.run(transform=lambda new: orders(new).select("id", "amount"))
+    assert derived.values("id", "amount") == [(0, None), (1, 2.0)]
+
+
+def test_a_column_that_new_rows_lack_is_null_in_them(bench, derived):
+    land(bench, order(0, 3.0))
+    derived.run(transform=lambda new: orders(new).select("id", "amount"))
+    land(bench, order(1, 2.0))
+    derived.run(transform=lambda new: orders(new).select("id"))
+    assert derived.values("id", "amount") == [(0, 3.0), (1, None)]
+
+
+def test_a_narrower_type_is_widened_to_that_of_the_column(bench, derived):
+    land(bench, order(0))
+    derived.run(transform=lambda new: orders(new).select(F.col("id").cast("long")))
+    land(bench, order(1))
+    derived.run(transform=lambda new: orders(new).select(F.col("id").cast("short")))
+    assert derived.values("id") == [0, 1]
+
+
+def test_another_type_is_refused_before_anything_is_written(bench, derived):
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1))
+    files = DeltaTable(derived.table.uri).file_uris()
+    with pytest.raises(SchemaChangeRefused, match="id has the type integer, and the new rows have string"):
+        derived.run(transform=lambda new: orders(new).withColumn("id", F.col("id").cast("string")))
+    assert DeltaTable(derived.table.uri).file_uris() == files
+
+
+def test_columns_that_a_table_cannot_have_are_refused_before_it_is_created(bench, derived):
+    land(bench, order(0))
+    with pytest.raises(InvalidInput, match="_batch_id"):
+        derived.run(transform=lambda new: orders(new).withColumn("_batch_id", F.lit(1)))
+    assert not derived.table.files.get_file_info("_delta_log").size

@@ -1,0 +1,85 @@
+"""Rows that are deleted from the source: a declared policy applies, never silence."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.derive.run import OnDeleted
+from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing
+from support.derived import maintain_table, order
+
+
+@pytest.fixture
+def rewound(bench, derived):
+    """Two orders were consumed; then the stream's position was set back, and they are read again."""
+    bench.put(order(1), order(2))
+    bench.run()
+    derived.run()
+    bench.seek("TRIM_HORIZON")
+    bench.run()
+
+
+@pytest.mark.usefixtures("rewound")
+def test_deleted_rows_fail_the_run_by_default_and_change_nothing(derived):
+    before = derived.table.snapshot().delta.version()
+    with pytest.raises(SourceRowsDeleted):
+        derived.run()
+    assert (derived.table.snapshot().delta.version(), derived.values("id")) == (before, [1, 2])
+
+
+@pytest.mark.usefixtures("rewound")
+def test_deleted_rows_are_kept_if_they_are_ignored(derived):
+    derived.run(on_deleted=OnDeleted.IGNORE)
+    assert derived.values("id") == [1, 1, 2, 2]
+
+
+@pytest.mark.usefixtures("rewound")
+def test_a_rebuild_starts_again_with_the_rows_that_the_source_has(derived):
+    derived.run(on_deleted=OnDeleted.REBUILD)
+    assert derived.values("id") == [1, 2]
+
+
+@pytest.mark.usefixtures("rewound")
+def test_a_rebuild_ends_after_one_rebuild(bench, derived):
+    derived.run(on_deleted=OnDeleted.REBUILD)
+    bench.put(order(3))
+    bench.run()
+    (commit,) = derived.run(on_deleted=OnDeleted.REBUILD)
+    assert (commit.rows, commit.deleted) == (1, 0)
+
+
+@pytest.mark.parametrize("policy", OnDeleted)
+def test_rows_that_vanished_without_an_amendment_fail_the_run(bench, derived, policy):
+    bench.put(order(1))
+    bench.run()
+    derived.run()
+    bench.put(order(2), order(3))
+    bench.run()
+    DeltaTable(bench.table.uri).delete(f"data = CAST('{order(3).decode()}' AS BYTEA)")
+    with pytest.raises(SourceRowsMissing):
+        derived.run(on_deleted=policy)
+
+
+def test_rows_that_expired_after_they_were_consumed_stay(bench, derived):
+    bench.set_retention(hours=100)
+    bench.put(order(1))
+    bench.run()
+    derived.run()
+    bench.later(days=3)
+    maintain_table(bench, retention_days=1)
+    bench.put(order(2))
+    bench.run()
+    derived.run()
+    assert derived.values("id") == [1, 2]
+
+
+def test_rows_that_expired_before_they_were_consumed_fail_the_run(bench, derived):
+    bench.run()
+    derived.run()
+    bench.put(order(1))
+    bench.run()
+    bench.later(days=3)
+    maintain_table(bench, retention_days=1)
+    with pytest.raises(SourceRowsDeleted):
+        derived.run()

@@ -1,0 +1,45 @@
+"""The proposal of `infer` decodes the records from which it was inferred."""
+
+from __future__ import annotations
+
+import json
+
+import yaml
+
+from kinesis_assets.dagster.table_settings import TableSettings
+from kinesis_assets.dagster.typed_rows import TypedRows
+
+RECORDS = [
+    {
+        "order_id": 1,
+        "amount": 2,
+        "at": "2026-01-31T12:00:00Z",
+        "day": "2026-01-31",
+        "local": "2026-01-31 12:00:00",
+        "lines": [{"sku": "a", "price per unit": 1.5}, {"sku": None}],
+        "customer": {"id": 2**70, "tags": [], "vip": True, "address": {}},
+        "timestamp": None,
+        "order": "x",
+        "interval": 1,
+        "a.b": 1,
+        "data": "x",
+        "error": {"code": 1},
+        "über": 1,
+    },
+    {"order_id": 2, "amount": 2.5, "lines": None, "customer": None, "timestamp": "now", "late": {"x": [[1]]}},
+]
+
+
+def test_every_record_of_the_sample_is_decoded(bench, derived, cli):
+    bench.put(*(json.dumps(record).encode() for record in RECORDS))
+    bench.run()
+    place = ["--table", bench.table.uri, "--endpoint-url", bench.settings.endpoint_url]
+    done = cli("infer", "--stream", bench.stream, *place)
+    attributes = yaml.safe_load(done.out)["attributes"]
+    settings = TableSettings(**attributes)
+    derived.run(transform=TypedRows(settings, attributes["schema"]).of_table)
+    assert derived.values("error") == [None, None]
+    rows = {row["order_id"]: row for row in derived.rows.to_pylist()}
+    assert (rows[1]["a_b"], rows[1]["data_"], rows[1]["error_"]) == (1, "x", {"code": 1})
+    assert rows[1]["customer"]["id"] == 2**70
+    assert (rows[2]["amount"], rows[2]["late"]) == (2.5, {"x": [[1]]})

@@ -1,0 +1,81 @@
+"""A derived table over the table of a bench, with the calls that tests make to it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.table.maintenance.run import maintain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_assets.derive.derived_table import DerivedTable
+    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.table.maintenance.steps import Step
+    from support.bench import Bench
+
+ORDER = "id INT, item STRING, amount DOUBLE, day DATE, deleted BOOLEAN"
+
+
+def orders(rows: DataFrame) -> DataFrame:
+    """Decode orders from JSON."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # unit tests import this module too
+
+    return rows.select(F.from_json(F.col("data").cast("string"), ORDER).alias("order")).select("order.*")
+
+
+def order(id_: int | None, amount: float = 1.0, **fields: Any) -> bytes:
+    """Return the payload of an order."""
+    return json.dumps({"id": id_, "amount": amount, **fields}).encode()
+
+
+@dataclass
+class DerivedBench:
+    """A derived table and its definition."""
+
+    spark: SparkSession
+    table: DerivedTable
+    derivation: Derivation
+
+    def run(self, **changes: Any) -> list[DerivedCommit]:
+        """Consume what is new, with some fields of the derivation changed, and return the commits."""
+        return list(self.steps(**changes))
+
+    def steps(self, **changes: Any) -> Iterator[DerivedCommit]:
+        """Consume what is new step by step, as `run` does."""
+        return derive(self.spark, self.table, replace(self.derivation, **changes))
+
+    @property
+    def rows(self) -> pa.Table:
+        return DeltaTable(self.table.folder.uri).to_pyarrow_table()
+
+    def values(self, *columns: str) -> list[Any]:
+        """Return the values of some columns, sorted; tuples if there are several."""
+        found = [tuple(row[name] for name in columns) for row in self.rows.select(columns).to_pylist()]
+        return sorted((row[0] if len(columns) == 1 else row for row in found), key=repr)
+
+
+def maintain_table(bench: Bench, **options: Any) -> list[Step]:
+    """Run maintenance of a bench's table, with both clocks at the service's time."""
+    return list(maintain(bench.table, bench.client.describe(), machine=lambda: bench.now, **options))
+
+
+def identified(rows: DataFrame) -> DataFrame:
+    """Return the columns that identify a record, and its data."""
+    return rows.select("shard_id", "sequence_number", "data")
+
+
+def identities(derived: DerivedBench) -> Counter[tuple[str, str, bytes]]:
+    """Return the rows of a table with these columns, as in `Bench.acknowledged`."""
+    columns = derived.rows
+    names = ("shard_id", "sequence_number", "data")
+    return Counter(zip(*(columns[name].to_pylist() for name in names), strict=True))

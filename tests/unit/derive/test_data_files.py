@@ -1,0 +1,58 @@
+"""The task that writes the data files of a derived table."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from kinesis_assets.derive.data_files import BATCH_COLUMN, REPLACED_COLUMN, Manifest, WritingJob, writing_task
+from kinesis_assets.table.storage import TableFolder
+
+BATCH = 7
+LAST_DAY = date.max.toordinal() - date(1970, 1, 1).toordinal()
+
+
+def days(*numbers):
+    """Return dates by their days since 1970."""
+    return pa.array(numbers, pa.int32()).cast(pa.date32())
+
+
+def write(folder, values, partition_by=()):
+    """Write a column of values, and return the files."""
+    columns = {"value": values, BATCH_COLUMN: pa.array([BATCH] * len(values), pa.int64())}
+    schema = pa.schema({name: column.type for name, column in columns.items()})
+    job = WritingJob(TableFolder.at(str(folder)), schema, partition_by, BATCH)
+    batch = pa.record_batch(columns | {REPLACED_COLUMN: pa.array([False] * len(values))})
+    (found,) = writing_task(job)(iter([batch]))
+    return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
+
+
+def statistics(file):
+    found = json.loads(file.statistics)
+    return found["minValues"].get("value"), found["maxValues"].get("value"), found["nullCount"]["value"]
+
+
+def test_the_statistics_name_the_smallest_and_the_greatest_value(tmp_path):
+    (file,) = write(tmp_path, pa.array(["b", None, "a"]))
+    assert statistics(file) == ("a", "b", 1)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.array(["a", "z" * 5000]), days(0, LAST_DAY + 1), pa.array([1.5, float("nan")])],
+    ids=["a long text", "a date after the year 9999", "NaN"],
+)
+def test_bounds_that_cannot_be_stored_exactly_are_left_out(tmp_path, values):
+    (file,) = write(tmp_path, values)
+    assert json.loads(file.statistics)["maxValues"].get("value") is None
+
+
+def test_rows_with_a_partition_date_that_no_program_can_read_are_not_written(tmp_path):
+    (file,) = write(tmp_path, days(LAST_DAY), ("value",))
+    assert file.partition == {"value": "9999-12-31"}
+    with pytest.raises(ValueError, match="cannot have the date 10000-01-01"):
+        write(tmp_path, days(LAST_DAY + 1), ("value",))

@@ -1,0 +1,172 @@
+"""`new_rows`: the rows of a table after a position, for any engine."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets import Cursor, new_rows
+from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.errors import InvalidInput, TableMissing, TableOfAnotherSource, TableUnsuitable
+from kinesis_assets.table.ownership import OWNER
+from support.derived import maintain_table
+from support.single_task import land_as_in_spark
+
+
+def land(bench, *items):
+    bench.put(*items)
+    bench.run()
+
+
+def items(bench, rows):
+    """Read selected rows from their files, as any engine can."""
+    found = []
+    for file in rows.files:
+        with bench.table.files.open_input_file(file.path) as source:
+            found += pq.read_table(source, columns=["data", "batch_id"]).to_pylist()
+    return sorted(int(row["data"]) for row in found if rows.selection.includes(row["batch_id"]))
+
+
+@pytest.fixture
+def landed(bench):
+    """A table with the numbers 1 and 2, each in a commit of its own."""
+    bench.create()
+    land(bench, 1)
+    land(bench, 2)
+    return bench
+
+
+def test_without_a_position_all_rows_are_new(landed):
+    assert items(landed, new_rows(landed.table.uri)) == [1, 2]
+
+
+def test_after_a_position_only_later_rows_are_new(landed):
+    cursor = new_rows(landed.table.uri).cursor
+    land(landed, 3)
+    rows = new_rows(landed.table.uri, cursor)
+    assert (items(landed, rows), rows.more) == ([3], False)
+
+
+def test_the_condition_selects_the_same_rows_in_sql(landed):
+    cursor = new_rows(landed.table.uri).cursor
+    land(landed, 3)
+    DeltaTable(landed.table.uri).optimize.compact()
+    rows = new_rows(landed.table.uri, cursor)
+    assert landed.table.snapshot().count(rows.condition) == {landed.shard_ids[0]: 1}
+
+
+def test_the_arrival_dates_of_the_rows_are_known(landed):
+    cursor = new_rows(landed.table.uri).cursor
+    landed.later(days=1)
+    land(landed, 3)
+    today = landed.now.astimezone(UTC).date()
+    assert new_rows(landed.table.uri, cursor).partitions("arrival_date") == [today]
+    assert isinstance(today, date)
+
+
+def test_a_batch_with_an_older_id_that_was_committed_later_is_new(bench):
+    first, second = bench.create(2)
+    bench.put(1, shard_id=first)
+    bench.put(2, shard_id=second)
+    cursors = []
+
+    def land(*arguments):
+        if not cursors:  # another run commits after this one has drawn its batch id
+            cursors.append(None)
+            bench.run([second])
+            cursors.append(new_rows(bench.table.uri).cursor)
+        return land_as_in_spark(*arguments)
+
+    bench.execute(bench.plan([first]), land)
+    rows = new_rows(bench.table.uri, cursors[-1])
+    assert items(bench, rows) == [1]
+
+
+def test_a_position_is_stored_as_text(landed):
+    cursor = new_rows(landed.table.uri).cursor
+    assert Cursor.parse(str(cursor)) == cursor
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"source": 1}', '{"source": "a", "more": 1}'])
+def test_text_that_is_no_position_is_refused(text):
+    with pytest.raises(InvalidInput, match="cursor"):
+        Cursor.parse(text)
+
+
+def test_a_position_in_another_table_is_refused(landed):
+    with pytest.raises(TableOfAnotherSource):
+        new_rows(landed.table.uri, Cursor(source="another"))
+
+
+def test_a_table_of_another_kind_is_refused(landed, tmp_path):
+    write_deltalake(tmp_path / "other", DeltaTable(landed.table.uri).to_pyarrow_table().select(["data"]))
+    with pytest.raises(TableUnsuitable):
+        new_rows(str(tmp_path / "other"))
+
+
+def test_a_missing_table_is_an_error(tmp_path):
+    with pytest.raises(TableMissing):
+        new_rows(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("selection", "sql"),
+    [
+        (Selection(), "TRUE"),
+        (Selection(only=frozenset()), "FALSE"),
+        (Selection(only=frozenset({2, 1})), "id IN (1, 2)"),
+        (Selection(above=3, through=5, without=frozenset({4})), "id > 3 AND id <= 5 AND id NOT IN (4)"),
+    ],
+)
+def test_a_selection_is_a_condition_in_sql(selection, sql):
+    assert selection.condition("id") == sql
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "possible"),
+    [
+        (1, 2, False),
+        (4, 9, True),
+        (6, 9, False),
+        (None, None, True),
+        (None, 3, False),
+        (6, None, False),
+        (4, 4, False),
+    ],
+)
+def test_files_without_selected_rows_are_left_out(first, last, possible):
+    selection = Selection(above=3, through=5, without=frozenset({4}))
+    assert selection.may_include(first, last) is possible
+
+
+# Sources in unusual states
+
+
+def test_a_table_of_an_older_release_that_names_no_stream_has_positions_nevertheless(landed):
+    for entry in Path(landed.table.uri, "_delta_log").glob("*.json"):
+        owner = rf'"{re.escape(OWNER)}":"[^"]*",?'
+        entry.write_text(re.sub(owner, "", entry.read_text()).replace(",}", "}"))
+    assert landed.table.snapshot().owner is None
+    cursor = new_rows(landed.table.uri).cursor
+    land(landed, 3)
+    assert items(landed, new_rows(landed.table.uri, cursor)) == [3]
+
+
+def test_rows_that_expired_below_a_floor_that_was_consumed_before_are_reported_as_deleted(bench):
+    bench.create()
+    bench.set_retention(hours=1000)
+    land(bench, 1)
+    bench.put(2)
+    bench.later(days=3)
+    maintain_table(bench, retention_days=2)
+    cursor = new_rows(bench.table.uri).cursor
+    bench.run()  # its record arrived before the floor
+    maintain_table(bench, retention_days=2)
+    assert bench.items == []
+    (deleted,) = new_rows(bench.table.uri, cursor).deleted
+    assert deleted.startswith("1 of the 1 rows of batch")

@@ -1,0 +1,133 @@
+"""The Spark types of Avro schemas and JSON Schemas."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.avro_schema import avro_columns
+from kinesis_assets.schemas.json_schema import json_schema_columns
+
+
+def avro(*types: object, name: str = "Order") -> dict[str, object]:
+    fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(types)]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        ("int", "INT"),
+        ("long", "BIGINT"),
+        ("float", "FLOAT"),
+        ("double", "DOUBLE"),
+        ("boolean", "BOOLEAN"),
+        ("string", "STRING"),
+        ("bytes", "BINARY"),
+        (["null", "long"], "BIGINT"),
+        (["int", "null", "long"], "BIGINT"),
+        (["float", "double"], "DOUBLE"),
+        ({"type": "string"}, "STRING"),
+        ({"type": "enum", "name": "State", "symbols": ["A"]}, "STRING"),
+        ({"type": "fixed", "name": "Hash", "size": 4}, "BINARY"),
+        ({"type": "array", "items": "int"}, "ARRAY<INT>"),
+        ({"type": "map", "values": ["null", "double"]}, "MAP<STRING, DOUBLE>"),
+        ({"type": "int", "logicalType": "date"}, "DATE"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, "TIMESTAMP"),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, "TIMESTAMP_NTZ"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "DECIMAL(9, 2)"),
+        ({"type": "string", "logicalType": "uuid"}, "STRING"),
+        ({"type": "int", "logicalType": "time-millis"}, "INT"),
+        (avro("int", name="Inner"), "STRUCT<f0: INT>"),
+    ],
+    ids=str,
+)
+def test_an_avro_type_has_a_spark_type(type_, expected):
+    assert avro_columns(avro(type_)) == f"f0 {expected}"
+
+
+def test_a_named_avro_type_can_be_used_again():
+    state = {"type": "enum", "name": "State", "namespace": "shop", "symbols": ["A"]}
+    assert avro_columns(avro(state, "shop.State", "State")) == "f0 STRING, f1 STRING, f2 STRING"
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("long", "is not a record"),
+        (avro(), "the record Order has no fields"),
+        (avro("Order"), "f0 is recursive"),
+        (avro({"type": "array", "items": ["null", "Order"]}), "f0 is recursive"),
+        (avro("Customer"), "f0 has the unknown type Customer"),
+        (avro(["string", "long"]), "f0 is a union of BIGINT, STRING"),
+        (avro(avro(["string", "long"], name="Inner")), "f0.f0 is a union"),
+        (avro(["null"]), "f0 is a union of no types"),
+        (avro(None), "f0 has no type"),
+    ],
+    ids=str,
+)
+def test_an_avro_schema_without_a_spark_type_is_refused(schema, reason):
+    with pytest.raises(InvalidInput, match=reason):
+        avro_columns(schema)
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        ({"type": "integer"}, "BIGINT"),
+        ({"type": "number"}, "DOUBLE"),
+        ({"type": ["integer", "number"]}, "DOUBLE"),
+        ({"type": "boolean"}, "BOOLEAN"),
+        ({"type": "string"}, "STRING"),
+        ({"type": "string", "format": "date"}, "DATE"),
+        ({"type": "string", "format": "date-time"}, "TIMESTAMP"),
+        ({"type": "string", "format": "email"}, "STRING"),
+        ({"type": "string", "contentEncoding": "base64"}, "BINARY"),
+        ({"enum": ["A", "B"]}, "STRING"),
+        ({"const": "A"}, "STRING"),
+        ({"type": "array", "items": {"type": "integer"}}, "ARRAY<BIGINT>"),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, "MAP<STRING, DOUBLE>"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "STRING"),
+        ({"$ref": "#/$defs/price"}, "STRUCT<amount: DOUBLE>"),
+    ],
+    ids=str,
+)
+def test_a_json_type_has_a_spark_type(type_, expected):
+    price = {"type": "object", "properties": {"amount": {"type": "number"}}}
+    schema = {"properties": {"f0": type_}, "$defs": {"price": price}}
+    assert json_schema_columns(schema) == f"f0 {expected}"
+
+
+def test_a_required_json_property_must_be_present_unless_it_may_be_null():
+    schema = {
+        "properties": {
+            "a": {"type": "integer"},
+            "b": {"type": ["integer", "null"]},
+            "c`": {"type": "string"},
+        },
+        "required": ["a", "b"],
+    }
+    assert json_schema_columns(schema) == "a BIGINT NOT NULL, b BIGINT, `c``` STRING"
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ([], "is not an object"),
+        ({"type": "object"}, "# has no properties"),
+        ({"properties": {"a": {"type": ["string", "integer"]}}}, "#/properties/a has string, integer"),
+        ({"properties": {"a": {}}}, "#/properties/a has no type"),
+        ({"properties": {"a": {"type": "object"}}}, "#/properties/a has no properties"),
+        ({"properties": {"a": {"type": "array"}}}, "#/properties/a/items has no type"),
+        ({"properties": {"a": {"type": "text"}}}, "#/properties/a has the unknown type text"),
+        ({"properties": {"a": {"$ref": "other.json"}}}, "refers to other.json, which is not in the file"),
+        ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "refers to #/\\$defs/b, which is not in the file"),
+        ({"properties": {"a": {"$ref": "#"}}}, "is recursive"),
+        ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "is recursive"),
+        ({"properties": {"a": {"oneOf": [{"type": "string"}, {"type": "integer"}]}}}, "has 2 alternatives"),
+    ],
+    ids=str,
+)
+def test_a_json_schema_without_a_spark_type_is_refused(schema, reason):
+    with pytest.raises(InvalidInput, match=reason):
+        json_schema_columns(schema)

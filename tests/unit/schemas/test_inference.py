@@ -1,0 +1,97 @@
+"""The Spark type of a sample of JSON documents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kinesis_assets.schemas.ddl import column_name, columns
+from kinesis_assets.schemas.inference import Inference, infer_type
+
+
+def inferred(*values: Any) -> Inference:
+    """The type of documents with a field `f`."""
+    return infer_type([json.dumps({"f": value}).encode() for value in values])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, -2], "BIGINT"),
+        ([2**63], "DECIMAL(38, 0)"),
+        ([1, 2**64], "DECIMAL(38, 0)"),
+        ([10**40], "DOUBLE"),
+        ([1.5, 1], "DOUBLE"),
+        ([1.5, 2**64], "DOUBLE"),
+        ([True, False], "BOOLEAN"),
+        (["a", "1"], "STRING"),
+        (["2026-01-31"], "DATE"),
+        (["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.5+01:00"], "TIMESTAMP"),
+        (["2026-01-31T12:00:00"], "TIMESTAMP_NTZ"),
+        (["2026-01-31", "2026-01-31T12:00:00Z"], "STRING"),
+        (["2026-01-31T12:00:00Z", "2026-01-31T12:00:00"], "STRING"),
+        (["2026-01-31", "soon"], "STRING"),
+        (["2026-02-30"], "STRING"),
+        ([None, 1, None], "BIGINT"),
+        ([None], "STRING"),
+        ([[1], [2, None]], "ARRAY<BIGINT>"),
+        ([[1], [2.5]], "ARRAY<DOUBLE>"),
+        ([[]], "ARRAY<STRING>"),
+        ([[[1]]], "ARRAY<ARRAY<BIGINT>>"),
+        ([{"a": 1}, {"b c": "x"}, {}], "STRUCT<a: BIGINT, `b c`: STRING>"),
+        ([{"a": {"b": [{"c": True}]}}], "STRUCT<a: STRUCT<b: ARRAY<STRUCT<c: BOOLEAN>>>>"),
+        ([{}], "MAP<STRING, STRING>"),
+    ],
+    ids=str,
+)
+def test_a_field_has_the_type_of_its_values(values, expected):
+    result = inferred(*values)
+    assert (columns(result.fields), result.notes) == (f"f {expected}", [])
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ([1, "a", "b"], "f has values of different types: STRING (2), BIGINT (1)."),
+        ([True, 1], "f has values of different types: BOOLEAN (1), BIGINT (1)."),
+        ([{"a": 1}, [1]], "f has values of different types: STRUCT (1), ARRAY (1)."),
+        (["2026-01-31", 1], "f has values of different types: DATE (1), BIGINT (1)."),
+    ],
+    ids=str,
+)
+def test_values_of_different_types_become_text_with_a_note(values, note):
+    result = inferred(*values)
+    assert columns(result.fields) == "f STRING"
+    assert result.notes == [f"{note} Only text is decoded as STRING"]
+
+
+def test_a_note_names_the_place():
+    (note,) = inferred({"a": [{"b": 1}, {"b": "x"}]}).notes
+    assert note.startswith("f.a[].b has values")
+
+
+def test_documents_that_are_not_objects_are_counted():
+    result = infer_type([b'{"f": 1}', b"[1]", b"1", b"null", b"", b"{", b"\xff"])
+    assert (columns(result.fields), result.documents, result.others) == ("f BIGINT", 1, 6)
+
+
+def test_of_fields_that_differ_by_case_only_the_first_is_used():
+    result = infer_type([b'{"id": 1, "ID": "a"}'])
+    assert columns(result.fields) == "id BIGINT"
+    assert result.notes == ["ID is left out: Spark does not distinguish it from id"]
+
+
+@pytest.mark.parametrize(
+    ("field", "column"),
+    [
+        ("order_id", "order_id"),
+        ("order id", "order_id"),
+        ("a.b", "a_b"),
+        ("Error", "Error_"),
+        ("data", "data_"),
+    ],
+)
+def test_a_field_that_cannot_be_a_column_gets_another_name(field, column):
+    assert column_name(field) == column
