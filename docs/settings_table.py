@@ -1,4 +1,4 @@
-"""Writes the table of all settings, from their declarations, between its marks in the given file."""
+"""Writes the tables of the settings that a page describes, from their declarations, between their marks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kinesis_assets.dagster.settings import UNIT, StreamSettings
+from kinesis_assets.dagster.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings import UNIT, Settings, StreamSettings
+from kinesis_assets.dagster.table_settings import DecodingSettings
 
-_BEGIN = "<!-- settings: generated, do not edit -->\n"
-_END = "<!-- end of settings -->\n"
+_SETTINGS: dict[str, dict[str, type[Settings]]] = {
+    "reading.md": {"settings": StreamSettings},
+    "derived.md": {"settings": DerivedTableSettings, "settings of a typed table": DecodingSettings},
+}
+"""The settings that each page describes, by their name in the marks."""
+
 _HEAD = "| setting | value | default | example | |\n|---|---|---|---|---|\n"
 
-_TYPES = {"boolean": "`true` or `false`", "integer": "number", "object": "map", "string": "text"}
+_TYPES = {
+    "array": "list",
+    "boolean": "`true` or `false`",
+    "integer": "number",
+    "object": "map",
+    "string": "text",
+}
 _BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most"}
 
 
-def settings_table() -> str:
+def settings_table(settings: type[Settings]) -> str:
     """Return the table as Markdown."""
-    fields: dict[str, dict[str, Any]] = StreamSettings.model_json_schema()["properties"]
+    schema = settings.model_json_schema()
+    fields: dict[str, dict[str, Any]] = {
+        name: _resolved(field, schema) for name, field in schema["properties"].items()
+    }
     return _HEAD + "".join(
         f"| `{name}` | {_value(field)} | {_default(field)} | {_code(field['examples'][0])} "
         f"| {field['description']} |\n"
@@ -27,17 +42,29 @@ def settings_table() -> str:
     )
 
 
-def with_table(page: str) -> str:
+def with_table(page: str, name: str, settings: type[Settings]) -> str:
     """Return a page with the present table between its marks.
+
+    Args:
+        page: The page.
+        name: The name of the settings in the marks.
+        settings: The settings.
 
     Raises:
         ValueError: The page has no marks.
     """
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+    before, begin, rest = page.partition(f"<!-- {name}: generated, do not edit -->\n")
+    _, end, after = rest.partition(f"<!-- end of {name} -->\n")
     if not end:
-        raise ValueError(f"no {_BEGIN.strip()} with {_END.strip()} in the page")
-    return f"{before}{begin}\n{settings_table()}\n{end}{after}"
+        raise ValueError(f"no marks of the {name} in the page")
+    return f"{before}{begin}\n{settings_table(settings)}\n{end}{after}"
+
+
+def _resolved(field: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a field's schema with its definition, if it refers to one."""
+    if "$ref" not in field:
+        return field
+    return {**schema["$defs"][field["$ref"].rpartition("/")[2]], **field}
 
 
 def _value(field: dict[str, Any]) -> str:
@@ -54,7 +81,7 @@ def _value(field: dict[str, Any]) -> str:
 def _default(field: dict[str, Any]) -> str:
     if "default" not in field:
         return "required"
-    return _code(field["default"]) if field["default"] not in (None, {}) else "none"
+    return _code(field["default"]) if field["default"] not in (None, {}, []) else "none"
 
 
 def _code(value: Any) -> str:
@@ -63,4 +90,7 @@ def _code(value: Any) -> str:
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    path.write_text(with_table(path.read_text(encoding="utf-8")), encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
+    for name, settings in _SETTINGS[path.name].items():
+        page = with_table(page, name, settings)
+    path.write_text(page, encoding="utf-8")
