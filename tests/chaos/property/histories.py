@@ -196,6 +196,11 @@ class Run(_AsCode):
         return any(grave) or any(fault.method not in harmless for fault in self.faults)
 
     @property
+    def waits(self) -> bool:
+        """Whether the service's clock advances during the run, so that two responses may disagree."""
+        return any(isinstance(event.effect, Wait) for event in self.events)
+
+    @property
     def is_restored(self) -> bool:
         """Whether the table is restored during the run."""
         return any(isinstance(event.effect, Restore) for event in self.events)

@@ -17,6 +17,7 @@ from kinesis_assets.errors import (
     KinesisAssetsError,
     ParentUnfinished,
     PositionConflict,
+    ServiceTimeUncertain,
     TableRewritten,
     TooManyBadRecords,
 )
@@ -93,6 +94,9 @@ class Runner:
             except TableRewritten:
                 assert self.checker.is_rewritten
                 assert stale or not refused or self.faults.count("GetRecords") == reads
+            except ServiceTimeUncertain:
+                if not failing and not run.waits:
+                    raise
             except KinesisAssetsError:
                 if not failing:
                     raise
