@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kinesis_assets.dagster.after_landing import after_landing
     from kinesis_assets.dagster.build import build_kinesis_stream
     from kinesis_assets.dagster.component import KinesisStreamComponent
-    from kinesis_assets.dagster.derived_asset import after_landing, derived_table, rollup
+    from kinesis_assets.dagster.derived_asset import derived_table, rollup
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.resources import KinesisResource
     from kinesis_assets.dagster.table_component import KinesisTableComponent
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         CursorConflict,
         DataFileInvalid,
         DataLost,
+        DerivedTablesFailed,
         InvalidInput,
         JavaUnavailable,
         KinesisAssetsError,
@@ -94,6 +96,7 @@ __all__ = [
     "CursorConflict",
     "DataFileInvalid",
     "DataLost",
+    "DerivedTablesFailed",
     "InvalidInput",
     "JavaUnavailable",
     "KinesisAssetsError",
@@ -161,7 +164,7 @@ _HOMES = {
     "Cursor": "derive.cursor",
     "NewRows": "derive.new_rows",
     "OnDeleted": "derive.policy",
-    "after_landing": "dagster.derived_asset",
+    "after_landing": "dagster.after_landing",
     "derived_table": "dagster.derived_asset",
     "new_rows": "derive.new_rows",
     "rollup": "dagster.derived_asset",

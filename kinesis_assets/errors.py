@@ -320,3 +320,19 @@ class ShardsNotCommitted(KinesisAssetsError):
         reasons = "; ".join(str(error) for error in errors.values())
         super().__init__(f"stream {stream}: {len(errors)} of the run's shards not committed: {reasons}")
         self.errors = dict(errors)
+
+
+class DerivedTablesFailed(KinesisAssetsError):
+    """Some derived tables of a continuous run could not consume their source.
+
+    Attributes:
+        errors: The reason for each of them, by asset key.
+    """
+
+    def __init__(self, stream: str, errors: Mapping[str, Exception]) -> None:
+        reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
+        super().__init__(
+            f"stream {stream}: the run committed its shards, but {len(errors)} of its derived tables failed, "
+            f"and their next run consumes the same rows: {reasons}"
+        )
+        self.errors = dict(errors)

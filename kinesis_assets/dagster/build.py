@@ -7,6 +7,8 @@ from collections.abc import Iterator  # noqa: TC003  # Dagster reads the types o
 
 import dagster as dg
 
+from kinesis_assets.dagster.after_landing import moves_after_landing
+from kinesis_assets.dagster.consumption import consumption_of
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
@@ -105,9 +107,11 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
             run_continuously(context, open_stream(context.resources, stream), plan, seconds)
 
+    below = dg.AssetSelection.assets(raw_key(stream)).downstream(include_self=False)
+
     @dg.sensor(
         name=sensor_name(stream),
-        target=raw,
+        target=raw if follow_for is None else below | dg.AssetSelection.assets(raw),
         minimum_interval_seconds=settings.sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         required_resource_keys={manager_key},
@@ -116,11 +120,13 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
 
-        return evaluate(open_stream(context.resources, stream), context.instance, context.cursor)
+        derived = [] if follow_for is None else _derived_tables(context.repository_def, stream, below)
+        opened = open_stream(context.resources, stream)
+        return evaluate(opened, context.instance, context.cursor, derived=derived)
 
     automation = dg.AutomationConditionSensorDefinition(
         automation_name(stream),
-        target=dg.AssetSelection.assets(raw_key(stream)).downstream(include_self=False),
+        target=below,
         minimum_interval_seconds=settings.sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
@@ -134,6 +140,22 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         sensors=[sensor, automation],
         resources={manager_key: manager},
     )
+
+
+def _derived_tables(
+    repository: dg.RepositoryDefinition | None, stream: str, below: dg.AssetSelection
+) -> list[dg.AssetKey]:
+    """Return the derived tables of a stream that are materialized when something landed."""
+    if repository is None:  # a test evaluates the sensor
+        return []
+    definitions = repository.assets_defs_by_key
+    tables = {
+        key: consumption
+        for key in below.resolve(list(definitions.values()))
+        if (consumption := consumption_of(definitions[key])) is not None
+        and moves_after_landing(definitions[key], key)
+    }
+    return sorted(key for key, consumption in tables.items() if consumption.stream == stream)
 
 
 def _column_schema() -> dg.TableSchema:

@@ -1,17 +1,19 @@
-"""The step of a continuous run: it lands and commits records until its time is over."""
+"""The step of a continuous run: until its time is over, it lands records and moves derived tables."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kinesis_assets.dagster.continuous_tables import continuous_derivations, tag_of
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.shard_events import shard_events
+from kinesis_assets.errors import DerivedTablesFailed
 from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.land import cancel_landing, land
 from kinesis_assets.ingest.run_timing import RunTiming
-from kinesis_assets.spark.session import wrap_spark_errors
+from kinesis_assets.spark.session import cancel_tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -26,6 +28,8 @@ def run_continuously(
 ) -> None:
     """Land and commit records continuously, and report the events of each commit.
 
+    The derived tables that the run includes consume the commits in another thread.
+
     Args:
         context: The context of the asset's body.
         stream: The stream.
@@ -35,6 +39,7 @@ def run_continuously(
     Raises:
         DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed and
             reported, or dropped after `stop_timeout`.
+        DerivedTablesFailed: Some derived tables are failing at the end. All shards are committed.
         LandingFailed: A Spark job failed.
         ShardsNotCommitted: Some shards are failing at the end.
     """
@@ -46,6 +51,7 @@ def run_continuously(
         for event in shard_events(context.asset_key, stream.name, result):
             report_event(context, event)
 
+    derivations = continuous_derivations(context, stream.name, spark)
     continuous = ContinuousRun(
         partial(land, spark),
         stream.client,
@@ -53,15 +59,26 @@ def run_continuously(
         stream.policy,
         RunTiming(seconds, stream.settings.commit_interval, stream.handover),
         report=report,
+        on_commit=derivations.consume,
         by=step.run_id,
     )
+
+    def request_stop() -> None:
+        derivations.stop()
+        continuous.stop()
 
     def give_up() -> None:
         if continuous.batch_id is not None:
             cancel_landing(spark, continuous.batch_id)
+        cancel_tagged(spark, tag_of(context))
 
     graceful_stop = stream.graceful_stop = GracefulStop(
-        stream.settings.stop_timeout, request_stop=continuous.stop, give_up=give_up
+        stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
     )
-    with graceful_stop.canceling(step), wrap_spark_errors(f"stream {stream.name}"):
-        continuous.run(plan)
+    with graceful_stop.canceling(step):
+        with derivations, wrap_spark_errors(f"stream {stream.name}"):
+            continuous.run(plan)
+        if derivations.failures and not graceful_stop.stop_requested:
+            # The sensor takes shards that a failed run has not reported for failed ones.
+            continuous.report_successes()
+            raise DerivedTablesFailed(stream.name, derivations.failures)

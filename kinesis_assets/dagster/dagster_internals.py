@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _log = logging.getLogger(__name__)
 
@@ -68,24 +68,33 @@ def report_event(
         context.log_event(event)
 
 
-def upstream_metadata(context: dg.AssetExecutionContext, key: dg.AssetKey) -> Mapping[str, Any]:
-    """Return the metadata of the definition of an asset upstream of a running one.
+def definition_of(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.AssetsDefinition:
+    """Return the definition of an asset of the code location of a running one.
 
     The repository, which the public API has, is not set where a job is executed in this process.
 
     Args:
         context: The context of the asset's body.
-        key: The key of the upstream asset.
+        key: The key of the other asset.
 
     Raises:
         KeyError: The code location has no such asset.
     """
     try:
-        metadata: Mapping[str, Any] = context.job_def.asset_layer.get(key).metadata
+        return context.job_def.asset_layer.get(key).assets_def
     except AttributeError:
         _warn("JobDefinition.asset_layer", "the definition is read from the repository")
-        metadata = context.repository_def.assets_defs_by_key[key].metadata_by_key[key]
-    return metadata
+        return context.repository_def.assets_defs_by_key[key]
+
+
+def body_of(definition: dg.AssetsDefinition) -> Callable[..., Any] | None:
+    """Return the function that `dg.asset` made an asset of; None for any other asset."""
+    try:
+        return definition.op.compute_fn.decorated_fn if definition.is_executable else None  # type: ignore[union-attr]
+    except AttributeError:
+        if not hasattr(definition, "op"):
+            _warn("AssetsDefinition.op", "continuous runs include no derived tables")
+        return None
 
 
 def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:

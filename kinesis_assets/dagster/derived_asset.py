@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.dagster.dagster_internals import upstream_metadata
+from kinesis_assets.dagster.after_landing import after_landing
+from kinesis_assets.dagster.consumption import Consumption, attach, derived_metadata
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
 from kinesis_assets.dagster.settings import takes
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.derive.changes import CheckedRows
-    from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.run import Derivation
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -125,7 +125,15 @@ def _asset(
     if settings.upstream is not None:
         upstream = dg.AssetKey.from_user_string(settings.upstream)
 
-    @dg.asset(
+    consumption = Consumption(stream, upstream, settings.table, derivation)
+
+    def derived() -> dg.MaterializeResult[Any]:
+        context = dg.AssetExecutionContext.get()
+        spark = open_stream(context.resources, stream).start_spark()
+        return dg.MaterializeResult(metadata=derived_metadata(list(consumption.commits(context, spark))))
+
+    attach(consumption, derived)
+    return dg.asset(
         key=key,
         deps=[upstream],
         required_resource_keys={io_manager_key(stream)},
@@ -134,38 +142,4 @@ def _asset(
         automation_condition=after_landing(),
         description=description or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
         metadata={"dagster/uri": TableFolder.at(settings.table).uri},
-    )
-    def derived() -> dg.MaterializeResult[Any]:
-        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
-        from kinesis_assets.derive.run import derive  # noqa: PLC0415  # as above
-
-        context = dg.AssetExecutionContext.get()
-        source = str(upstream_metadata(context, upstream)["dagster/uri"])
-        spark = open_stream(context.resources, stream).start_spark()
-        table = DerivedTable(settings.table)
-        commits = list(derive(spark, table, derivation(source), by=context.run.run_id))
-        return dg.MaterializeResult(metadata=_metadata(commits))
-
-    return derived
-
-
-def after_landing() -> dg.AutomationCondition[Any]:
-    """Return the condition under which a derived table is materialized: something landed in its source.
-
-    `AutomationCondition.eager` waits until no partition of the source is missing and no run of it is in
-    progress. But shards often wait for their parents, and a continuous run is always in progress.
-    """
-    landed = dg.AutomationCondition.any_deps_updated()
-    return (
-        landed.since(dg.AutomationCondition.newly_requested() & ~landed)
-        & ~dg.AutomationCondition.in_progress()
-    ).with_label("after_landing")
-
-
-def _metadata(commits: list[DerivedCommit]) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "rows": sum(commit.rows for commit in commits),
-        "rows_deleted": sum(commit.deleted for commit in commits),
-        "commits": len(commits),
-    }
-    return facts | ({"cursor": str(commits[-1].cursor)} if commits else {})
+    )(derived)

@@ -25,7 +25,14 @@ from kinesis_assets.dagster.partition_ranges import (
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff, EndedRun
-from kinesis_assets.dagster.sensor_runs import DEAD, liveness_of, materializes_raw, shards_of, unfinished_runs
+from kinesis_assets.dagster.sensor_runs import (
+    DEAD,
+    is_derived_in_a_run,
+    liveness_of,
+    materializes_raw,
+    shards_of,
+    unfinished_runs,
+)
 from kinesis_assets.errors import TableError, TableMissing
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.commit_link import CommitLink
@@ -88,6 +95,8 @@ def evaluate(
     instance: dg.DagsterInstance,
     cursor: str | None,
     clock: Callable[[], float] = time.time,
+    *,
+    derived: Collection[dg.AssetKey] = (),
 ) -> dg.SensorResult:
     """Evaluate one tick.
 
@@ -98,6 +107,7 @@ def evaluate(
         instance: The instance with the partitions, runs and events.
         cursor: The cursor that the previous tick returned.
         clock: Returns the time of the tick, in seconds since the epoch.
+        derived: The derived tables of the stream. One of its continuous runs includes them.
     """
     stream, partitions, now = opened.name, shard_partitions(opened.name), clock()
     before = Cursor.parse(cursor)
@@ -133,11 +143,18 @@ def evaluate(
         if record.dagster_run.run_id in over
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
+    selections = [[raw_key(stream)] for _ in ranges]
+    if (
+        selections
+        and opened.settings.follow_for is not None
+        and not is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished)
+    ):
+        selections[0] += derived
     return dg.SensorResult(
         # There is no run key, because the key of a failed run would block its shards forever.
         run_requests=[
-            dg.RunRequest(asset_selection=[raw_key(stream)], tags=_tags(opened, range_, blocked))
-            for range_ in ranges
+            dg.RunRequest(asset_selection=selection, tags=_tags(opened, range_, blocked))
+            for range_, selection in zip(ranges, selections, strict=True)
         ],
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],

@@ -9,7 +9,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
-from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, tagged_partitions
+from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.run_liveness import (
     SECONDS_SILENT,
     SECONDS_TO_PLAN,
@@ -22,7 +22,7 @@ from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
 
@@ -149,6 +149,34 @@ def shards_of(
         and not _hands_over(record, stream.handover, now)
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
+
+
+def is_derived_in_a_run(
+    stream: OpenStream,
+    records: Iterable[dg.RunRecord],
+    keys: Sequence[str],
+    now: float,
+    *,
+    derived: Collection[dg.AssetKey],
+    finished: Collection[str],
+) -> bool:
+    """Return whether a continuous run includes derived tables and will go on for longer than the next tick.
+
+    Args:
+        stream: The stream.
+        records: The unfinished runs that are alive.
+        keys: The newest partitions in Dagster's order.
+        now: The time of the tick, in seconds since the epoch.
+        derived: The assets of the derived tables.
+        finished: The finished shards. A run ends when all of its shards are finished.
+    """
+    return any(
+        FOLLOW_TAG in record.dagster_run.tags
+        and set(derived).issubset(record.dagster_run.asset_selection or ())
+        and not _hands_over(record, stream.handover, now)
+        and not set(tagged_partitions(record.dagster_run.tags, keys)).issubset(finished)
+        for record in records
+    )
 
 
 def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:

@@ -51,6 +51,7 @@ class ContinuousRun:
         report: Called with the result of an iteration right after its commit. The result is limited to the
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
             reason. Throttling is news only after `ReadTiming.stall_seconds`.
+        on_commit: Called when the table has new commits, of this run or of another one.
         by: Name of the run, kept with each commit.
 
     Attributes:
@@ -66,6 +67,7 @@ class ContinuousRun:
         timing: RunTiming,
         *,
         report: Callable[[RunResult], object],
+        on_commit: Callable[[], object] = lambda: None,
         by: str | None = None,
     ) -> None:
         self.batch_id: int | None = None
@@ -75,6 +77,7 @@ class ContinuousRun:
         self._policy = policy
         self._timing = timing
         self._report = report
+        self._on_commit = on_commit
         self._by = by
         self._clock = client.settings.timing.clock
         self._shard_list = _ShardList(client, timing.max_listing_age)
@@ -82,6 +85,7 @@ class ContinuousRun:
         self._shards: dict[str, ShardTracker] = {}
         self._has_committed = False
         self._previous: StreamPositions | None = None
+        self._newest_batch: int | None = None
 
     def stop(self) -> None:
         """Stop the run soon and commit what is read by then. Call this from another thread.
@@ -170,6 +174,9 @@ class ContinuousRun:
         )
 
     def _iterate(self, plan: RunPlan) -> None:
+        if plan.expected.batch_id != self._newest_batch:
+            self._newest_batch = plan.expected.batch_id
+            self._on_commit()
         self.batch_id = plan.batch_id
         try:
             if self._stopped.is_set():  # `stop` was called before it could see the batch id
@@ -188,6 +195,8 @@ class ContinuousRun:
             self.batch_id = None
         if result.version is not None:
             self._has_committed = True
+            self._newest_batch = plan.batch_id
+            self._on_commit()
             self._previous = None  # changes that the next plan finds may be this run's own
         finished = plan.expected.finished
         news = [
@@ -204,11 +213,18 @@ class ContinuousRun:
         errors = {shard_id: error for shard_id, shard in self._shards.items() if (error := shard.final_error)}
         if not errors:
             return
-        # Of a failed run, only the shards that it reported are known to have succeeded.
+        self.report_successes()
+        raise ShardsNotCommitted(self._client.stream, errors)
+
+    def report_successes(self) -> None:
+        """Report the last result of each shard that was read without being reported.
+
+        Call this before the run fails: of a failed run, only the shards that it reported are known to have
+        succeeded.
+        """
         for shard in self._shards.values():
             if not shard.final_error and not shard.reported_success and shard.success is not None:
                 self._report(shard.success)
-        raise ShardsNotCommitted(self._client.stream, errors)
 
 
 class _ShardList:

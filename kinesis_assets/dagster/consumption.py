@@ -1,0 +1,69 @@
+"""How a run consumes the source of a derived table: in a step of its own, or within a continuous run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.dagster.dagster_internals import body_of, definition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import dagster as dg
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.run import Derivation
+
+_ATTRIBUTE = "_kinesis_consumption"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """A derived table, and how it is computed.
+
+    Attributes:
+        stream: The name of the stream whose records it is derived from.
+        upstream: The key of the asset of its source.
+        table: The table's path or URI.
+        derivation: Returns the derivation for the path or URI of the source.
+    """
+
+    stream: str
+    upstream: dg.AssetKey
+    table: str
+    derivation: Callable[[str], Derivation]
+
+    def commits(self, context: dg.AssetExecutionContext, spark: SparkSession) -> Iterator[DerivedCommit]:
+        """Consume what the source has now, and yield each commit. Raises the errors of `derive`.
+
+        Args:
+            context: The context of a running asset of the same code location.
+            spark: The session.
+        """
+        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
+        from kinesis_assets.derive.run import derive  # noqa: PLC0415  # as above
+
+        source = definition_of(context, self.upstream).metadata_by_key[self.upstream]["dagster/uri"]
+        return derive(spark, DerivedTable(self.table), self.derivation(str(source)), by=context.run.run_id)
+
+
+def attach(consumption: Consumption, body: Callable[..., Any]) -> None:
+    """Attach a consumption to the body of its asset, for `consumption_of`."""
+    setattr(body, _ATTRIBUTE, consumption)
+
+
+def consumption_of(definition: dg.AssetsDefinition) -> Consumption | None:
+    """Return the consumption of an asset; None if it is no derived table."""
+    return getattr(body_of(definition), _ATTRIBUTE, None)
+
+
+def derived_metadata(commits: Sequence[DerivedCommit]) -> dict[str, Any]:
+    """Return the event metadata of some commits of a derived table."""
+    facts: dict[str, Any] = {
+        "rows": sum(commit.rows for commit in commits),
+        "rows_deleted": sum(commit.deleted for commit in commits),
+        "commits": len(commits),
+    }
+    return facts | ({"cursor": str(commits[-1].cursor)} if commits else {})

@@ -1,0 +1,69 @@
+"""The derived tables of a continuous run: they consume its commits while it goes on reading."""
+
+from __future__ import annotations
+
+from functools import partial
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.consumption import Consumption, consumption_of, derived_metadata
+from kinesis_assets.dagster.dagster_internals import definition_of, report_event
+from kinesis_assets.derive.continuous import ContinuousDerivations
+from kinesis_assets.spark.session import tagged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.derive.records import DerivedCommit
+
+
+def continuous_derivations(
+    context: dg.AssetExecutionContext, stream: str, spark: SparkSession
+) -> ContinuousDerivations:
+    """Return the derivations of a stream's derived tables that a run includes.
+
+    Each commit is reported as a materialization of the table's asset, and each new error as an observation.
+
+    Args:
+        context: The context of the body of the stream's raw asset.
+        stream: The stream's name.
+        spark: The session. The jobs have the tag `tag_of` of the run.
+    """
+    tables = tables_of(context, stream)
+
+    def commits(consumption: Consumption) -> Iterator[DerivedCommit]:
+        with tagged(spark, tag_of(context)):
+            yield from consumption.commits(context, spark)
+
+    def report(name: str, commit: DerivedCommit) -> None:
+        key = dg.AssetKey.from_user_string(name)
+        report_event(context, dg.AssetMaterialization(key, metadata=derived_metadata([commit])))
+
+    def report_failure(name: str, error: Exception) -> None:
+        context.log.error("%s could not consume its source, and tries again: %s", name, error)
+        key = dg.AssetKey.from_user_string(name)
+        report_event(context, dg.AssetObservation(key, metadata={"error": str(error)}))
+
+    return ContinuousDerivations(
+        {key.to_user_string(): partial(commits, each) for key, each in tables.items()},
+        report=report,
+        report_failure=report_failure,
+    )
+
+
+def tables_of(context: dg.AssetExecutionContext, stream: str) -> dict[dg.AssetKey, Consumption]:
+    """Return the derived tables of a stream that a run includes, each one after its source."""
+    keys = context.run.asset_selection or ()
+    found = {key: consumption_of(definition_of(context, key)) for key in keys}
+    tables = {key: each for key, each in found.items() if each is not None and each.stream == stream}
+    order = TopologicalSorter({key: [each.upstream] for key, each in tables.items()}).static_order()
+    return {key: tables[key] for key in order if key in tables}
+
+
+def tag_of(context: dg.AssetExecutionContext) -> str:
+    """Return the tag of the Spark jobs of a run's derived tables."""
+    return f"kinesis-derived-{context.run.run_id}"

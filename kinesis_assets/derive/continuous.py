@@ -1,0 +1,126 @@
+"""Derived tables in a continuous run: a thread consumes what the run commits while it goes on reading."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from kinesis_assets.errors import CursorConflict
+from kinesis_assets.retry import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kinesis_assets.derive.records import DerivedCommit
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a table could not consume its source.
+
+    Attributes:
+        error: The last error.
+        times: The number of consecutive failures.
+        due: Time before which it is not tried again (monotonic clock).
+    """
+
+    error: Exception
+    times: int
+    due: float
+
+
+class ContinuousDerivations:
+    """Consumes commits into derived tables, in its own thread, within the context of this object.
+
+    When the context ends, a last pass consumes what was committed until then. A table that fails delays
+    neither the run nor the other tables. It is tried again after a wait, and in the last pass.
+
+    Args:
+        tables: By name, a function that consumes what is new in the table's source, as `derive` does. A table
+            is consumed in the order of this map, so each one comes after its source.
+        report: Called with a table's name and each of its commits.
+        report_failure: Called with a table's name and its error, unless the last error had the same text.
+        backoff: The waits after a table's failures.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, Callable[[], Iterator[DerivedCommit]]],
+        *,
+        report: Callable[[str, DerivedCommit], object],
+        report_failure: Callable[[str, Exception], object],
+        backoff: Backoff = Backoff(1.0, 30.0),
+    ) -> None:
+        self._tables = tables
+        self._report = report
+        self._report_failure = report_failure
+        self._backoff = backoff
+        self._failed: dict[str, _Failure] = {}
+        self._changed = threading.Event()
+        self._ending = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="derived tables", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._changed.set()  # there may be rows that no run has consumed
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, Exception):  # an interrupt waits for nothing
+            self.stop()
+            return
+        self._ending.set()
+        self._changed.set()
+        self._thread.join()
+
+    @property
+    def failures(self) -> dict[str, Exception]:
+        """By name, the error of each table whose last attempt failed. To be overtaken is no failure."""
+        return {
+            name: failure.error
+            for name, failure in self._failed.items()
+            if not isinstance(failure.error, CursorConflict)
+        }
+
+    def consume(self) -> None:
+        """Consume soon what the source has now. Call this after a commit, from another thread."""
+        self._changed.set()
+
+    def stop(self) -> None:
+        """End after the current step of the current table, without a last pass."""
+        self._stopped.set()
+        self._changed.set()
+
+    def _run(self) -> None:
+        ending = False
+        while not ending and not self._stopped.is_set():
+            self._changed.wait(self._seconds_to_retry())
+            self._changed.clear()
+            ending = self._ending.is_set()
+            for name in self._tables:
+                failure = self._failed.get(name)
+                if ending or failure is None or failure.due <= time.monotonic():
+                    self._consume(name)
+
+    def _seconds_to_retry(self) -> float | None:
+        due = min((failure.due for failure in self._failed.values()), default=None)
+        return None if due is None else max(0.0, due - time.monotonic())
+
+    def _consume(self, name: str) -> None:
+        try:
+            commits = self._tables[name]()
+            while not self._stopped.is_set() and (commit := next(commits, None)) is not None:
+                self._report(name, commit)
+        except Exception as error:  # noqa: BLE001  # also any error of a transformation; it is reported
+            before = self._failed.get(name)
+            times = 1 if before is None else before.times + 1
+            due = time.monotonic() + self._backoff.wait(times)
+            self._failed[name] = _Failure(error, times, due)
+            is_news = before is None or str(before.error) != str(error)
+            if is_news and not isinstance(error, CursorConflict) and not self._stopped.is_set():
+                self._report_failure(name, error)
+        else:
+            self._failed.pop(name, None)

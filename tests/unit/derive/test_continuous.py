@@ -1,0 +1,161 @@
+"""Derived tables in a continuous run: when their thread consumes, and what their failures delay."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from kinesis_assets.derive.continuous import ContinuousDerivations
+from kinesis_assets.errors import CursorConflict
+from kinesis_assets.retry import Backoff
+from support.waiting import wait_until
+
+SOON = Backoff(0.01, 0.01)
+
+
+class Tables:
+    """Sources with numbers, tables that consume them, and what the thread reported."""
+
+    def __init__(self, *names):
+        self.names = names
+        self.pending = {name: [] for name in names}
+        self.errors = {}
+        self.attempts = Counter()
+        self.reported = []
+        self.failures = []
+
+    def derivations(self, backoff=SOON):
+        return ContinuousDerivations(
+            {name: lambda name=name: self.consume(name) for name in self.names},
+            report=lambda name, number: self.reported.append((name, number)),
+            report_failure=lambda name, error: self.failures.append((name, str(error))),
+            backoff=backoff,
+        )
+
+    def consume(self, name):
+        self.attempts[name] += 1
+        while self.pending[name]:
+            if name in self.errors:
+                raise self.errors[name]
+            yield self.pending[name].pop(0)
+
+
+@pytest.fixture
+def tables():
+    return Tables("orders", "revenue")
+
+
+def test_what_the_source_has_at_the_start_is_consumed(tables):
+    tables.pending["orders"] = [1, 2]
+    with tables.derivations():
+        wait_until(lambda: tables.reported == [("orders", 1), ("orders", 2)])
+
+
+def test_a_commit_is_consumed_while_the_run_goes_on(tables):
+    with tables.derivations() as derivations:
+        wait_until(lambda: tables.attempts["revenue"] >= 1)
+        tables.pending["revenue"] = [1]
+        derivations.consume()
+        wait_until(lambda: tables.reported == [("revenue", 1)])
+
+
+def test_the_last_pass_consumes_what_was_committed_before_the_end(tables):
+    with tables.derivations():
+        wait_until(lambda: tables.attempts["revenue"] >= 1)
+        tables.pending["orders"] = [1]  # no call says so
+    assert tables.reported == [("orders", 1)]
+
+
+def test_each_table_is_consumed_after_its_source(tables):
+    tables.pending = {"orders": [1], "revenue": [2]}
+    with tables.derivations():
+        pass
+    assert tables.reported == [("orders", 1), ("revenue", 2)]
+
+
+def test_a_failing_table_does_not_delay_the_others(tables):
+    tables.pending = {"orders": [1], "revenue": [2]}
+    tables.errors["orders"] = ValueError("invalid column")
+    with tables.derivations() as derivations:
+        pass
+    assert tables.reported == [("revenue", 2)]
+    assert {name: str(error) for name, error in derivations.failures.items()} == {"orders": "invalid column"}
+
+
+def test_a_failing_table_is_tried_again_without_a_new_commit(tables):
+    tables.pending["orders"] = [1]
+    tables.errors["orders"] = OSError("the disk is full")
+    with tables.derivations() as derivations:
+        wait_until(lambda: tables.attempts["orders"] >= 5)
+        tables.errors.clear()
+        wait_until(lambda: tables.reported == [("orders", 1)])
+    assert derivations.failures == {}
+
+
+def test_a_failing_table_waits_before_it_is_tried_again_but_not_for_the_last_pass(tables):
+    tables.pending["orders"] = [1]
+    tables.errors["orders"] = OSError("the disk is full")
+    with tables.derivations(Backoff(1e6, 1e6)) as derivations:
+        wait_until(lambda: tables.attempts["revenue"] >= 1)
+        derivations.consume()
+        wait_until(lambda: tables.attempts["revenue"] >= 2)
+        assert tables.attempts["orders"] == 1
+        tables.errors.clear()
+    assert tables.reported == [("orders", 1)]
+
+
+def test_a_failure_is_reported_once_until_its_reason_changes(tables):
+    tables.pending["orders"] = [1]
+    tables.errors["orders"] = OSError("the disk is full")
+    with tables.derivations():
+        wait_until(lambda: tables.attempts["orders"] >= 3)
+        tables.errors["orders"] = OSError("the disk is gone")
+        wait_until(lambda: len(tables.failures) == 2)
+    assert tables.failures == [("orders", "the disk is full"), ("orders", "the disk is gone")]
+
+
+def test_rows_that_another_run_consumed_are_no_failure(tables):
+    tables.pending["orders"] = [1]
+    tables.errors["orders"] = CursorConflict("orders", "another run has consumed the same rows")
+    with tables.derivations() as derivations:
+        wait_until(lambda: tables.attempts["orders"] >= 3)
+    assert (tables.failures, derivations.failures) == ([], {})
+
+
+def test_a_stop_ends_after_the_current_step():
+    started, may_end = threading.Event(), threading.Event()
+
+    def slow():
+        started.set()
+        may_end.wait()
+        yield 1
+        yield 2
+
+    reported = []
+    derivations = ContinuousDerivations(
+        {"orders": slow}, report=lambda *each: reported.append(each), report_failure=pytest.fail
+    )
+    with derivations:
+        started.wait()
+        derivations.stop()
+        may_end.set()
+    assert reported == [("orders", 1)]
+
+
+def test_an_interrupt_waits_for_nothing():
+    started, never = threading.Event(), threading.Event()
+
+    def hanging():
+        started.set()
+        never.wait()
+        yield
+
+    def interrupted():
+        with ContinuousDerivations({"orders": hanging}, report=pytest.fail, report_failure=pytest.fail):
+            started.wait()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
