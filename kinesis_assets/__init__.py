@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.new_rows import NewRows, new_rows
     from kinesis_assets.derive.policy import OnDeleted
+    from kinesis_assets.derive.read_table import read_table
     from kinesis_assets.errors import (
         AttemptExpired,
         BadRecordsRefused,
@@ -154,6 +155,7 @@ __all__ = [
     "build_kinesis_stream",
     "derived_table",
     "new_rows",
+    "read_table",
     "rollup",
 ]
 
@@ -167,6 +169,7 @@ _HOMES = {
     "after_landing": "dagster.after_landing",
     "derived_table": "dagster.derived_asset",
     "new_rows": "derive.new_rows",
+    "read_table": "derive.read_table",
     "rollup": "dagster.derived_asset",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",

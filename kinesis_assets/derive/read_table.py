@@ -1,0 +1,43 @@
+"""A whole table as a DataFrame, with the position up to which it was read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.read import read
+from kinesis_assets.derive.source import open_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_table(spark: SparkSession, table: str) -> tuple[DataFrame, dict[str, str | int]]:
+    """Read the newest version of a raw or derived table, for an asset that is not a derived table itself.
+
+    Spark's tasks open the files themselves, so no library for Delta or for S3 is needed.
+
+    Args:
+        spark: The session. Its executors need this package.
+        table: The table's path or URI.
+
+    Returns:
+        All rows of the version; and what was read, as metadata of a materialization: `cursor`, the position
+        after these rows, with which `new_rows` continues; `source_version`, the version; and `source_rows`,
+        the number of rows, unless a file of another writer does not say it.
+
+    Raises:
+        InvalidInput: The path or URI is invalid.
+        TableError: The table cannot be read by files, is neither raw nor derived, or was restored or
+            overwritten.
+    """
+    source = open_source(table)
+    files = files_of(source.delta)
+    metadata: dict[str, str | int] = {
+        "cursor": str(source.end),
+        "source_version": source.delta.version(),
+    }
+    counts = [file.rows for file in files if file.rows is not None]
+    if len(counts) == len(files):
+        metadata["source_rows"] = sum(counts)
+    return read(spark, source.folder, source.delta, files), metadata
