@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.settings import UNIT, Settings, valid
+from kinesis_assets.dagster.settings import UNIT, Settings, Texts, valid
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -31,7 +30,7 @@ class DerivedSettings(Settings):
         description="Path or URI (s3://, file://) of the Delta table. The first run creates it.",
         examples=["s3://my-lake/orders"],
     )
-    partition_by: Sequence[str] = Field(
+    partition_by: Texts = Field(
         default=(),
         description="Partition columns of a new table: texts, dates or integers.",
         examples=[["order_date"]],
@@ -48,13 +47,13 @@ class DerivedSettings(Settings):
 class DerivedTableSettings(DerivedSettings):
     """The settings of a table to which rows are appended, or in which they replace those with their key."""
 
-    key: Sequence[str] = Field(
+    key: Texts = Field(
         default=(),
         description="Columns that identify a row. A new row replaces the one with its key. Without a key, "
         "rows are appended. A row in which one of them is null is appended too.",
         examples=[["order_id"]],
     )
-    order_by: Sequence[str] = Field(
+    order_by: Texts = Field(
         default=(),
         description="Columns by which the newest row of a key is found, most significant first. Required "
         "with a key. Of equal rows, the later one is newer.",
@@ -72,6 +71,15 @@ class DerivedTableSettings(DerivedSettings):
         examples=[256 << 20],
         json_schema_extra={UNIT: "bytes"},
     )
+    max_bad_share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Maximum share of the records of a step that cannot be decoded. Above it, the run fails "
+        "before the step is committed. By default there is no limit. In Python, they are the rows in which "
+        "the column error is not null, which the function must return.",
+        examples=[0.01],
+    )
 
     @model_validator(mode="after")
     def _check_upsert(self) -> Self:
@@ -85,7 +93,7 @@ class DerivedTableSettings(DerivedSettings):
 class RollupSettings(DerivedSettings):
     """The settings of a table whose rows are computed again for each group that changed."""
 
-    by: Sequence[str] = Field(
+    by: Texts = Field(
         min_length=1,
         description="Columns of the source and of the table whose values identify a group. If a row of a "
         "group is added, replaced or deleted, all rows of the group are computed again.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import wraps
 from inspect import signature
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
     field_validator,
 )
+from pydantic_core import PydanticKnownError
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated
@@ -72,6 +74,17 @@ def valid(parse: Callable[[Any], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _refuse_text(value: Any) -> Any:
+    # pydantic refuses it with an error of a type that Dagster does not know, and fails to report.
+    if isinstance(value, str | bytes):
+        raise PydanticKnownError("list_type")
+    return value
+
+
+Texts = Annotated[Sequence[str], BeforeValidator(_refuse_text)]
+"""The type of a setting that is a list of texts. A single text is not."""
 
 
 def _check_endpoint_url(url: str | None) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
 from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
-from kinesis_assets.dagster.settings import Settings, valid
+from kinesis_assets.dagster.settings import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING
 
@@ -73,7 +73,7 @@ class DecodingSettings(Settings):
         description="Compression of each record.",
         examples=["gzip"],
     )
-    select: Sequence[str] = Field(
+    select: Texts = Field(
         default=(),
         description="Columns of the table, as expressions in Spark SQL over the decoded fields and the "
         "columns of the source, such as shard_id; * are all fields. A column of the source with the name of "
@@ -94,20 +94,12 @@ class DecodingSettings(Settings):
         "table, which has the same name with _errors at its end and is an asset of its own; or fail.",
         examples=["separate"],
     )
-    max_bad_share: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Maximum share of the records of a step that cannot be decoded. Above it, the run fails "
-        "before the step is committed. By default there is no limit.",
-        examples=[0.01],
-    )
 
     @model_validator(mode="after")
     def _check_format(self) -> Self:
         is_file = self.schema_ is not None and self.schema_.endswith(SCHEMA_FILES)
         if self.format is None:
-            for name in ("schema", "registry", "compression", "max_bad_share"):
+            for name in ("schema", "registry", "compression"):
                 if getattr(self, "schema_" if name == "schema" else name):
                     raise InvalidInput(f"{name}: only with a format")
             if self.on_bad_record != "keep":
@@ -126,6 +118,8 @@ class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        if self.format is None and self.max_bad_share is not None:
+            raise InvalidInput("max_bad_share: only with a format")
         if self.format is not None and self.upstream is not None:
             raise InvalidInput("format: only without an upstream table, whose rows are decoded already")
         if (

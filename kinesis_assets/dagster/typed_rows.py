@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import BadRecordsRefused, InvalidInput
+from kinesis_assets.dagster.bad_records import BadRecordLimit, checked_records
+from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.table_settings import TableSettings
     from kinesis_assets.decoders.decoder import Decoder
-    from kinesis_assets.decoders.typed_columns import RecordCounts
     from kinesis_assets.derive.changes import CheckedRows
 
 
@@ -34,7 +34,7 @@ class TypedRows:
         Raises:
             InvalidInput: The schema or an expression is invalid.
         """
-        from kinesis_assets.decoders.typed_columns import Projection, counted  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.typed_columns import Projection  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.data_files import BATCH_COLUMN  # noqa: PLC0415  # loads Arrow
 
@@ -43,23 +43,27 @@ class TypedRows:
         try:
             if settings.format is None:
                 return projection.of_columns(new.drop(BATCH_COLUMN))
-            decoded = self._decoded(new)
-            select = projection.kept if settings.on_bad_record == "keep" else projection.good
-            if settings.on_bad_record != "fail" and settings.max_bad_share is None:
-                return select(decoded)
-            rows, counts = counted(decoded)
-            return CheckedRows(select(rows), lambda: check_counts(settings, counts()))
+            records, check = checked_records(settings.table, self._decoded(new), self._limit())
+            if settings.on_bad_record == "keep":
+                return CheckedRows(projection.kept(records), check, "error")
+            return CheckedRows(projection.good(records), check)
         except InvalidInput as error:
             raise InvalidInput(f"table {settings.table}: {error}") from None
 
-    def of_errors(self, new: DataFrame) -> DataFrame:
+    def of_errors(self, new: DataFrame) -> CheckedRows:
         """Return rows of the table of errors from the same new rows. Raises the errors of `of_table`."""
         from kinesis_assets.decoders.typed_columns import errors  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # loads PySpark
 
         try:
-            return errors(self._decoded(new))
+            return CheckedRows(errors(self._decoded(new)), error_column="error")
         except InvalidInput as error:
             raise InvalidInput(f"table {self.settings.table}: {error}") from None
+
+    def _limit(self) -> BadRecordLimit | None:
+        if self.settings.on_bad_record == "fail":
+            return BadRecordLimit(0.0, "on_bad_record is fail", "set on_bad_record to keep or separate")
+        return BadRecordLimit.of_share(self.settings.max_bad_share)
 
     def _decoded(self, new: DataFrame) -> DataFrame:
         from kinesis_assets.decoders import Gzip, Zstd, decode  # noqa: PLC0415  # loads PySpark
@@ -77,23 +81,3 @@ class TypedRows:
         if self.settings.format == "glue":
             return Glue(self.schema, schemas=GlueRegistry(**self.settings.registry))
         return Json(self.schema)
-
-
-def check_counts(settings: TableSettings, counts: RecordCounts) -> None:
-    """Check that a step does not have too many records that could not be decoded.
-
-    Raises:
-        BadRecordsRefused: It has.
-    """
-    limit = 0.0 if settings.on_bad_record == "fail" else settings.max_bad_share or 0.0
-    if counts.errors <= limit * counts.records:
-        return
-    if settings.on_bad_record == "fail":
-        allowed, instead = "on_bad_record is fail", "set on_bad_record to keep or separate"
-    else:
-        allowed, instead = f"max_bad_share is {limit:g}", "raise max_bad_share"
-    raise BadRecordsRefused(
-        settings.table,
-        f"{counts.errors} of {counts.records} records cannot be decoded, and {allowed}. Nothing was "
-        f"committed. One of them is {counts.example}. Correct the schema or the producer, or {instead}",
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,9 +21,6 @@ from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings import Settings
-
-_LISTS: Mapping[Any, Any] = {Sequence[str]: tuple[str, ...]}
-"""Types of settings that are replaced, because Dagster cannot report that a text is not a sequence."""
 
 _TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
 
@@ -92,8 +88,7 @@ def yaml_model(name: str, settings: type[Settings]) -> type[BaseModel]:
         settings: The settings.
     """
     fields: dict[str, Any] = {
-        name: (_LISTS.get(field.annotation, field.annotation), without_parser(field))
-        for name, field in settings.model_fields.items()
+        name: (field.annotation, without_parser(field)) for name, field in settings.model_fields.items()
     }
     return create_model(name, __base__=_Yaml, **fields)
 

@@ -179,15 +179,19 @@ class RecordCounts:
     example: str | None
 
 
-def counted(decoded: DataFrame) -> tuple[DataFrame, Callable[[], RecordCounts]]:
+def counted(rows: DataFrame) -> tuple[DataFrame, Callable[[], RecordCounts]]:
     """Let Spark count records while it computes them.
+
+    Args:
+        rows: A row for each record. The column `error` has the reason if the record could not be decoded.
 
     Returns:
         The rows, and a function that returns the counts. It may be called when Spark has computed all rows.
     """
     observation = Observation()
-    reason = F.concat_ws(": ", "shard_id", "sequence_number", "error")
-    observed = decoded.observe(
+    described = [name for name in ("shard_id", "sequence_number", "error") if name in rows.columns]
+    reason = F.concat_ws(": ", *(F.col(name).cast("string") for name in described))
+    observed = rows.observe(
         observation,
         F.count(F.lit(1)).alias("records"),
         F.count("error").alias("errors"),

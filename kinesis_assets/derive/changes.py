@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,16 +40,19 @@ class Rollup:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Rows that are committed only if a check accepts them.
+    """Rows of which some may be of records that could not be decoded.
 
     Attributes:
         rows: The rows.
         check: It is called when Spark has computed all rows, before they are committed. It raises an error to
-            refuse them.
+            refuse them. None if they are not checked.
+        error_column: The column that is not null in rows of records that could not be decoded. These rows are
+            counted. None if there is no such column.
     """
 
     rows: DataFrame
-    check: Callable[[], None]
+    check: Callable[[], None] | None = None
+    error_column: str | None = None
 
 
 Transform = Callable[["DataFrame"], "DataFrame | CheckedRows"]
@@ -61,21 +64,24 @@ class StepChanges:
     """The changes of one step.
 
     Attributes:
-        rows: The rows that the transformation returned.
-        check: Raises an error to refuse the rows; None if they are not checked. See `CheckedRows`.
+        new: The rows that the transformation returned.
         plan: Returns what is written to a version of the table.
         cache: Keeps rows, once Spark has computed them, until the step ends.
     """
 
-    rows: DataFrame
-    check: Callable[[], None] | None
+    new: CheckedRows
     plan: Callable[[DerivedSnapshot], ChangedRows]
     cache: Callable[[DataFrame], DataFrame]
 
+    def check(self) -> None:
+        """Check the rows, which Spark has computed."""
+        if self.new.check is not None:
+            self.new.check()
+
     def check_now(self) -> None:
         """Let Spark compute the rows, and check them, before anything is written."""
-        if self.check is not None:
-            self.cache(self.rows).count()
+        if self.new.check is not None:
+            self.cache(self.new.rows).count()
             self.check()
 
 
@@ -108,10 +114,10 @@ def changes_of(
 
         if isinstance(mode, Rollup):
             groups = cache(touched_groups(spark, source, rows, mode.by, partition_by))
-            new, check = _with_check(transform(rows_of_groups(spark, source, groups, mode.by, partition_by)))
-            new = cache(with_null_for_empty(new, partition_by))
+            checked = _checked(transform(rows_of_groups(spark, source, groups, mode.by, partition_by)))
+            new = cache(with_null_for_empty(checked.rows, partition_by))
             plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by)
-            yield StepChanges(new, check, plan, cache)
+            yield StepChanges(replace(checked, rows=new), plan, cache)
             return
         source_rows = read(
             spark,
@@ -121,14 +127,15 @@ def changes_of(
             selection=rows.selection,
             batch_column=rows.batch_column,
         )
-        new, check = _with_check(transform(source_rows))
-        new = with_null_for_empty(new, partition_by)
+        checked = _checked(transform(source_rows))
+        new = with_null_for_empty(checked.rows, partition_by)
         if mode is None:
-            yield StepChanges(new, check, lambda _: ChangedRows(new, removed=()), cache)
+            yield StepChanges(replace(checked, rows=new), lambda _: ChangedRows(new, removed=()), cache)
         else:
             new = cache(new)
-            yield StepChanges(new, check, partial(upserted, spark, new=new, upsert=mode), cache)
+            plan = partial(upserted, spark, new=new, upsert=mode)
+            yield StepChanges(replace(checked, rows=new), plan, cache)
 
 
-def _with_check(rows: DataFrame | CheckedRows) -> tuple[DataFrame, Callable[[], None] | None]:
-    return (rows.rows, rows.check) if isinstance(rows, CheckedRows) else (rows, None)
+def _checked(rows: DataFrame | CheckedRows) -> CheckedRows:
+    return rows if isinstance(rows, CheckedRows) else CheckedRows(rows)

@@ -103,6 +103,7 @@ def commit(
                 cursor=cursor,
                 rows=sum(file.new_rows for file in manifest.files),
                 deleted=sum(file.rows for file in manifest.replaced),
+                bad_records=manifest.bad_records,
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
             )
             actions: list[AddAction | RemoveAction] = [

@@ -71,13 +71,18 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         files: The files of the table.
         replaced: The files with the rows that are replaced or deleted, which are not part of the table.
+        bad_records: Number of new rows of records that could not be decoded; None if they are not counted.
     """
 
     files: tuple[DerivedFile, ...] = ()
     replaced: tuple[DerivedFile, ...] = ()
+    bad_records: _Count | None = None
 
     def __add__(self, other: Manifest) -> Manifest:
-        return Manifest(self.files + other.files, self.replaced + other.replaced)
+        counts = [each.bad_records for each in (self, other) if each.bad_records is not None]
+        return Manifest(
+            self.files + other.files, self.replaced + other.replaced, sum(counts) if counts else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,8 @@ class WritingJob:
         schema: The columns of the table, with the batch id.
         partition_by: The partition columns.
         batch_id: The attempt's batch id.
+        error_column: The column that is not null in new rows of records that could not be decoded; None if
+            they are not counted.
         layout: The sizes of the files.
     """
 
@@ -96,6 +103,7 @@ class WritingJob:
     schema: pa.Schema
     partition_by: tuple[str, ...]
     batch_id: int
+    error_column: str | None = None
     layout: FileLayout = FileLayout()
 
 
@@ -122,14 +130,29 @@ def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterat
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kept, replaced = _Writer(job), _Writer(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
+        bad_records = 0
         for batch in batches:
             is_replaced = batch[REPLACED_COLUMN]
-            kept.write(batch.filter(pc.invert(is_replaced)))
+            rows = batch.filter(pc.invert(is_replaced))
+            bad_records += _bad_records(job, rows)
+            kept.write(rows)
             replaced.write(batch.filter(is_replaced))
-        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()))
+        manifest = Manifest(
+            tuple(kept.close()),
+            tuple(replaced.close()),
+            None if job.error_column is None else bad_records,
+        )
         yield pa.RecordBatch.from_arrays([binaries([encode(manifest)])], ["manifest"])
 
     return run
+
+
+def _bad_records(job: WritingJob, rows: pa.RecordBatch) -> int:
+    """Return how many of some rows are new ones of records that could not be decoded."""
+    if job.error_column is None:
+        return 0
+    is_new = pc.equal(rows[BATCH_COLUMN], job.batch_id)
+    return int(pc.sum(pc.and_(is_new, pc.is_valid(rows[job.error_column])), min_count=0).as_py())
 
 
 class _Writer:

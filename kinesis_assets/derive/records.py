@@ -61,6 +61,8 @@ class DerivedCommit(
             it, unless the table was rebuilt.
         cursor: The position in the source after the commit.
         rows: Number of rows that it added, without those that it copied from other files.
+        bad_records: How many of these rows are of records that could not be decoded; None if they are not
+            counted.
         deleted: Number of rows that it deleted or replaced.
         replaced: The files with these rows, for consumers of the table.
     """
@@ -74,6 +76,7 @@ class DerivedCommit(
     examined: int
     cursor: Cursor
     rows: Annotated[int, msgspec.Meta(ge=0)] = 0
+    bad_records: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deleted: Annotated[int, msgspec.Meta(ge=0)] = 0
     replaced: tuple[ReplacedFile, ...] = ()
 

@@ -137,7 +137,7 @@ def _step(
     mode = derivation.mode
     partition_by = derivation.partition_by
     with changes_of(spark, source, rows, derivation.transform, mode, partition_by=partition_by) as changes:
-        schema = table_schema(table.uri, changes.rows, partition_by, () if mode is None else mode.columns)
+        schema = table_schema(table.uri, changes.new.rows, partition_by, () if mode is None else mode.columns)
         if present is None or new_columns(present, schema):
             changes.check_now()  # rows that are refused create neither the table nor columns
         snapshot = table.open_or_create(source.id, schema, partition_by)
@@ -146,8 +146,9 @@ def _step(
         def attempt() -> DerivedCommit:
             base, batch_id = table.snapshot(), new_id(table.clock)
             changed = changes.plan(base)
-            manifest = Manifest() if is_empty else write(base, changed.rows, batch_id)
-            if changes.check is not None and not is_empty:
+            manifest = Manifest()
+            if not is_empty:
+                manifest = write(base, changed.rows, batch_id, changes.new.error_column)
                 changes.check()
             return commit(
                 table,

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
 
 
-def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest:
+def write(
+    snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int, error_column: str | None = None
+) -> Manifest:
     """Write rows to new files in the table's folder.
 
     Only files whose manifest is returned count: an attempt of a task that was repeated or killed leaves files
@@ -36,6 +38,8 @@ def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest
         rows: The rows. Those without a batch id get the attempt's. Those that are marked by
             `REPLACED_COLUMN` are written to files that are not part of the table.
         batch_id: The attempt's batch id.
+        error_column: The column that is not null in new rows that are counted as bad records; None if they
+            are not counted.
 
     Returns:
         The files of all tasks.
@@ -56,6 +60,7 @@ def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest
         schema=pa.schema(snapshot.delta.schema().to_arrow()),
         partition_by=tuple(snapshot.delta.metadata().partition_columns),
         batch_id=batch_id,
+        error_column=error_column,
         layout=snapshot.table.policy.data_files,
     )
     written = rows.select(*columns, is_replaced.alias(REPLACED_COLUMN))
@@ -69,4 +74,6 @@ def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest
         or not all(is_new_file(file, batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
     ):
         raise invalid(subject, "a file that this attempt did not write")
+    if (manifest.bad_records or 0) > sum(file.new_rows for file in manifest.files):
+        raise invalid(subject, "more bad records than rows")
     return manifest

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.in_process import StreamProject
 from support.dagster_components import dagsters_own_warnings, loaded
-from support.dagster_runs import execute, failure_message
+from support.dagster_runs import execute, failure_message, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +58,20 @@ def test_the_tables_of_a_yaml_are_materialized(orders, kinesis, source, stream, 
     assert bad.select(["shard_id", "data", "error"]).to_pylist() == [
         {"shard_id": A, "data": b"{}", "error": "json: Object missing required field `id`"}
     ]
+
+
+@dagsters_own_warnings
+@pytest.mark.usefixtures("spark")
+def test_the_event_has_the_number_of_bad_records(orders, kinesis, source, stream, instance):
+    project = orders(schema="id BIGINT")
+    source.create(1)
+    for data in (b'{"id": 1}', b"{", b"}"):
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k")
+    execute(project, instance, A)
+    result = materialize(project, instance, "orders")
+    (event,) = result.asset_materializations_for_node("orders")
+    facts = plain(event.metadata)
+    assert (facts["rows"], facts["bad_records"], facts["commits"]) == (3, 2, 1)
 
 
 @dagsters_own_warnings

@@ -22,6 +22,7 @@ from kinesis_assets.errors import BadRecordsRefused, InvalidInput
 from support.derived import DerivedBench, order
 
 if TYPE_CHECKING:
+    from kinesis_assets.derive.records import DerivedCommit
     from support.bench import Bench
 
 BAD = b'{"id": "one"}'
@@ -41,12 +42,14 @@ class TypedBench:
     bench: Bench
     derived: DerivedBench
 
-    def consume(self, *payloads: bytes, schema: str = "id INT, amount DOUBLE", **settings: Any) -> None:
+    def consume(
+        self, *payloads: bytes, schema: str = "id INT, amount DOUBLE", **settings: Any
+    ) -> list[DerivedCommit]:
         """Put records, ingest them, and consume them into the table."""
         if payloads:
             self.bench.put(*payloads)
             self.bench.run()
-        self.run(schema, errors=False, **settings)
+        return self.run(schema, errors=False, **settings)
 
     def errors(self, **settings: Any) -> list[dict[str, Any]]:
         """Consume what is new into the table of errors, and return its rows."""
@@ -54,13 +57,15 @@ class TypedBench:
         self.run("id INT, amount DOUBLE", errors=True, table=table, **settings)
         return DeltaTable(table.folder.uri).to_pyarrow_table().to_pylist()
 
-    def run(self, schema: str, *, errors: bool, table: DerivedTable | None = None, **settings: Any) -> None:
+    def run(
+        self, schema: str, *, errors: bool, table: DerivedTable | None = None, **settings: Any
+    ) -> list[DerivedCommit]:
         table = table or self.derived.table
         given = {"name": "orders", "source": "orders", "table": table.uri, "format": "json"} | settings
         rows = TypedRows(TableSettings(**given, schema="orders.avsc"), schema)
         mode = Upsert(given["key"], given["order_by"]) if "key" in given else None
         transform = rows.of_errors if errors else rows.of_table
-        replace(self.derived, table=table).run(transform=transform, mode=mode)
+        return replace(self.derived, table=table).run(transform=transform, mode=mode)
 
     @property
     def columns(self) -> list[str]:
@@ -237,6 +242,14 @@ def test_such_a_field_is_accepted_under_another_name_or_if_errors_are_separate(t
     assert typed.values("problem") == ["none", "none"]
 
 
+@pytest.mark.parametrize("key", [{}, {"key": ("id",), "order_by": ("amount",)}], ids=["append", "upsert"])
+def test_a_commit_counts_the_records_that_could_not_be_decoded(typed, key):
+    (first,) = typed.consume(order(1), BAD, BAD, **key)
+    (second,) = typed.consume(order(1), BAD, **key)
+    (third,) = typed.consume(order(1), **key)
+    assert [commit.bad_records for commit in (first, second, third)] == [2, 1, 0]
+
+
 # Separate errors
 
 
@@ -250,6 +263,8 @@ def test_separate_errors_are_in_a_table_with_a_cursor_of_its_own(typed):
     assert [(row["error"], row["data"]) for row in errors] == [(REASON, BAD)] * 3
     assert len({row["sequence_number"] for row in errors}) == 3
     assert typed.errors() == errors  # a run without new records adds none
+    newest = DerivedTable(f"{typed.derived.table.uri}_errors").snapshot().newest
+    assert (newest.rows, newest.bad_records) == (3, 3)
 
 
 def test_a_generator_is_accepted_only_if_errors_are_separate(typed):

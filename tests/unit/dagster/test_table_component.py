@@ -175,6 +175,7 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
         ({"source": "page views"}, "invalid stream name 'page views'"),
         ({"table": "gs://lake/orders"}, "give a path, s3://bucket/prefix or file:///path"),
         ({"max_bad_share": 1.5}, "max_bad_share must be at most 1, not 1.5"),
+        ({"partition_by": "order_date"}, "partition_by must be a valid list, not 'order_date'"),
         ({"format": "csv"}, "format must be 'json', 'avro' or 'glue', not 'csv'"),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
@@ -192,6 +193,7 @@ def test_an_error_of_the_yaml_names_its_file_and_line(name):
         loaded(**{name: "order_id"})
     assert f"attributes.{name} at" in str(caught.value.__cause__)
     assert "defs.yaml:" in str(caught.value.__cause__)
+    assert "Input should be a valid array" in str(caught.value.__cause__)
 
 
 def test_an_error_of_settings_that_do_not_fit_names_their_file_and_line():
