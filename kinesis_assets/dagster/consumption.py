@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.run import Derivation
 
+COMMIT_ID = "commit_id"
+"""The key in an event's metadata of the id of the last commit that it covers. It covers those that the same
+run made before, too."""
+
 _ATTRIBUTE = "_kinesis_consumption"
 
 
@@ -60,10 +64,15 @@ def consumption_of(definition: dg.AssetsDefinition) -> Consumption | None:
 
 
 def derived_metadata(commits: Sequence[DerivedCommit]) -> dict[str, Any]:
-    """Return the event metadata of some commits of a derived table."""
+    """Return the event metadata of some commits of a derived table, oldest first."""
     facts: dict[str, Any] = {
         "rows": sum(commit.rows for commit in commits),
         "rows_deleted": sum(commit.deleted for commit in commits),
         "commits": len(commits),
     }
-    return facts | ({"cursor": str(commits[-1].cursor)} if commits else {})
+    if counts := [commit.bad_records for commit in commits if commit.bad_records is not None]:
+        facts["bad_records"] = sum(counts)
+    if commits:
+        facts["cursor"] = str(commits[-1].cursor)
+        facts[COMMIT_ID] = str(commits[-1].commit_id)  # as text: it is too large for a number in JavaScript
+    return facts

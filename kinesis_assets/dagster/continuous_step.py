@@ -51,7 +51,7 @@ def run_continuously(
         for event in shard_events(context.asset_key, stream.name, result):
             report_event(context, event)
 
-    derivations = continuous_derivations(context, stream.name, spark)
+    derivations = continuous_derivations(context, stream, spark)
     continuous = ContinuousRun(
         partial(land, spark),
         stream.client,

@@ -10,6 +10,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.consumption import Consumption, consumption_of, derived_metadata
 from kinesis_assets.dagster.dagster_internals import definition_of, report_event
+from kinesis_assets.dagster.derived_events import report_missing_events
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.spark.session import tagged
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.records import DerivedCommit
 
 
 def continuous_derivations(
-    context: dg.AssetExecutionContext, stream: str, spark: SparkSession
+    context: dg.AssetExecutionContext, stream: OpenStream, spark: SparkSession
 ) -> ContinuousDerivations:
     """Return the derivations of a stream's derived tables that a run includes.
 
@@ -30,14 +32,21 @@ def continuous_derivations(
 
     Args:
         context: The context of the body of the stream's raw asset.
-        stream: The stream's name.
+        stream: The stream.
         spark: The session. The jobs have the tag `tag_of` of the run.
     """
-    tables = tables_of(context, stream)
+    tables = tables_of(context, stream.name)
+    unreported = set(tables)  # tables whose last commits may have no event
 
-    def commits(consumption: Consumption) -> Iterator[DerivedCommit]:
+    def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
+        if key in unreported:
+            report_missing_events(context, stream, key, consumption.table)
+            unreported.discard(key)
         with tagged(spark, tag_of(context)):
-            yield from consumption.commits(context, spark)
+            for commit in consumption.commits(context, spark):
+                unreported.add(key)
+                yield commit  # the caller reports it before it continues
+                unreported.discard(key)
 
     def report(name: str, commit: DerivedCommit) -> None:
         key = dg.AssetKey.from_user_string(name)
@@ -49,7 +58,7 @@ def continuous_derivations(
         report_event(context, dg.AssetObservation(key, metadata={"error": str(error)}))
 
     return ContinuousDerivations(
-        {key.to_user_string(): partial(commits, each) for key, each in tables.items()},
+        {key.to_user_string(): partial(commits, key, each) for key, each in tables.items()},
         report=report,
         report_failure=report_failure,
     )

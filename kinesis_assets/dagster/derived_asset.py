@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from kinesis_assets.dagster.after_landing import after_landing
+from kinesis_assets.dagster.bad_records import with_bad_records
 from kinesis_assets.dagster.consumption import Consumption, attach, derived_metadata
+from kinesis_assets.dagster.derived_events import report_missing_events
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
 from kinesis_assets.dagster.settings import takes
@@ -41,7 +43,10 @@ def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.As
         InvalidInput: An argument is invalid.
     """
     return lambda transform: build_derived_table(
-        dg.AssetKey(transform.__name__), settings, transform, description=transform.__doc__
+        dg.AssetKey(transform.__name__),
+        settings,
+        with_bad_records(transform, settings.table, settings.max_bad_share),
+        description=transform.__doc__,
     )
 
 
@@ -129,7 +134,9 @@ def _asset(
 
     def derived() -> dg.MaterializeResult[Any]:
         context = dg.AssetExecutionContext.get()
-        spark = open_stream(context.resources, stream).start_spark()
+        opened = open_stream(context.resources, stream)
+        report_missing_events(context, opened, key, settings.table)
+        spark = opened.start_spark()
         return dg.MaterializeResult(metadata=derived_metadata(list(consumption.commits(context, spark))))
 
     attach(consumption, derived)

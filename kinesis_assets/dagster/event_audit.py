@@ -10,6 +10,7 @@ from kinesis_assets.dagster.commit_links import event_of
 from kinesis_assets.dagster.dead_runs import dead_runs
 from kinesis_assets.dagster.event_log import commits_without_events, materializations_since, metadata_value
 from kinesis_assets.dagster.missing_events import MAX_FILES
+from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.sensor_runs import DEAD
 from kinesis_assets.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.table.commit_ids import time_of_id
@@ -118,7 +119,7 @@ class EventAudit:
         oldest = min((commit.commit_id for commit in commits), default=history.positions.commit_id)
         since = time_of_id(oldest) if history.since else 0.0
         extra: list[tuple[str, str, object]] = []
-        for event in materializations_since(self.instance, self.stream, since):
+        for event in materializations_since(self.instance, raw_key(self.stream), since):
             batch_id, rows, shard_id = (
                 metadata_value(event, "batch_id"),
                 metadata_value(event, "rows"),

@@ -58,19 +58,19 @@ def commits_without_events(
 
 
 def materializations_since(
-    instance: dg.DagsterInstance, stream: str, since: float, shard_ids: Collection[str] | None = None
+    instance: dg.DagsterInstance, key: dg.AssetKey, since: float, partitions: Collection[str] | None = None
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield the materializations of a stream's shards since a point in time, newest first.
+    """Yield the materializations of an asset since a point in time, newest first.
 
     Args:
         instance: The instance with the events.
-        stream: The stream's name.
+        key: The asset's key.
         since: The point in time, in seconds since the epoch.
-        shard_ids: Only these shards; None for all.
+        partitions: Only these partitions; None for all events.
     """
     records_filter = dg.AssetRecordsFilter(
-        raw_key(stream),
-        asset_partitions=None if shard_ids is None else sorted(shard_ids),
+        key,
+        asset_partitions=None if partitions is None else sorted(partitions),
         after_timestamp=since - _CLOCKS_DIFFER,
     )
     cursor: str | None = None
@@ -138,6 +138,6 @@ def _reported_later(
     wanted = {shard_id for _, shard_ids in candidates for shard_id in shard_ids}
     return {
         (str(metadata_value(event, "batch_id")), event.partition)
-        for event in materializations_since(instance, stream, since, wanted)
+        for event in materializations_since(instance, raw_key(stream), since, wanted)
         if event.partition is not None
     }

@@ -25,7 +25,7 @@ YAML, SH = (
     re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
     for language in ("yaml", "sh")
 )
-ASSETS, ENGINES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+ASSETS, OWN, ENGINES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -63,6 +63,13 @@ def test_the_assets_of_the_page_follow_the_stream(put: Any, cli: Any, instance: 
         )
     assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]
     assert rows("./derived/clicks_by_day", "day", "clicks") == [("2026-02-01", "1")]
+    exec(OWN, names)  # noqa: S102  # the page's own lines
+    resources = {"pyspark": names["LazyPySparkResource"](spark_config={})}
+    own = dg.materialize([names["pages"]], instance=instance, resources=resources)
+    (event,) = own.asset_materializations_for_node("pages")
+    assert {"cursor", "source_version", "source_rows"} <= event.metadata.keys()
+    assert event.metadata["source_rows"].value == 1
+    assert rows("./pages", "page", "count") == [("/cart", "1")]
     exec(ENGINES, names)  # noqa: S102  # the page's own lines
     assert (names["rows"].files, names["rows"].more) == ([], False)
 

@@ -7,20 +7,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    InstigatorType,
-    SensorInstigatorData,
-)
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from kinesis_assets.dagster.event_log import materializations_since
-from kinesis_assets.dagster.names import raw_key, sensor_name
-from kinesis_assets.dagster.run_liveness import Liveness, SignOfLife
-from kinesis_assets.dagster.sensor import Cursor
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat, heartbeats
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
+from support.sensor_state import record_dead_run
 
 A = "shardId-000000000000"
 
@@ -45,28 +36,13 @@ def dead(bench, home):
     job = dg.Definitions(assets=[rows]).resolve_implicit_global_asset_job_def()
     run = home.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, asset_selection=frozenset({raw}))
     bench.run(by=run.run_id)
-    Heartbeat(bench.table, run.run_id, seconds=60)._beat()
-    sign = SignOfLife("STARTED", heartbeats(bench.table)[run.run_id], 0.0, is_dead=True)
-    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
-    origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
-        sensor_name(bench.stream)
-    )
-    cursor = Cursor(liveness=Liveness({run.run_id: sign}, 0.0)).encode()
-    home.add_instigator_state(
-        InstigatorState(
-            origin,
-            InstigatorType.SENSOR,
-            InstigatorStatus.DECLARED_IN_CODE,
-            SensorInstigatorData(cursor=cursor),
-        )
-    )
+    record_dead_run(home, bench.stream, bench.table, run)
     return run
 
 
 def materialized(bench, home):
     """Return the shards of the materializations."""
-    return {event.partition for event in materializations_since(home, bench.stream, 0.0)}
+    return {event.partition for event in materializations_since(home, raw_key(bench.stream), 0.0)}
 
 
 def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(bench, home, dead):

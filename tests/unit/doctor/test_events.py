@@ -15,7 +15,7 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 
 def materialized(bench, instance):
     """Return the batch and shard of each materialization."""
-    events = materializations_since(instance, bench.stream, 0.0)
+    events = materializations_since(instance, raw_key(bench.stream), 0.0)
     return sorted((str(event.metadata["batch_id"].value), str(event.partition)) for event in events)
 
 

@@ -1,0 +1,46 @@
+"""What the daemon stores about a sensor in a Dagster instance on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    SensorInstigatorData,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from kinesis_assets.dagster.names import sensor_name
+from kinesis_assets.dagster.run_liveness import Liveness, SignOfLife
+from kinesis_assets.dagster.sensor import Cursor
+from kinesis_assets.table.heartbeat import Heartbeat, heartbeats
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from kinesis_assets.table.table import PositionedTable
+
+
+def record_dead_run(
+    instance: dg.DagsterInstance, stream: str, table: PositionedTable, run: dg.DagsterRun
+) -> None:
+    """Write a heartbeat of a run, and store that the stream's sensor considers the run dead since then."""
+    Heartbeat(table, run.run_id, seconds=60)._beat()
+    sign = SignOfLife("STARTED", heartbeats(table)[run.run_id], 0.0, is_dead=True)
+    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
+    origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
+        sensor_name(stream)
+    )
+    cursor = Cursor(liveness=Liveness({run.run_id: sign}, 0.0)).encode()
+    instance.add_instigator_state(
+        InstigatorState(
+            origin,
+            InstigatorType.SENSOR,
+            InstigatorStatus.DECLARED_IN_CODE,
+            SensorInstigatorData(cursor=cursor),
+        )
+    )
