@@ -230,7 +230,7 @@ class SourceCommitsMissing(TableError):
 
 
 class SourceRowsMissing(TableError):
-    """The source has more or fewer rows than its commits added, and no amendment explains it."""
+    """The source has fewer rows than its commits added, and no amendment explains it."""
 
 
 class SourceRowsDeleted(TableError):
