@@ -265,7 +265,8 @@ def main(minutes: int, rate: int, latency: int, seed: int | None) -> None:
             sys.exit(f"the derived table does not catch up with the table: {derived.stdout}{derived.stderr}")
         soak.record(minutes + 1)
         plot(soak.points, folder / "soak.png")
-        exact = all([contains_exactly(rows(uri), soak.producer) for uri in (soak.table, soak.derived)])
+        found = [contains_exactly(rows(uri), soak.producer) for uri in (soak.table, soak.derived)]
+        exact = all(found)
         sys.exit(0 if exact and soak.everything_happened() and soak.doctor_finds_no_problem() else 1)
 
 

@@ -86,8 +86,10 @@ class Deployment:
     def materialize(self, name: str) -> subprocess.CompletedProcess[str]:
         """Materialize an asset in a process of its own."""
         return subprocess.run(
-            [sys.executable, "-m", "dagster", "asset", "materialize"]
-            + ["-f", str(self._definitions), "--select", name],
+            [
+                *(sys.executable, "-m", "dagster", "asset", "materialize"),
+                *("-f", str(self._definitions), "--select", name),
+            ],
             env=os.environ | {"DAGSTER_HOME": str(self.home)},
             check=False,
             capture_output=True,

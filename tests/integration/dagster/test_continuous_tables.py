@@ -179,7 +179,9 @@ class TestRuns:
         assert (materialized(runs, run, NUMBERS), materialized(runs, run, COUNTS)) == ([2], [2])
         assert tables.rows("counts") == [(0, 1), (1, 1)]
 
-    def test_while_the_next_run_takes_over_each_row_is_derived_once(self, source, make_runs, tables, instance):
+    def test_while_the_next_run_takes_over_each_row_is_derived_once(
+        self, source, make_runs, tables, instance
+    ):
         runs = make_runs(follow_for=600.0, sensor_interval_seconds=600)
         source.create(1)
         source.put(A, 1)
