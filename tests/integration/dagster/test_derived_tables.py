@@ -149,4 +149,5 @@ class TestRequests:
                 asset_selection=frozenset({raw_key(pipeline.stream), *included}),
             )
             daemon.report_event(run, dg.AssetMaterialization(raw_key(pipeline.stream), partition=A))
+            daemon.end(run, dg.DagsterRunStatus.SUCCESS)
             assert requested() == expected
