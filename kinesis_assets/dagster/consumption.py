@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
-from kinesis_assets.dagster.names import raw_key
-from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,16 +47,6 @@ class Consumption:
 
         source = definition_of(context, self.upstream).metadata_by_key[self.upstream]["dagster/uri"]
         return derive(spark, DerivedTable(self.table), self.derivation(str(source)), by=context.run.run_id)
-
-
-def is_consumed_by_raw(context: dg.AssetExecutionContext, stream: str) -> bool:
-    """Return whether a run's step of the raw asset also moves its derived tables: the run is continuous.
-
-    Args:
-        context: The context of a step of the run.
-        stream: The name of the stream.
-    """
-    return FOLLOW_TAG in context.run.tags and raw_key(stream) in (context.run.asset_selection or ())
 
 
 def attach(consumption: Consumption, body: Callable[..., Any]) -> None:

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.consumption import (
-    Consumption,
-    consumption_of,
-    derived_metadata,
-    is_consumed_by_raw,
-)
+from kinesis_assets.dagster.consumption import Consumption, consumption_of, derived_metadata
 from kinesis_assets.dagster.dagster_internals import definition_of, report_event
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.spark.session import tagged
@@ -61,8 +56,8 @@ def continuous_derivations(
 
 
 def tables_of(context: dg.AssetExecutionContext, stream: str) -> dict[dg.AssetKey, Consumption]:
-    """Return the derived tables that a continuous run over a stream includes, each one after its source."""
-    keys = (context.run.asset_selection or ()) if is_consumed_by_raw(context, stream) else ()
+    """Return the derived tables of a stream that a run includes, each one after its source."""
+    keys = context.run.asset_selection or ()
     found = {key: consumption_of(definition_of(context, key)) for key in keys}
     tables = {key: each for key, each in found.items() if each is not None and each.stream == stream}
     order = TopologicalSorter({key: [each.upstream] for key, each in tables.items()}).static_order()

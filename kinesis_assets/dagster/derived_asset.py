@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from kinesis_assets.dagster.after_landing import after_landing
-from kinesis_assets.dagster.consumption import Consumption, attach, derived_metadata, is_consumed_by_raw
+from kinesis_assets.dagster.consumption import Consumption, attach, derived_metadata
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
 from kinesis_assets.dagster.settings import takes
@@ -129,8 +129,6 @@ def _asset(
 
     def derived() -> dg.MaterializeResult[Any]:
         context = dg.AssetExecutionContext.get()
-        if is_consumed_by_raw(context, stream):  # by the end of that step, or it has failed
-            return dg.MaterializeResult(metadata=derived_metadata([]))
         spark = open_stream(context.resources, stream).start_spark()
         return dg.MaterializeResult(metadata=derived_metadata(list(consumption.commits(context, spark))))
 

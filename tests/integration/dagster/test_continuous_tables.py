@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets import derived_table, rollup
-from kinesis_assets.dagster.consumption import Consumption
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.partition_ranges import range_tags
@@ -161,22 +160,6 @@ class TestRuns:
         assert runs.run_continuously(A, seconds=1.0).status is Status.SUCCESS
         assert tables.rows("numbers") == [(0,), (0,), (1,), (2,)]
         assert tables.rows("counts") == [(0, 2), (1, 1), (2, 1)]
-
-    def test_the_steps_of_the_derived_tables_consume_nothing_because_another_run_may_have_taken_over(
-        self, source, make_runs, monkeypatch
-    ):
-        source.create(1)
-        source.put(A, 1)
-        threads = set()
-        commits = Consumption.commits
-
-        def recorded(self: Consumption, *arguments: object) -> object:
-            threads.add(threading.current_thread().name)
-            return commits(self, *arguments)
-
-        monkeypatch.setattr(Consumption, "commits", recorded)
-        assert make_runs().run_continuously(A, seconds=1.0).status is Status.SUCCESS
-        assert threads == {"derived tables"}
 
     def test_a_run_without_the_derived_tables_leaves_them(self, source, make_runs, tables):
         source.create(1)
