@@ -101,6 +101,10 @@ class ServiceTimeUncertain(StreamError):
     """Two responses disagree about the service's clock, so neither was used."""
 
 
+class MaintenanceFailed(StreamError):
+    """The maintenance of several tables of a stream failed. That of its other tables is done."""
+
+
 class CallFailed(StreamError):
     """A call to Kinesis failed after the retries of the AWS SDK or of the shard's reader.
 
