@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.bad_records import BadRecordLimit, checked_records
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.table_settings import TableSettings
+    from kinesis_assets.decoders import Glue, GlueRegistry
     from kinesis_assets.decoders.decoder import Decoder
     from kinesis_assets.derive.changes import CheckedRows
 
@@ -22,7 +23,8 @@ class TypedRows:
 
     Attributes:
         settings: The table's settings.
-        schema: The schema of the records: for avro, the Avro schema in JSON; for other formats, DDL.
+        schema: The schema of the records: for avro, the Avro schema in JSON; for other formats, DDL. It is
+            empty for a schema of the Glue Schema Registry, which is read each time that rows are transformed.
     """
 
     settings: TableSettings
@@ -33,6 +35,7 @@ class TypedRows:
 
         Raises:
             InvalidInput: The schema or an expression is invalid.
+            RegistryCallFailed: The schema cannot be read from the Glue Schema Registry.
         """
         from kinesis_assets.decoders.typed_columns import Projection  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # loads PySpark
@@ -47,8 +50,8 @@ class TypedRows:
             if settings.on_bad_record == "keep":
                 return CheckedRows(projection.kept(records), check, "error")
             return CheckedRows(projection.good(records), check)
-        except InvalidInput as error:
-            raise InvalidInput(f"table {settings.table}: {error}") from None
+        except (InvalidInput, RegistryCallFailed) as error:
+            raise type(error)(f"table {settings.table}: {error}") from None
 
     def of_errors(self, new: DataFrame) -> CheckedRows:
         """Return rows of the table of errors from the same new rows. Raises the errors of `of_table`."""
@@ -57,8 +60,8 @@ class TypedRows:
 
         try:
             return CheckedRows(errors(self._decoded(new)), error_column="error")
-        except InvalidInput as error:
-            raise InvalidInput(f"table {self.settings.table}: {error}") from None
+        except (InvalidInput, RegistryCallFailed) as error:
+            raise type(error)(f"table {self.settings.table}: {error}") from None
 
     def _limit(self) -> BadRecordLimit | None:
         if self.settings.on_bad_record == "fail":
@@ -74,10 +77,20 @@ class TypedRows:
         return decode(*decoders)(new)
 
     def _decoder(self) -> Decoder:
-        from kinesis_assets.decoders import Avro, Glue, GlueRegistry, Json  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders import Avro, GlueRegistry, Json  # noqa: PLC0415  # loads PySpark
 
         if self.settings.format == "avro":
             return Avro(self.schema)
         if self.settings.format == "glue":
-            return Glue(self.schema, schemas=GlueRegistry(**self.settings.registry))
+            return self._glue(GlueRegistry(**self.settings.registry))
         return Json(self.schema)
+
+    def _glue(self, registry: GlueRegistry) -> Glue:
+        from kinesis_assets.decoders import Glue  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.registered_type import registered_type  # noqa: PLC0415  # loads PySpark
+
+        schema = self.settings.registered_schema
+        if schema is None:
+            return Glue(self.schema, schemas=registry)
+        registry = registry.resolved()
+        return Glue(registered_type(registry, schema.registry, schema.name, schema.version), schemas=registry)
