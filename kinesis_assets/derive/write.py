@@ -1,4 +1,4 @@
-"""Writes a DataFrame to data files of a derived table, without committing them."""
+"""Writes the changed rows of a step to data files of a derived table, without committing them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from pyspark.sql.types import StructType
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
-    REPLACED_COLUMN,
     Manifest,
     WritingJob,
     is_new_file,
-    writing_task,
 )
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, shuffle_tasks
+from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.ingest.manifest import decode_all, invalid
+from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame
 
+    from kinesis_assets.derive.changed_rows import ChangedRows
     from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.spark.arrow_steps import ArrowStep
 
 
-def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest:
+def write(snapshot: DerivedSnapshot, changed: ChangedRows, batch_id: int) -> Manifest:
     """Write rows to new files in the table's folder.
 
     Only files whose manifest is returned count: an attempt of a task that was repeated or killed leaves files
@@ -33,33 +38,27 @@ def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest
 
     Args:
         snapshot: The version of the table whose columns the files get.
-        rows: The rows. Those without a batch id get the attempt's. Those that are marked by
-            `REPLACED_COLUMN` are written to files that are not part of the table.
-        batch_id: The attempt's batch id.
+        changed: The rows, and the files that are copied without some of theirs.
+        batch_id: The attempt's batch id, which new rows get.
 
     Returns:
         The files of all tasks.
 
     Raises:
-        LandingFailed: A task returned an invalid manifest.
+        LandingFailed: A task returned an invalid manifest, or the copies lack rows.
         DataFileInvalid: A file is missing, or does not have its rows.
     """
-    columns = []
-    for field in StructType.fromJson(snapshot.schema):
-        column = F.col(f"`{field.name}`") if field.name in rows.columns else F.lit(None)
-        if field.name == BATCH_COLUMN:
-            column = F.coalesce(column, F.lit(batch_id))
-        columns.append(column.cast(field.dataType).alias(field.name))
-    is_replaced = F.col(REPLACED_COLUMN) if REPLACED_COLUMN in rows.columns else F.lit(False)
+    schema = pa.schema(snapshot.delta.schema().to_arrow())
     job = WritingJob(
         folder=snapshot.table.folder,
-        schema=pa.schema(snapshot.delta.schema().to_arrow()),
+        schema=schema,
         partition_by=tuple(snapshot.delta.metadata().partition_columns),
         batch_id=batch_id,
         layout=snapshot.table.policy.data_files,
+        removed=dict(changed.removed),
     )
-    written = rows.select(*columns, is_replaced.alias(REPLACED_COLUMN))
-    contents = [row[0] for row in written.mapInArrow(writing_task(job), "manifest binary").collect()]
+    rows = _with_columns(changed, StructType.fromJson(snapshot.schema), schema, batch_id)
+    contents = [row[0] for row in map_in_arrow(rows, writing_task(job), "manifest binary").collect()]
     subject = f"table {snapshot.table.uri}"
     manifest = sum(decode_all(subject, contents, Manifest), Manifest())
     paths = [file.path for file in (*manifest.files, *manifest.replaced)]
@@ -69,4 +68,58 @@ def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest
         or not all(is_new_file(file, batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
     ):
         raise invalid(subject, "a file that this attempt did not write")
+    expected = [file.rows for file in changed.removed.values()]
+    copied = sum(file.rows - file.new_rows for file in manifest.files)
+    copied += sum(file.rows for file in manifest.replaced)
+    if None not in expected and copied != sum(filter(None, expected)):
+        raise invalid(subject, f"{copied} rows in copies of files with {expected} rows")
     return manifest
+
+
+def _with_columns(changed: ChangedRows, fields: StructType, schema: pa.Schema, batch_id: int) -> DataFrame:
+    """Return the rows with the columns of the table.
+
+    Args:
+        changed: The rows.
+        fields: The columns, as Spark's types.
+        schema: The columns, as Arrow's types.
+        batch_id: The batch id of new rows.
+    """
+    rows = _grouped_by_file(changed) if changed.removed else changed.rows
+    types, wanted = (
+        {field.name: field.dataType.simpleString() for field in each} for each in (rows.schema, fields)
+    )
+    if is_mapped(rows) and types.items() <= wanted.items():  # no value has to be cast
+        return map_in_arrow(rows, _adding(schema, batch_id), fields)
+    columns = []
+    for field in fields:
+        column = F.col(f"`{field.name}`") if field.name in types else F.lit(None)
+        if field.name == BATCH_COLUMN:
+            column = F.lit(batch_id)
+        columns.append(column.cast(field.dataType).alias(field.name))
+    if changed.removed:
+        columns += [F.col(FILE_COLUMN), F.col(POSITION_COLUMN)]
+    return rows.select(columns)
+
+
+def _adding(schema: pa.Schema, batch_id: int) -> ArrowStep:
+    """Return the step that adds the missing columns of a schema: the batch id, and others as null."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield in_schema(batch, schema, {BATCH_COLUMN: batch_id})
+
+    return run
+
+
+def _grouped_by_file(changed: ChangedRows) -> DataFrame:
+    """Return the rows as `writing_task` expects them. New rows without a file stay where they are."""
+    rows = changed.rows
+    tasks = shuffle_tasks(rows.sparkSession, sum(file.size for file in changed.removed.values()))
+    has_file = F.col(FILE_COLUMN).isNotNull()
+    grouped = (
+        rows.where(has_file)
+        .repartition(min(len(changed.removed), tasks), FILE_COLUMN)
+        .sortWithinPartitions(FILE_COLUMN, F.col(POSITION_COLUMN).asc_nulls_last())
+    )
+    return grouped.unionByName(rows.where(~has_file))
