@@ -22,6 +22,7 @@ from kinesis_assets.derive.write import write
 from kinesis_assets.errors import (
     SourceCommitsMissing,
     SourceRowsDeleted,
+    SourceRowsMissing,
     TableMissing,
     TableRewritten,
     UpsertOvertaken,
@@ -119,7 +120,7 @@ def _step(
         if present is not None:
             refuse_rewritten(present)
         rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
-    except (SourceCommitsMissing, TableRewritten):
+    except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
         if derivation.on_deleted is not OnDeleted.REBUILD:
             raise
         return _emptied(table, source, newest, by), True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,26 +49,12 @@ def write(snapshot: DerivedSnapshot, changed: ChangedRows, batch_id: int) -> Man
         LandingFailed: A task returned an invalid manifest, or the copies lack rows.
         DataFileInvalid: A file is missing, or does not have its rows.
     """
-    schema = pa.schema(snapshot.delta.schema().to_arrow())
-    job = WritingJob(
-        folder=snapshot.table.folder,
-        schema=schema,
-        partition_by=tuple(snapshot.delta.metadata().partition_columns),
-        batch_id=batch_id,
-        layout=snapshot.table.policy.data_files,
-        removed=dict(changed.removed),
-    )
-    rows = _with_columns(changed, StructType.fromJson(snapshot.schema), schema, batch_id)
+    job = replace(writing_job(snapshot, batch_id), removed=dict(changed.removed))
+    rows = _with_columns(changed, StructType.fromJson(snapshot.schema), job)
     contents = [row[0] for row in map_in_arrow(rows, writing_task(job), "manifest binary").collect()]
     subject = f"table {snapshot.table.uri}"
     manifest = sum(decode_all(subject, contents, Manifest), Manifest())
-    paths = [file.path for file in (*manifest.files, *manifest.replaced)]
-    if (
-        len(set(paths)) < len(paths)
-        or not all(is_new_file(file, batch_id) for file in manifest.files)
-        or not all(is_new_file(file, batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
-    ):
-        raise invalid(subject, "a file that this attempt did not write")
+    check_names(snapshot, manifest, batch_id)
     expected = [file.rows for file in changed.removed.values()]
     copied = sum(file.rows - file.new_rows for file in manifest.files)
     copied += sum(file.rows for file in manifest.replaced)
@@ -76,26 +63,45 @@ def write(snapshot: DerivedSnapshot, changed: ChangedRows, batch_id: int) -> Man
     return manifest
 
 
-def _with_columns(changed: ChangedRows, fields: StructType, schema: pa.Schema, batch_id: int) -> DataFrame:
-    """Return the rows with the columns of the table.
+def writing_job(snapshot: DerivedSnapshot, batch_id: int) -> WritingJob:
+    """Return the settings of the tasks that write an attempt's files. The arguments are those of `write`."""
+    return WritingJob(
+        folder=snapshot.table.folder,
+        schema=pa.schema(snapshot.delta.schema().to_arrow()),
+        partition_by=tuple(snapshot.delta.metadata().partition_columns),
+        batch_id=batch_id,
+        layout=snapshot.table.policy.data_files,
+    )
 
-    Args:
-        changed: The rows.
-        fields: The columns, as Spark's types.
-        schema: The columns, as Arrow's types.
-        batch_id: The batch id of new rows.
+
+def check_names(snapshot: DerivedSnapshot, manifest: Manifest, batch_id: int) -> None:
+    """Check that an attempt may have written the files of its manifest.
+
+    Raises:
+        LandingFailed: It cannot have written one of them.
     """
+    paths = [file.path for file in (*manifest.files, *manifest.replaced)]
+    if (
+        len(set(paths)) < len(paths)
+        or not all(is_new_file(file, batch_id) for file in manifest.files)
+        or not all(is_new_file(file, batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
+    ):
+        raise invalid(f"table {snapshot.table.uri}", "a file that this attempt did not write")
+
+
+def _with_columns(changed: ChangedRows, fields: StructType, job: WritingJob) -> DataFrame:
+    """Return the rows with the columns of the table."""
     rows = _grouped_by_file(changed) if changed.removed else changed.rows
     types, wanted = (
         {field.name: field.dataType.simpleString() for field in each} for each in (rows.schema, fields)
     )
     if is_mapped(rows) and types.items() <= wanted.items():  # no value has to be cast
-        return map_in_arrow(rows, _adding(schema, batch_id), fields)
+        return map_in_arrow(rows, _adding(job.schema, job.batch_id), fields)
     columns = []
     for field in fields:
         column = F.col(f"`{field.name}`") if field.name in types else F.lit(None)
         if field.name == BATCH_COLUMN:
-            column = F.lit(batch_id)
+            column = F.lit(job.batch_id)
         columns.append(column.cast(field.dataType).alias(field.name))
     if changed.removed:
         columns += [F.col(FILE_COLUMN), F.col(POSITION_COLUMN)]

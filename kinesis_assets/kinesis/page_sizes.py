@@ -10,7 +10,9 @@ PAGE_LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PageSizes:
-    """The numbers of records that a reader requests and handles at once. The defaults are always used.
+    """The numbers of records that a reader requests and handles at once.
+
+    Only tests and benchmarks replace the defaults.
 
     Attributes:
         page: The maximum number of records in a page, and the approximate number of records in a batch, if

@@ -24,7 +24,7 @@ from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
@@ -47,6 +47,8 @@ class Daemon:
         instance: The instance of the deployment.
         cursor: The cursor of the sensor.
         clock: The clock of the ticks; this machine's by default.
+        derived: The derived tables that continuous runs include. By this machine's clock, the sensor finds
+            them in the definitions.
     """
 
     def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
@@ -54,6 +56,7 @@ class Daemon:
         self.instance = instance
         self.cursor: str | None = None
         self.clock: Callable[[], float] | None = None
+        self.derived: Collection[dg.AssetKey] = ()
         name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
         (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
 
@@ -77,7 +80,7 @@ class Daemon:
         return data
 
     def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
-        return evaluate(self.opened, self.instance, self.cursor, clock)
+        return evaluate(self.opened, self.instance, self.cursor, clock, derived=self.derived)
 
     def _evaluate(self) -> SensorExecutionData:
         assert isinstance(self.sensor, dg.SensorDefinition)
