@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark.errors import (
+    AnalysisException,
+    PySparkAttributeError,
+    PySparkTypeError,
+    PySparkValueError,
+)
+
 from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_groups
 from kinesis_assets.derive.upsert import Upsert, upserted
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.spark.session import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +65,9 @@ class CheckedRows:
 Transform = Callable[["DataFrame"], "DataFrame | CheckedRows"]
 """A function from rows of the source to rows of the table."""
 
+_REFUSALS = (AnalysisException, PySparkAttributeError, PySparkTypeError, PySparkValueError)
+"""The errors with which Spark refuses a column, an expression or an argument, without running a job."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepChanges:
@@ -88,6 +100,7 @@ def changes_of(
     transform: Transform,
     mode: Upsert | Rollup | None,
     *,
+    table: str,
     partition_by: Sequence[str],
 ) -> Iterator[StepChanges]:
     """Yield the changes of a step, with their rows cached within the context.
@@ -98,7 +111,11 @@ def changes_of(
         rows: The new rows.
         transform: From rows of the source to rows of the table.
         mode: How the rows replace others; None to append them.
+        table: The table's URI, for errors.
         partition_by: The partition columns of the table.
+
+    Raises:
+        InvalidInput: Spark cannot analyze the transformation.
     """
     with ExitStack() as cached:
 
@@ -109,7 +126,8 @@ def changes_of(
 
         if isinstance(mode, Rollup):
             groups = cache(touched_groups(spark, source, rows, mode.by, partition_by))
-            new, check = _with_check(transform(rows_of_groups(spark, source, groups, mode.by, partition_by)))
+            source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
+            new, check = _transformed(table, transform, source_rows)
             new = cache(with_null_for_empty(new, partition_by))
             plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by, cache=cache)
             yield StepChanges(new, check, plan, cache)
@@ -122,7 +140,7 @@ def changes_of(
             selection=rows.selection,
             batch_column=rows.batch_column,
         )
-        new, check = _with_check(transform(source_rows))
+        new, check = _transformed(table, transform, source_rows)
         new = with_null_for_empty(new, partition_by)
         if mode is None:
             yield StepChanges(new, check, lambda _: ChangedRows(new), cache)
@@ -130,6 +148,21 @@ def changes_of(
             new, tasks = cache(new), shuffle_tasks(spark, rows.bytes)
             plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
             yield StepChanges(new, check, plan, cache)
+
+
+def _transformed(
+    table: str, transform: Transform, source_rows: DataFrame
+) -> tuple[DataFrame, Callable[[], None] | None]:
+    """Return the rows that a transformation returns, analyzed by Spark, and their check."""
+    try:
+        rows, check = _with_check(transform(source_rows))
+        rows.schema  # noqa: B018  # a session on Spark Connect analyzes only now
+    except _REFUSALS as error:
+        raise InvalidInput(
+            f"table {table}: Spark refuses the transformation, so nothing was written: {first_line(error)}. "
+            "Correct the function"
+        ) from error
+    return rows, check
 
 
 def _with_check(rows: DataFrame | CheckedRows) -> tuple[DataFrame, Callable[[], None] | None]:
