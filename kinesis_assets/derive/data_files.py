@@ -1,4 +1,4 @@
-"""The data files of derived tables, and the task that writes them.
+"""The data files of derived tables, and how tasks write them.
 
 Spark tasks import this module, so it does not read the table's log.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -18,22 +18,18 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.ingest.manifest import encode
-from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.table.data_file import CODEC
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
+    from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.storage import TableFolder
 
 BATCH_COLUMN = "_batch_id"
 """The column of a derived table with the batch id of the commit that added the row."""
-
-REPLACED_COLUMN = "__replaced"
-"""The column that is true in rows that a commit replaces or deletes. It is not stored."""
 
 CHANGES_FOLDER = "_kinesis/changes"
 """The folder, in that of the table, with the rows that were replaced or deleted."""
@@ -94,17 +90,20 @@ class WritingJob:
         schema: The columns of the table, with the batch id.
         partition_by: The partition columns.
         batch_id: The attempt's batch id.
+        layout: The sizes of the files.
+        removed: The files of the table that are replaced by copies without some of their rows, by the number
+            that `read.FILE_COLUMN` has for them.
         error_column: The column that is not null in new rows of records that could not be decoded; None if
             they are not counted.
-        layout: The sizes of the files.
     """
 
     folder: TableFolder
     schema: pa.Schema
     partition_by: tuple[str, ...]
     batch_id: int
-    error_column: str | None = None
     layout: FileLayout = FileLayout()
+    removed: Mapping[int, TableFile] = field(default_factory=dict)
+    error_column: str | None = None
 
 
 def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
@@ -122,49 +121,19 @@ def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
     )
 
 
-def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that Spark's `mapInArrow` runs for each partition of the rows.
-
-    Its input has the columns of the table and `REPLACED_COLUMN`. It returns a manifest.
-    """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kept = DerivedFileWriter(job)
-        replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
-        bad_records = 0
-        for batch in batches:
-            is_replaced = batch[REPLACED_COLUMN]
-            rows = batch.filter(pc.invert(is_replaced))
-            bad_records += _bad_records(job, rows)
-            kept.write(rows)
-            replaced.write(batch.filter(is_replaced))
-        manifest = Manifest(
-            tuple(kept.close()),
-            tuple(replaced.close()),
-            None if job.error_column is None else bad_records,
-        )
-        yield pa.RecordBatch.from_arrays([binaries([encode(manifest)])], ["manifest"])
-
-    return run
-
-
-def _bad_records(job: WritingJob, rows: pa.RecordBatch) -> int:
-    """Return how many of some rows are new ones of records that could not be decoded."""
-    if job.error_column is None:
-        return 0
-    is_new = pc.equal(rows[BATCH_COLUMN], job.batch_id)
-    return int(pc.sum(pc.and_(is_new, pc.is_valid(rows[job.error_column])), min_count=0).as_py())
-
-
 class DerivedFileWriter:
     """Writes the rows of one task, with one open file for each combination of partition values.
 
     Args:
         job: The settings.
         folder: The folder of the files within that of the table, with a slash at its end.
+
+    Attributes:
+        bad_records: Number of new rows of records that could not be decoded; None if they are not counted.
     """
 
     def __init__(self, job: WritingJob, folder: str = "") -> None:
+        self.bad_records = None if job.error_column is None else 0
         self._job = job
         self._folder = folder
         self._filesystem = job.folder.open()
@@ -176,6 +145,10 @@ class DerivedFileWriter:
         """Add rows with the columns of the table. Others are ignored."""
         if not batch.num_rows:
             return
+        if self.bad_records is not None:
+            is_new = pc.equal(batch[BATCH_COLUMN], self._job.batch_id)
+            is_bad = pc.is_valid(batch[self._job.error_column])
+            self.bad_records += pc.sum(pc.and_(is_new, is_bad), min_count=0).as_py()
         columns = [batch[field.name].cast(field.type) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for values, part in self._by_partition(batch, rows):
@@ -189,6 +162,11 @@ class DerivedFileWriter:
             file.write(part)
             if file.written >= self._job.layout.file_bytes:
                 self._close(values)
+
+    def close_files_of(self, size: int) -> None:
+        """Finish the files that have at least a size in bytes."""
+        for values in [values for values, file in self._open.items() if file.written >= size]:
+            self._close(values)
 
     def close(self) -> list[DerivedFile]:
         """Finish all files. When this returns, they are complete in the folder."""

@@ -154,7 +154,7 @@ def _step(
             changed = changes.plan(base)
             manifest = Manifest()
             if not is_empty:
-                manifest = write(base, changed.rows, batch_id, changes.new.error_column)
+                manifest = write(base, changed, batch_id, changes.new.error_column)
                 changes.check()
             return commit(
                 table,
@@ -162,7 +162,7 @@ def _step(
                 cursor=rows.cursor,
                 batch_id=batch_id,
                 manifest=manifest,
-                removed=changed.removed,
+                removed=list(changed.removed.values()),
                 base=None if mode is None else base,
                 by=by,
             )

@@ -9,7 +9,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.derive.data_files import BATCH_COLUMN, REPLACED_COLUMN, Manifest, WritingJob, writing_task
+from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, WritingJob
+from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.table.storage import TableFolder
 
 BATCH = 7
@@ -26,28 +27,25 @@ def write(folder, values, partition_by=()):
     columns = {"value": values, BATCH_COLUMN: pa.array([BATCH] * len(values), pa.int64())}
     schema = pa.schema({name: column.type for name, column in columns.items()})
     job = WritingJob(TableFolder.at(str(folder)), schema, partition_by, BATCH)
-    batch = pa.record_batch(columns | {REPLACED_COLUMN: pa.array([False] * len(values))})
-    (found,) = writing_task(job)(iter([batch]))
+    (found,) = writing_task(job)(iter([pa.record_batch(columns)]))
     return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
 
 
-def bad_records(folder, errors, batch_ids, replaced, error_column="error"):
-    """Write rows, and return the number of bad records that the manifest names."""
+def bad_records(folder, errors, batch_ids, error_column="error"):
+    """Write rows in two batches, and return the number of bad records that the manifest names."""
     columns = {"error": pa.array(errors, pa.string()), BATCH_COLUMN: pa.array(batch_ids, pa.int64())}
     schema = pa.schema({name: column.type for name, column in columns.items()})
-    job = WritingJob(TableFolder.at(str(folder)), schema, (), BATCH, error_column)
-    batch = pa.record_batch(columns | {REPLACED_COLUMN: pa.array(replaced)})
+    job = WritingJob(TableFolder.at(str(folder)), schema, (), BATCH, error_column=error_column)
+    batch = pa.record_batch(columns)
     (found,) = writing_task(job)(iter([batch, batch]))
     return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).bad_records
 
 
 def test_new_rows_with_an_error_are_counted(tmp_path):
-    old = BATCH - 1
-    errors = ["json: bad", None, "json: bad", "json: bad"]
-    batch_ids, replaced = [BATCH, BATCH, old, old], [False, False, False, True]
-    assert bad_records(tmp_path, errors, batch_ids, replaced) == 2  # one in each of two batches
-    assert bad_records(tmp_path, [None] * 4, batch_ids, replaced) == 0
-    assert bad_records(tmp_path, errors, batch_ids, replaced, error_column=None) is None
+    errors, batch_ids = ["json: bad", None, "json: bad"], [BATCH, BATCH, BATCH - 1]
+    assert bad_records(tmp_path, errors, batch_ids) == 2  # one in each batch
+    assert bad_records(tmp_path, [None] * 3, batch_ids) == 0
+    assert bad_records(tmp_path, errors, batch_ids, error_column=None) is None
 
 
 def test_the_bad_records_of_two_tasks_are_added_if_they_are_counted():
