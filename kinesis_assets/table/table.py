@@ -55,8 +55,10 @@ class PositionedTable(TableFiles):
         """Return the same table with empty caches."""
         return PositionedTable(self.uri, self.policy)
 
-    def create_if_missing(self, owner: StreamIdentity | None = None) -> None:
-        """Create an empty table if none exists. If several processes do so at once, one of them creates it.
+    def create_if_missing(self, owner: StreamIdentity | None = None) -> TableSnapshot:
+        """Open the newest version of the table, or create an empty table if none exists.
+
+        If several processes create it at once, one of them does.
 
         Args:
             owner: The stream that a new table belongs to. By default, the first stream that claims the table.
@@ -67,8 +69,7 @@ class PositionedTable(TableFiles):
             TableUnreachable: The table can be neither opened nor created.
         """
         with suppress(TableMissing):
-            self.snapshot()
-            return
+            return self.snapshot()
         refused: Exception | None = None
         try:
             DeltaTable.create(
@@ -85,7 +86,7 @@ class PositionedTable(TableFiles):
         except (DeltaError, OSError) as error:
             refused = error  # unless another run has created it
         try:
-            self.snapshot()
+            return self.snapshot()
         except TableMissing:
             final = None if refused is None else not_writable(self.uri, refused)
             raise final or TableUnreachable(self.uri, f"cannot be created: {refused}") from None
