@@ -70,7 +70,7 @@ class Orders:
         return summary["StreamDescriptionSummary"]["StreamCreationTimestamp"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def connect() -> Connect:
     """Create a boto3 client without retries."""
 
@@ -81,10 +81,15 @@ def connect() -> Connect:
     return connect
 
 
+@pytest.fixture(scope="session")
+def client(connect: Connect, local_kinesis: LocalKinesis) -> Any:
+    """A client of the shared endpoint."""
+    return connect(local_kinesis)
+
+
 @pytest.fixture
-def orders(connect: Connect, local_kinesis: LocalKinesis, stream: str, faults: Any) -> Orders:
+def orders(client: Any, stream: str, faults: Any) -> Orders:
     """A stream with the shards A and B on the shared endpoint."""
-    client = connect(local_kinesis)
     client.create_stream(StreamName=stream, ShardCount=2)
     faults.clear()
     return Orders(client, stream)
