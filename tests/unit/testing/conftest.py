@@ -12,6 +12,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from support.fixtures.stream import direct_calls
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -83,8 +85,8 @@ def connect() -> Connect:
 
 @pytest.fixture(scope="session")
 def client(connect: Connect, local_kinesis: LocalKinesis) -> Any:
-    """A client of the shared endpoint."""
-    return connect(local_kinesis)
+    """A client of the shared endpoint, which calls it without HTTP while there are no faults."""
+    return direct_calls.connect(connect(local_kinesis))
 
 
 @pytest.fixture
