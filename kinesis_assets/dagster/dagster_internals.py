@@ -37,9 +37,9 @@ def initialized(resource: dg.ConfigurableIOManager) -> AbstractContextManager[An
 
         kind = resource._config_schema.config_type  # noqa: SLF001
         given = post_process_config(kind, resource._convert_to_config_dictionary())  # noqa: SLF001
-        context = dg.InitResourceContext(
-            given.value, resources=None, resource_def=resource.get_resource_definition(), all_resource_defs={}
-        )
+        none: Any = None
+        definition = resource.get_resource_definition()
+        context = dg.InitResourceContext(given.value, none, definition, all_resource_defs={})
     except (ImportError, AttributeError, TypeError):
         _warn("post_process_config", "an instance is created for each use of a stream")
         return resource.process_config_and_initialize_cm()
