@@ -101,6 +101,10 @@ class ServiceTimeUncertain(StreamError):
     """Two responses disagree about the service's clock, so neither was used."""
 
 
+class MaintenanceFailed(StreamError):
+    """The maintenance of several tables of a stream failed. That of its other tables is done."""
+
+
 class CallFailed(StreamError):
     """A call to Kinesis failed after the retries of the AWS SDK or of the shard's reader.
 
@@ -230,7 +234,7 @@ class SourceCommitsMissing(TableError):
 
 
 class SourceRowsMissing(TableError):
-    """The source has more or fewer rows than its commits added, and no amendment explains it."""
+    """The source has fewer rows than its commits added, and no amendment explains it."""
 
 
 class SourceRowsDeleted(TableError):
@@ -310,7 +314,9 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run are not committed.
+    """Some shards of a run failed, wait for their parents, or were moved by another run.
+
+    What was read of a shard before it failed is committed.
 
     Attributes:
         errors: The reason for each of them, by shard id.
@@ -318,7 +324,10 @@ class ShardsNotCommitted(KinesisAssetsError):
 
     def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:
         reasons = "; ".join(str(error) for error in errors.values())
-        super().__init__(f"stream {stream}: {len(errors)} of the run's shards not committed: {reasons}")
+        super().__init__(
+            f"stream {stream}: {len(errors)} of the run's shards did not reach the end of their ranges: "
+            f"{reasons}"
+        )
         self.errors = dict(errors)
 
 

@@ -32,7 +32,7 @@ def infer(*, sample: int, **stream: Any) -> None:
     """Propose the YAML of a typed table from a sample of a stream's raw table.
 
     The records must be JSON. Numbers, booleans, dates and timestamps in ISO 8601, structs and arrays are
-    recognized. A field with values of different types becomes STRING.
+    recognized. A field with values of different types becomes VARIANT, and its column has their JSON text.
     """
     from kinesis_assets.derive.sample import sample_payloads  # noqa: PLC0415
     from kinesis_assets.schemas.inference import infer_type  # noqa: PLC0415  # each command imports only what it needs
@@ -45,10 +45,12 @@ def infer(*, sample: int, **stream: Any) -> None:
         payloads = sample_payloads(opened.table, snapshot, sample)
     compression = _compression(payloads)
     inferred = infer_type(_decompressed(payloads, compression))
-    if not inferred.documents:
+    if not inferred.fields:
         glue = sum(payload.startswith(_GLUE) for payload in payloads)
         hint = "; they have the header of the Glue Schema Registry, so use format: glue" if glue else ""
-        raise InvalidInput(f"table {table}: none of {len(payloads)} records is a JSON object{hint}")
+        raise InvalidInput(
+            f"table {table}: none of {len(payloads)} records is a JSON object with fields{hint}"
+        )
     attributes = {
         "name": project.stream,
         "source": stream["stream"],
@@ -63,15 +65,15 @@ def infer(*, sample: int, **stream: Any) -> None:
 
 def _columns(inferred: Inference) -> dict[str, Any]:
     """Return the schema; and the columns, if some fields need another name."""
-    from kinesis_assets.schemas.ddl import column_name, columns, readable  # noqa: PLC0415  # as above
+    from kinesis_assets.schemas.ddl import column_names, columns, readable  # noqa: PLC0415  # as above
 
-    names = {each.name: column_name(each.name) for each in inferred.fields}
+    names = column_names([each.name for each in inferred.fields])
     schema: dict[str, Any] = {"schema": _Lines(columns(inferred.fields, ",\n"))}
     if all(name == column for name, column in names.items()):
         return schema
     return schema | {
         "select": [
-            readable(name) if name == column else f"{readable(name)} AS {column}"
+            readable(name) if name == column else f"{readable(name)} AS {readable(column)}"
             for name, column in names.items()
         ]
     }

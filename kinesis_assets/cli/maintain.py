@@ -1,4 +1,4 @@
-"""`maintain`: compact, vacuum and prune a stream's table."""
+"""`maintain`: compact, vacuum and prune the tables of a stream."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ def maintain(
     as_json: bool,
     **stream: Any,
 ) -> None:
-    """Compact, vacuum and prune a stream's table with its Dagster job. Runs may be in progress.
+    """Compact, vacuum and prune the tables of a stream with its Dagster job. Runs may be in progress.
 
-    A step that conflicts with another commit is left to the next maintenance. This is not a failure. Nothing
-    is deleted if this machine's clock and the service's differ by more than an hour.
+    These are the raw table and, without --table, the tables of the project that are derived from it. A step
+    that conflicts with another commit is left to the next maintenance. This is not a failure. Nothing is
+    deleted if this machine's clock and the service's differ by more than an hour.
     """
     if floor is not None or properties:
         from kinesis_assets.table.maintenance.set_properties import parse_property  # noqa: PLC0415  # as below
@@ -90,6 +91,8 @@ def _by_hand(
     as_json: bool,
 ) -> None:
     """Make the changes that the maintenance job never makes."""
+    from kinesis_assets.dagster.jobs.maintenance import step_row  # noqa: PLC0415
+    from kinesis_assets.dagster.names import raw_key  # noqa: PLC0415
     from kinesis_assets.table.maintenance.retention import lower_floor  # noqa: PLC0415
     from kinesis_assets.table.maintenance.set_properties import set_properties  # noqa: PLC0415
 
@@ -106,7 +109,8 @@ def _by_hand(
             if days is not None and floor < now.date() - timedelta(days=days):
                 note = f"retention_days is {days}, so the next maintenance raises the floor again"
                 click.echo(f"{note}: raise retention_days first.", err=True)
-    print_rows([{"stream": project.stream, **asdict(step)} for step in steps], as_json=as_json)
+    key = raw_key(project.stream)
+    print_rows([step_row(project.stream, key, asdict(step)) for step in steps], as_json=as_json)
 
 
 def _date(text: str | None) -> date | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator  # noqa: TC003  # Dagster reads the types o
 import dagster as dg
 
 from kinesis_assets.dagster.after_landing import moves_after_landing
-from kinesis_assets.dagster.consumption import consumption_of
+from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
@@ -149,13 +149,12 @@ def _derived_tables(
     if repository is None:  # a test evaluates the sensor
         return []
     definitions = repository.assets_defs_by_key
-    tables = {
-        key: consumption
-        for key in below.resolve(list(definitions.values()))
-        if (consumption := consumption_of(definitions[key])) is not None
-        and moves_after_landing(definitions[key], key)
-    }
-    return sorted(key for key, consumption in tables.items() if consumption.stream == stream)
+    selected = below.resolve(list(definitions.values()))
+    return [
+        key
+        for key in derived_tables(definitions, stream)
+        if key in selected and moves_after_landing(definitions[key], key)
+    ]
 
 
 def _column_schema() -> dg.TableSchema:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import dagster as dg
     from pyspark.sql import SparkSession
@@ -57,6 +57,14 @@ def attach(consumption: Consumption, body: Callable[..., Any]) -> None:
 def consumption_of(definition: dg.AssetsDefinition) -> Consumption | None:
     """Return the consumption of an asset; None if it is no derived table."""
     return getattr(body_of(definition), _ATTRIBUTE, None)
+
+
+def derived_tables(
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: str
+) -> dict[dg.AssetKey, Consumption]:
+    """Return the derived tables of a stream among the assets of a code location, by key, in order."""
+    found = {key: consumption_of(definition) for key, definition in sorted(definitions.items())}
+    return {key: each for key, each in found.items() if each is not None and each.stream == stream}
 
 
 def derived_metadata(commits: Sequence[DerivedCommit]) -> dict[str, Any]:

@@ -115,10 +115,27 @@ def definition_of(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.Ass
         return context.repository_def.assets_defs_by_key[key]
 
 
+def assets_of_location(context: dg.OpExecutionContext) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
+    """Return the assets of the code location that runs an op; none where a job is executed in this process.
+
+    Args:
+        context: The context of the op.
+    """
+    try:
+        return context.repository_def.assets_defs_by_key
+    except Exception as error:
+        if type(error).__name__ != "CheckError":  # Dagster has no public name for it
+            raise
+        context.log.warning("A job that is executed in this process knows no assets of its code location.")
+        return {}
+
+
 def body_of(definition: dg.AssetsDefinition) -> Callable[..., Any] | None:
     """Return the function that `dg.asset` made an asset of; None for any other asset."""
+    if not (definition.is_executable and isinstance(definition.node_def, dg.OpDefinition)):
+        return None
     try:
-        return definition.op.compute_fn.decorated_fn if definition.is_executable else None  # type: ignore[union-attr]
+        return definition.op.compute_fn.decorated_fn  # type: ignore[union-attr]
     except AttributeError:
         if not hasattr(definition, "op"):
             _warn("AssetsDefinition.op", "continuous runs include no derived tables")

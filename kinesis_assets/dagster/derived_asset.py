@@ -84,6 +84,7 @@ def build_derived_table(
     settings: DerivedTableSettings,
     transform: Callable[[DataFrame], DataFrame | CheckedRows],
     *,
+    all_columns: bool = False,
     description: str | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset of a derived table.
@@ -92,6 +93,7 @@ def build_derived_table(
         key: The asset's key.
         settings: What the table consumes, and how its rows are written.
         transform: The function of the rows, see `derived_table`.
+        all_columns: Whether the rows must have all columns of the table, see `Derivation`.
         description: The asset's description, which has a default.
     """
 
@@ -108,6 +110,7 @@ def build_derived_table(
             partition_by=tuple(settings.partition_by),
             on_deleted=settings.on_deleted,
             max_bytes=settings.max_bytes,
+            all_columns=all_columns,
         )
 
     return _asset(key, settings, derivation, description=description)

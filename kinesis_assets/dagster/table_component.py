@@ -23,7 +23,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         """Build the asset of the table, and that of its errors if they are separate."""
         rows = TypedRows(self, self._schema_text(context))
         key = dg.AssetKey.from_user_string(self.name)
-        assets = [build_derived_table(key, self, rows.of_table)]
+        assets = [build_derived_table(key, self, rows.of_table, all_columns=self.follows_registry)]
         if self.on_bad_record == "separate":
             errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
             settings = DerivedTableSettings(
@@ -37,14 +37,19 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         return dg.Definitions(assets=assets)
 
     def _schema_text(self, context: dg.ComponentLoadContext) -> str:
-        """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL."""
+        """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL.
+
+        It is empty without a format, and for a schema of the Glue Schema Registry, which runs read.
+        """
         from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
             read_avro_schema,
             read_columns,
         )
 
-        if self.schema_ is None or not self.schema_.endswith(SCHEMA_FILES):
-            return self.schema_ or ""
+        if not isinstance(self.schema_, str):
+            return ""
+        if not self.schema_.endswith(SCHEMA_FILES):
+            return self.schema_
         path = (context.path if context.path.is_dir() else context.path.parent) / self.schema_
         try:
             return read_avro_schema(path) if self.format == "avro" else read_columns(path)

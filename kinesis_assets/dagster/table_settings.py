@@ -28,6 +28,22 @@ def _check_key(name: str) -> None:
         raise InvalidInput(f"name: invalid asset key {name[:80]!r}")
 
 
+class RegisteredSchema(Settings):
+    """A schema of the Glue Schema Registry."""
+
+    registry: str = Field(min_length=1)
+    name: str = Field(min_length=1)
+    version: int | None = Field(default=None, ge=1)
+
+
+def _check_schema(schema: str | Mapping[str, str | int] | None) -> None:
+    if isinstance(schema, Mapping):
+        try:
+            RegisteredSchema(**schema)  # type: ignore[arg-type]  # it checks the types
+        except InvalidInput as error:
+            raise InvalidInput(f"schema: {error}") from None
+
+
 def _check_registry(registry: Mapping[str, Any]) -> None:
     if unknown := sorted(registry.keys() - {*_REGISTRY}):
         raise InvalidInput(
@@ -54,13 +70,14 @@ class DecodingSettings(Settings):
         "of the source are not decoded.",
         examples=["json"],
     )
-    schema_: str | None = Field(
+    schema_: Annotated[str | Mapping[str, str | int] | None, valid(_check_schema)] = Field(
         default=None,
         alias="schema",
         description="Type of the decoded records, as DDL of Spark; or the path of an Avro schema (.avsc) or "
-        "of a JSON Schema (.json), relative to the folder of the YAML. Required with a format. With avro it "
-        "must be an Avro schema.",
-        examples=["order_id BIGINT, amount DOUBLE", "orders.avsc"],
+        "of a JSON Schema (.json), relative to the folder of the YAML; or, with glue, the registry and the "
+        "name of a schema of the Glue Schema Registry, and its version, by default the latest. Required with "
+        "a format. With avro it must be an Avro schema.",
+        examples=["order_id BIGINT, amount DOUBLE", "orders.avsc", {"registry": "shop", "name": "orders"}],
     )
     registry: Annotated[Mapping[str, str], valid(_check_registry)] = Field(
         default={},
@@ -103,9 +120,22 @@ class DecodingSettings(Settings):
         examples=[0.01],
     )
 
+    @property
+    def registered_schema(self) -> RegisteredSchema | None:
+        """The schema of the Glue Schema Registry; None if the schema is not there."""
+        if not isinstance(self.schema_, Mapping):
+            return None
+        return RegisteredSchema(**self.schema_)  # type: ignore[arg-type]  # it checks the types
+
+    @property
+    def follows_registry(self) -> bool:
+        """Whether the columns are those of the latest version of a schema of the Glue Schema Registry."""
+        schema = self.registered_schema
+        return schema is not None and schema.version is None
+
     @model_validator(mode="after")
     def _check_format(self) -> Self:
-        is_file = self.schema_ is not None and self.schema_.endswith(SCHEMA_FILES)
+        is_file = isinstance(self.schema_, str) and self.schema_.endswith(SCHEMA_FILES)
         if self.format is None:
             for name in ("schema", "registry", "compression", "max_bad_share"):
                 if getattr(self, "schema_" if name == "schema" else name):
@@ -116,6 +146,13 @@ class DecodingSettings(Settings):
             raise InvalidInput("schema: required with a format")
         elif self.format == "avro" and not is_file:
             raise InvalidInput("schema: with the format avro, give the path of an Avro schema (.avsc)")
+        if self.registered_schema is not None and self.format != "glue":
+            raise InvalidInput("schema: of the Glue Schema Registry only with the format glue")
+        if self.follows_registry and self.on_bad_record == "separate":
+            raise InvalidInput(
+                "schema: on_bad_record separate requires a version, because the two tables could otherwise "
+                "decode a record with different versions, and neither would have it"
+            )
         if self.registry and self.format != "glue":
             raise InvalidInput("registry: only with the format glue")
         return self

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import BadRecordsRefused, InvalidInput
+from kinesis_assets.errors import BadRecordsRefused, InvalidInput, RegistryCallFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.table_settings import TableSettings
+    from kinesis_assets.decoders import Glue, GlueRegistry
     from kinesis_assets.decoders.decoder import Decoder
     from kinesis_assets.decoders.typed_columns import RecordCounts
     from kinesis_assets.derive.changes import CheckedRows
@@ -22,7 +23,8 @@ class TypedRows:
 
     Attributes:
         settings: The table's settings.
-        schema: The schema of the records: for avro, the Avro schema in JSON; for other formats, DDL.
+        schema: The schema of the records: for avro, the Avro schema in JSON; for other formats, DDL. It is
+            empty for a schema of the Glue Schema Registry, which is read each time that rows are transformed.
     """
 
     settings: TableSettings
@@ -33,6 +35,7 @@ class TypedRows:
 
         Raises:
             InvalidInput: The schema or an expression is invalid.
+            RegistryCallFailed: The schema cannot be read from the Glue Schema Registry.
         """
         from kinesis_assets.decoders.typed_columns import Projection, counted  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # loads PySpark
@@ -49,8 +52,8 @@ class TypedRows:
                 return select(decoded)
             rows, counts = counted(decoded)
             return CheckedRows(select(rows), lambda: check_counts(settings, counts()))
-        except InvalidInput as error:
-            raise InvalidInput(f"table {settings.table}: {error}") from None
+        except (InvalidInput, RegistryCallFailed) as error:
+            raise type(error)(f"table {settings.table}: {error}") from None
 
     def of_errors(self, new: DataFrame) -> DataFrame:
         """Return rows of the table of errors from the same new rows. Raises the errors of `of_table`."""
@@ -58,8 +61,8 @@ class TypedRows:
 
         try:
             return errors(self._decoded(new))
-        except InvalidInput as error:
-            raise InvalidInput(f"table {self.settings.table}: {error}") from None
+        except (InvalidInput, RegistryCallFailed) as error:
+            raise type(error)(f"table {self.settings.table}: {error}") from None
 
     def _decoded(self, new: DataFrame) -> DataFrame:
         from kinesis_assets.decoders import Gzip, Zstd, decode  # noqa: PLC0415  # loads PySpark
@@ -70,13 +73,23 @@ class TypedRows:
         return decode(*decoders)(new)
 
     def _decoder(self) -> Decoder:
-        from kinesis_assets.decoders import Avro, Glue, GlueRegistry, Json  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders import Avro, GlueRegistry, Json  # noqa: PLC0415  # loads PySpark
 
         if self.settings.format == "avro":
             return Avro(self.schema)
         if self.settings.format == "glue":
-            return Glue(self.schema, schemas=GlueRegistry(**self.settings.registry))
+            return self._glue(GlueRegistry(**self.settings.registry))
         return Json(self.schema)
+
+    def _glue(self, registry: GlueRegistry) -> Glue:
+        from kinesis_assets.decoders import Glue  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.registered_type import registered_type  # noqa: PLC0415  # loads PySpark
+
+        schema = self.settings.registered_schema
+        if schema is None:
+            return Glue(self.schema, schemas=registry)
+        registry = registry.resolved()
+        return Glue(registered_type(registry, schema.registry, schema.name, schema.version), schemas=registry)
 
 
 def check_counts(settings: TableSettings, counts: RecordCounts) -> None:

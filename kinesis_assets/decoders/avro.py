@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import msgspec
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
-from kinesis_assets.decoders.exact_numbers import convert_number
-from kinesis_assets.decoders.spark_types import parse_type, value_type
+from kinesis_assets.decoders.spark_types import convert, parse_type, value_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
 
@@ -114,7 +113,7 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
             raise Undecodable(f"the record does not match its schema: {remaining} bytes follow its end")
         try:
             # msgspec would otherwise also convert text to these types.
-            return msgspec.convert(value, expected, builtin_types=_PASSED_THROUGH, dec_hook=convert_number)
+            return msgspec.convert(value, expected, builtin_types=_PASSED_THROUGH, dec_hook=convert)
         except msgspec.ValidationError as error:
             raise Undecodable(str(error)) from error
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.glue import Glue
-from kinesis_assets.decoders.spark_types import nullable, value_type
+from kinesis_assets.decoders.spark_types import decoded_type, value_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         last = ready[-1].spark_type
         spark_type = last if isinstance(last, DataType) else BinaryType()
         _, arrow_type = value_type(spark_type)
-        types = {"error": StringType(), "schema_id": StringType(), "value": nullable(spark_type)}
+        types = {"error": StringType(), "schema_id": StringType(), "value": decoded_type(spark_type)}
         new = {name: StructField(name, type_) for name, type_ in types.items()}
         fields = [new.get(field.name, field) for field in rows.schema] + [new[name] for name in added]
 

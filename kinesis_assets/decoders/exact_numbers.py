@@ -59,11 +59,6 @@ def decimal_type(precision: int, scale: int) -> type[ExactDecimal]:
     return type(f"decimal({precision},{scale})", (ExactDecimal,), members)
 
 
-def convert_number(kind: Any, value: Any) -> Any:
-    """Convert a value to one of the types of this module, as msgspec's `dec_hook`."""
-    return kind.of(value)
-
-
 def parse_number(text: str) -> Decimal:
     """Parse a number with a fraction or an exponent without rounding, as msgspec's `float_hook`."""
     try:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import msgspec
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
-from kinesis_assets.decoders.exact_numbers import convert_number, parse_number
-from kinesis_assets.decoders.spark_types import parse_type, value_type
+from kinesis_assets.decoders.exact_numbers import parse_number
+from kinesis_assets.decoders.spark_types import convert, parse_type, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,8 @@ class Json:
     Values must have the requested type: `"1"` and `1.0` are not a long, `1` is not a string. Fields are
     matched by their exact names. Other fields are ignored. A missing field is null, or an error if it is
     declared NOT NULL. A date (`2026-01-31`), a timestamp (RFC 3339 with an offset), a timestamp_ntz (without
-    an offset) and binary (base64) are text. A decimal is a number or text and is not rounded.
+    an offset) and binary (base64) are text. A decimal is a number or text and is not rounded. A variant is
+    any value, of which the result is the JSON text.
 
     Attributes:
         spark_type: The type as DDL (`order_id long, amount double`) or as a Spark type.
@@ -54,9 +55,7 @@ class Json:
 
 def json_reader(spark_type: DataType) -> Callable[[bytes], Any]:
     """Create a function that decodes a document or raises `Undecodable`."""
-    decoder = msgspec.json.Decoder(
-        value_type(spark_type)[0], dec_hook=convert_number, float_hook=parse_number
-    )
+    decoder = msgspec.json.Decoder(value_type(spark_type)[0], dec_hook=convert, float_hook=parse_number)
 
     def read(document: bytes) -> Any:
         try:

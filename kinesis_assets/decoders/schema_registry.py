@@ -1,4 +1,4 @@
-"""Schema versions of the AWS Glue Schema Registry, which executors request."""
+"""Schema versions of the AWS Glue Schema Registry: executors request them by id, the driver by name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 
-# The errors of GetSchemaVersion that concern the schema version id, which comes from a record.
-_UNKNOWN_ID_ERRORS = ("EntityNotFoundException", "InvalidInputException")
+# The errors of GetSchemaVersion that concern the requested id, which comes from a record, or name.
+_NOT_FOUND = ("EntityNotFoundException", "InvalidInputException")
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,35 @@ class GlueRegistry:
         except LookupError:
             return None
 
+    def named(self, registry_name: str, name: str, number: int | None = None) -> SchemaVersion:
+        """Get a version of a schema by its name. Each call requests it.
+
+        Args:
+            registry_name: The name of the registry within its account and region.
+            name: The name of the schema.
+            number: The number of the version; None for the latest.
+
+        Raises:
+            InvalidInput: The registry has no such version, or it is not available.
+            RegistryCallFailed: The call to the registry failed.
+        """
+        what = described(registry_name, name, number)
+        version = {"LatestVersion": True} if number is None else {"VersionNumber": number}
+        schema = {"RegistryName": registry_name, "SchemaName": name}
+        try:
+            found, status = _get(self, what, SchemaId=schema, SchemaVersionNumber=version)
+        except LookupError as error:
+            raise InvalidInput(f"{what} is not found at {self.endpoint_url}: {error}") from None
+        if status != "AVAILABLE":
+            raise InvalidInput(f"{what} has the status {status}; give the number of another version")
+        return found
+
+
+def described(registry_name: str, name: str, number: int | None) -> str:
+    """Return how errors name a version of a schema."""
+    version = "the latest version" if number is None else f"version {number}"
+    return f"{version} of the schema {name} in the registry {registry_name}"
+
 
 def _new_client(registry: GlueRegistry) -> Any:
     import boto3  # noqa: PLC0415  # tasks without a registry need none
@@ -84,17 +113,28 @@ _client = lru_cache(maxsize=8)(_new_client)
 
 @lru_cache(maxsize=1024)
 def _schema_version(registry: GlueRegistry, schema_id: str) -> SchemaVersion:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+    return _get(registry, f"schema version {schema_id}", SchemaVersionId=schema_id)[0]
+
+
+def _get(registry: GlueRegistry, what: str, **request: Any) -> tuple[SchemaVersion, str]:
+    """Request a schema version, and return it with its status.
+
+    Raises:
+        LookupError: The registry does not have it.
+        RegistryCallFailed: The call failed.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # as above
 
     try:
-        answer = _client(registry).get_schema_version(SchemaVersionId=schema_id)
-        return SchemaVersion(answer["DataFormat"], answer["SchemaDefinition"])
+        answer = _client(registry).get_schema_version(**request)
+        version = SchemaVersion(answer["DataFormat"], answer["SchemaDefinition"])
+        return version, str(answer.get("Status", "AVAILABLE"))
     except ClientError as error:
-        if error.response["Error"].get("Code") in _UNKNOWN_ID_ERRORS:
-            raise LookupError(schema_id) from error
+        if error.response["Error"].get("Code") in _NOT_FOUND:
+            raise LookupError(error.response["Error"].get("Message", "")) from error
         cause: Exception = error
     except (BotoCoreError, KeyError) as error:  # the SDK accepts a truncated response
         cause = error
     raise RegistryCallFailed(
-        f"schema version {schema_id}: GetSchemaVersion failed at {registry.endpoint_url}: {cause!r}"
+        f"{what}: GetSchemaVersion failed at {registry.endpoint_url}: {cause!r}"
     ) from cause

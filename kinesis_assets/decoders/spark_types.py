@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Annotated, Any, Required, TypedDict
 
+import msgspec
 import pyarrow as pa
 import pyspark.sql.types as spark_types
 from msgspec import Meta
 from pyspark.errors import ParseException
 
 from kinesis_assets.decoders.exact_numbers import Float32, decimal_type
+from kinesis_assets.decoders.json_text import JsonText
 from kinesis_assets.errors import InvalidInput
 
 _typed_dict: Any = TypedDict  # for mypy: the fields are only known at run time
@@ -33,6 +35,7 @@ _PLAIN: dict[spark_types.DataType, tuple[Any, pa.DataType]] = {
     spark_types.DateType(): (date, pa.date32()),
     spark_types.TimestampType(): (Annotated[datetime, Meta(tz=True)], pa.timestamp("us", tz="UTC")),
     spark_types.TimestampNTZType(): (Annotated[datetime, Meta(tz=False)], pa.timestamp("us")),
+    spark_types.VariantType(): (JsonText, pa.string()),
 }
 
 
@@ -73,21 +76,28 @@ def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
     if spark_type not in _PLAIN:
         raise InvalidInput(
             f"the type {spark_type.simpleString()} is not supported; use a struct, array, map with string "
-            "keys, decimal, or a plain boolean, number, string, binary, date or timestamp"
+            "keys, decimal, variant, or a plain boolean, number, string, binary, date or timestamp"
         )
     return _PLAIN[spark_type]
 
 
-def nullable(spark_type: spark_types.DataType) -> spark_types.DataType:
-    """Return a type of the same shape in which every nested value may be null."""
+def convert(kind: Any, value: Any) -> Any:
+    """Convert a value to one of the types of this package, as msgspec's `dec_hook`."""
+    return kind.of(value)
+
+
+def decoded_type(spark_type: spark_types.DataType) -> spark_types.DataType:
+    """Return the type of decoded values: every nested value may be null, and a variant is JSON text."""
     if isinstance(spark_type, spark_types.StructType):
         return spark_types.StructType(
-            [spark_types.StructField(field.name, nullable(field.dataType)) for field in spark_type.fields]
+            [spark_types.StructField(field.name, decoded_type(field.dataType)) for field in spark_type.fields]
         )
     if isinstance(spark_type, spark_types.ArrayType):
-        return spark_types.ArrayType(nullable(spark_type.elementType))
+        return spark_types.ArrayType(decoded_type(spark_type.elementType))
     if isinstance(spark_type, spark_types.MapType):
-        return spark_types.MapType(spark_type.keyType, nullable(spark_type.valueType))
+        return spark_types.MapType(spark_type.keyType, decoded_type(spark_type.valueType))
+    if isinstance(spark_type, spark_types.VariantType):
+        return spark_types.StringType()
     return spark_type
 
 
@@ -98,6 +108,9 @@ def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
     fields = []
     for field in spark_type.fields:
         element, arrow_type = value_type(field.dataType)
+        # msgspec finds a name beyond ASCII only if Python has cached its UTF-8, as this encoding makes it do.
+        # Source: https://github.com/msgspec/msgspec/pull/1126
+        msgspec.json.encode(field.name)
         expected[field.name] = element | None if field.nullable else Required[element]
         fields.append(pa.field(field.name, arrow_type))
     return _typed_dict("struct", expected, total=False), pa.struct(fields)

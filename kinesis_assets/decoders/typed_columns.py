@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from kinesis_assets.decoders.decode import decode
 from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import KEEPING, quoted
+from kinesis_assets.schemas.ddl import KEEPING, RECORD, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from kinesis_assets.decoders.decoder import Decoder
-
-RECORD = "_record"
-"""The name under which expressions find the columns of the raw table of which the record has the name too."""
 
 _NOT_OF_ERRORS = {"stream", "batch_id", "value"}
 """The columns of decoded rows that a table of errors does not have."""

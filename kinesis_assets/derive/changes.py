@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark.errors import (
+    AnalysisException,
+    PySparkAttributeError,
+    PySparkTypeError,
+    PySparkValueError,
+)
+
 from kinesis_assets.derive.read import read, with_null_for_empty
 from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_groups
 from kinesis_assets.derive.upsert import ChangedRows, Upsert, upserted
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.spark.session import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +64,9 @@ class CheckedRows:
 Transform = Callable[["DataFrame"], "DataFrame | CheckedRows"]
 """A function from rows of the source to rows of the table."""
 
+_REFUSALS = (AnalysisException, PySparkAttributeError, PySparkTypeError, PySparkValueError)
+"""The errors with which Spark refuses a column, an expression or an argument, without running a job."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepChanges:
@@ -87,6 +99,7 @@ def changes_of(
     transform: Transform,
     mode: Upsert | Rollup | None,
     *,
+    table: str,
     partition_by: Sequence[str],
 ) -> Iterator[StepChanges]:
     """Yield the changes of a step, with their rows cached within the context.
@@ -97,7 +110,11 @@ def changes_of(
         rows: The new rows.
         transform: From rows of the source to rows of the table.
         mode: How the rows replace others; None to append them.
+        table: The table's URI, for errors.
         partition_by: The partition columns of the table.
+
+    Raises:
+        InvalidInput: Spark cannot analyze the transformation.
     """
     with ExitStack() as cached:
 
@@ -108,7 +125,8 @@ def changes_of(
 
         if isinstance(mode, Rollup):
             groups = cache(touched_groups(spark, source, rows, mode.by, partition_by))
-            new, check = _with_check(transform(rows_of_groups(spark, source, groups, mode.by, partition_by)))
+            source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
+            new, check = _transformed(table, transform, source_rows)
             new = cache(with_null_for_empty(new, partition_by))
             plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by)
             yield StepChanges(new, check, plan, cache)
@@ -121,13 +139,28 @@ def changes_of(
             selection=rows.selection,
             batch_column=rows.batch_column,
         )
-        new, check = _with_check(transform(source_rows))
+        new, check = _transformed(table, transform, source_rows)
         new = with_null_for_empty(new, partition_by)
         if mode is None:
             yield StepChanges(new, check, lambda _: ChangedRows(new, removed=()), cache)
         else:
             new = cache(new)
             yield StepChanges(new, check, partial(upserted, spark, new=new, upsert=mode), cache)
+
+
+def _transformed(
+    table: str, transform: Transform, source_rows: DataFrame
+) -> tuple[DataFrame, Callable[[], None] | None]:
+    """Return the rows that a transformation returns, analyzed by Spark, and their check."""
+    try:
+        rows, check = _with_check(transform(source_rows))
+        rows.schema  # noqa: B018  # a session on Spark Connect analyzes only now
+    except _REFUSALS as error:
+        raise InvalidInput(
+            f"table {table}: Spark refuses the transformation, so nothing was written: {first_line(error)}. "
+            "Correct the function"
+        ) from error
+    return rows, check
 
 
 def _with_check(rows: DataFrame | CheckedRows) -> tuple[DataFrame, Callable[[], None] | None]:

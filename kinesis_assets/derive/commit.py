@@ -106,8 +106,8 @@ def commit(
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
             )
             actions: list[AddAction | RemoveAction] = [
-                *map(_add_action, manifest.files),
-                *map(_remove_action, removed),
+                *map(add_action, manifest.files),
+                *map(remove_action, removed),
             ]
             snapshot.commit(record, actions, exclusive=base is not None)
         return None
@@ -134,21 +134,23 @@ def _own(
     return None
 
 
-def _add_action(file: DerivedFile) -> AddAction:
+def add_action(file: DerivedFile, *, data_change: bool = True) -> AddAction:
+    """Return the log entry that adds a file, with new rows or with rows of files that it replaces."""
     return AddAction(
         path=file.path,
         size=file.size,
         partition_values=file.partition,
         modification_time=_now(),
-        data_change=True,
+        data_change=data_change,
         stats=file.statistics,
     )
 
 
-def _remove_action(file: TableFile) -> RemoveAction:
+def remove_action(file: TableFile, *, data_change: bool = True) -> RemoveAction:
+    """Return the log entry that removes a file, see `add_action`."""
     return RemoveAction(
         path=file.path,
-        data_change=True,
+        data_change=data_change,
         deletion_timestamp=_now(),
         size=file.size,
         partition_values={

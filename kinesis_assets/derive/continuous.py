@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kinesis_assets.derive.records import DerivedCommit
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,12 @@ class ContinuousDerivations:
             self._failed[name] = _Failure(error, times, due)
             is_news = before is None or str(before.error) != str(error)
             if is_news and not isinstance(error, CursorConflict) and not self._stopped.is_set():
-                self._report_failure(name, error)
+                self._try_to_report(name, error)
         else:
             self._failed.pop(name, None)
+
+    def _try_to_report(self, name: str, error: Exception) -> None:
+        try:
+            self._report_failure(name, error)
+        except Exception as refused:  # noqa: BLE001  # the other tables go on; the run's end reports the failure
+            _log.warning("%s failed (%s), which could not be reported: %s", name, error, refused)

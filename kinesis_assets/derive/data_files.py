@@ -121,7 +121,8 @@ def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kept, replaced = _Writer(job), _Writer(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
+        kept = DerivedFileWriter(job)
+        replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
         for batch in batches:
             is_replaced = batch[REPLACED_COLUMN]
             kept.write(batch.filter(pc.invert(is_replaced)))
@@ -132,8 +133,13 @@ def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     return run
 
 
-class _Writer:
-    """Writes the rows of one task, with one open file for each combination of partition values."""
+class DerivedFileWriter:
+    """Writes the rows of one task, with one open file for each combination of partition values.
+
+    Args:
+        job: The settings.
+        folder: The folder of the files within that of the table, with a slash at its end.
+    """
 
     def __init__(self, job: WritingJob, folder: str = "") -> None:
         self._job = job
@@ -144,6 +150,7 @@ class _Writer:
         self._closed: list[DerivedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows with the columns of the table. Others are ignored."""
         if not batch.num_rows:
             return
         columns = [batch[field.name].cast(field.type) for field in self._schema]
@@ -161,6 +168,7 @@ class _Writer:
                 self._close(values)
 
     def close(self) -> list[DerivedFile]:
+        """Finish all files. When this returns, they are complete in the folder."""
         for values in list(self._open):
             self._close(values)
         return self._closed
@@ -213,7 +221,7 @@ class _OpenFile:
         self._pending.append(batch)
         self._pending_bytes += batch.get_total_buffer_size()
         self._rows += batch.num_rows
-        self._new_rows += pc.sum(pc.equal(batch[BATCH_COLUMN], self._job.batch_id)).as_py()
+        self._new_rows += pc.sum(pc.equal(batch[BATCH_COLUMN], self._job.batch_id), min_count=0).as_py()
         if self._pending_bytes >= self._job.layout.row_group_bytes:
             self._write_pending()
 

@@ -7,28 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import CommitProperties, Schema
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import Transaction
 
 from kinesis_assets.derive.records import RecordFiles
-from kinesis_assets.errors import (
-    CommitOvertaken,
-    TableMissing,
-    TableOfAnotherSource,
-    TableUnreachable,
-    TableUnsuitable,
-)
+from kinesis_assets.errors import CommitOvertaken, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.opening import has_later_version, open_delta, open_or_create
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.properties import HISTORY_PROPERTIES
-from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.rewrites import RewriteLog
 from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
     from kinesis_assets.derive.records import DerivedCommit
@@ -81,12 +76,7 @@ class DerivedTable:
             TableUnreachable: The table's log cannot be read.
             TableUnsuitable: The table is not a derived table.
         """
-        try:
-            delta = DeltaTable(self.folder.uri)
-        except TableNotFoundError as error:
-            raise TableMissing(self.uri, "there is no table; the first run creates it") from error
-        except (DeltaError, OSError) as error:
-            raise TableUnreachable(self.uri, f"cannot be opened: {error}") from None
+        delta = open_delta(self.uri, self.folder)
         if SOURCE_PROPERTY not in delta.metadata().configuration:
             raise TableUnsuitable(
                 self.uri, "was not created as a derived table; use a table of its own for each derived table"
@@ -109,28 +99,14 @@ class DerivedTable:
             TableUnreachable: The table can be neither opened nor created.
             TableUnsuitable: The table is not a derived table, or has other partition columns.
         """
-        refused: Exception | None = None
-        try:
-            snapshot = self.snapshot()
-        except TableMissing:
-            try:
-                DeltaTable.create(
-                    self.folder.uri,
-                    Schema.from_json(json.dumps(schema)),
-                    mode="error",
-                    partition_by=list(partition_by),
-                    configuration=HISTORY_PROPERTIES | {SOURCE_PROPERTY: source},
-                    raise_if_key_not_exists=False,  # Delta does not know the property of the source
-                    # A retry would commit a second creation to a table that another run has created.
-                    commit_properties=CommitProperties(max_commit_retries=0),
-                )
-            except (DeltaError, OSError) as error:
-                refused = error  # unless another run has created it
-            try:
-                snapshot = self.snapshot()
-            except TableMissing:
-                final = None if refused is None else not_writable(self.uri, refused)
-                raise final or TableUnreachable(self.uri, f"cannot be created: {refused}") from None
+        snapshot = open_or_create(
+            self.snapshot,
+            self.uri,
+            self.folder,
+            Schema.from_json(json.dumps(schema)),
+            partition_by=partition_by,
+            configuration=HISTORY_PROPERTIES | {SOURCE_PROPERTY: source},
+        )
         snapshot.check_identity(source, partition_by)
         return snapshot
 
@@ -208,6 +184,20 @@ class DerivedSnapshot:
             CommitOvertaken: Another commit landed after this version.
         """
         self.table.records.write(record)
+        self._write(actions, [Transaction(APPLICATION, record.commit_id)], exclusive=exclusive)
+
+    def replace(self, actions: Sequence[AddAction | RemoveAction]) -> None:
+        """Replace files by others with the same rows, if no other commit has landed after this version.
+
+        Raises:
+            CommitOvertaken: Another commit landed. As in `commit`, an error does not prove that this one did
+                not land.
+        """
+        self._write(actions, [], exclusive=True)
+
+    def _write(
+        self, actions: Sequence[AddAction | RemoveAction], entries: list[Transaction], *, exclusive: bool
+    ) -> None:
         try:
             self.delta.create_write_transaction(
                 list(actions),
@@ -215,20 +205,11 @@ class DerivedSnapshot:
                 schema=self.delta.schema(),
                 partition_by=self.delta.metadata().partition_columns,
                 commit_properties=CommitProperties(
-                    app_transactions=[Transaction(APPLICATION, record.commit_id)],
-                    max_commit_retries=0 if exclusive else None,
+                    app_transactions=entries, max_commit_retries=0 if exclusive else None
                 ),
                 post_commithook_properties=KEEP_ENTRIES,
             )
         except CommitFailedError as error:
-            if self._is_overtaken():
+            if has_later_version(self.table.files, self.delta.version()):
                 raise CommitOvertaken(self.table.uri, str(error)) from None
             raise
-
-    def _is_overtaken(self) -> bool:
-        """Return whether the log has a version after this one."""
-        path = f"_delta_log/{self.delta.version() + 1:020}.json"
-        try:
-            return bool(self.table.files.get_file_info(path).is_file)
-        except OSError:
-            return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
@@ -80,7 +81,8 @@ def new_rows(table: str, since: Cursor | None = None, *, max_bytes: int = MAX_BY
         TableError: The table cannot be read, is neither raw nor derived, or was restored or overwritten.
         TableOfAnotherSource: The position belongs to another table.
         SourceCommitsMissing: The commits since the position are no longer recorded.
-        SourceRowsMissing: The table has more or fewer rows than its commits added, and no amendment says why.
+        SourceRowsMissing: The table has fewer rows than its commits added, and no amendment says why.
+        TableUnsuitable: The table has more rows than its commits added.
     """
     return rows_since(open_source(table), since, max_bytes)
 
@@ -167,11 +169,17 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
 def _taken(
     commits: Sequence[SourceCommit], files: Sequence[_RankedFile], max_bytes: float
 ) -> list[SourceCommit]:
-    """Return the first commits, up to the one with which their files reach a size."""
-    sizes: Counter[int] = Counter()
+    """Return the first commits, up to the one with which their files reach a size.
+
+    A compacted file has rows of several commits. Each of them gets an equal part of its size.
+    """
+    batch_ids = sorted(commit.batch_id for commit in commits)
+    sizes: dict[int, float] = dict.fromkeys(batch_ids, 0)
     for each in files:
-        if each.first is not None and each.first == each.last:
-            sizes[each.first] += each.file.size
+        start = 0 if each.first is None else bisect_left(batch_ids, each.first)
+        end = len(batch_ids) if each.last is None else bisect_right(batch_ids, each.last)
+        for batch_id in batch_ids[start:end]:
+            sizes[batch_id] += each.file.size / (end - start)
     totals = accumulate(sizes[commit.batch_id] for commit in commits)
     below = sum(1 for total in totals if total < max_bytes)
     return list(commits[: below + 1])
@@ -189,27 +197,24 @@ def _missing_rows(
         For each batch of which rows are missing, a clause for people.
 
     Raises:
-        SourceRowsMissing: The numbers differ, and no amendment explains it.
+        SourceRowsMissing: There are fewer rows, and no amendment explains it.
+        TableUnsuitable: There are more rows.
     """
     if not source.keeps_rows:
         return []
     found = _count(source, taken, files)
     missing = []
     for commit in source.with_rows(taken):
-        rows = found.get(commit.batch_id, 0)
-        if rows != commit.rows:
-            missing.append(
-                f"{(commit.rows or 0) - rows} of the {commit.rows} rows of batch {commit.batch_id}"
-            )
-        if rows > (commit.rows or 0) or (
-            rows != commit.rows and not any(each.rewound or each.expired for each in commits)
-        ):
-            raise SourceRowsMissing(
-                source.uri,
-                f"batch {commit.batch_id} added {commit.rows} rows, but {rows} are in the table, and no "
-                "amendment says why. Nothing was changed. Examine the table with "
-                "`kinesis-assets doctor --rows`",
-            )
+        rows, added = found.get(commit.batch_id, 0), commit.rows or 0
+        if rows == added:
+            continue
+        differ = f"batch {commit.batch_id} added {added} rows, but {rows} are in the table"
+        examine = "Nothing was changed. Examine the table with `kinesis-assets doctor --rows`"
+        if rows > added:
+            raise TableUnsuitable(source.uri, f"{differ}: another program has added rows to it. {examine}")
+        if not any(each.rewound or each.expired for each in commits):
+            raise SourceRowsMissing(source.uri, f"{differ}, and no amendment says why. {examine}")
+        missing.append(f"{added - rows} of the {added} rows of batch {commit.batch_id}")
     return missing
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
+    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.files import TableFile
@@ -115,19 +116,38 @@ def _reading(
         filesystem = folder.open()
         for number in (number for batch in numbers for number in batch["id"].to_pylist()):
             for file in groups[number]:
-                constants = {**file.partition, FILE_COLUMN: file.path}
-                with filesystem.open_input_file(file.path) as opened:
-                    parquet = pq.ParquetFile(opened)
-                    wanted = {*schema.names, *([batch_column] if batch_column else [])}
-                    stored = [name for name in parquet.schema_arrow.names if name in wanted]
-                    for batch in _batches(parquet, stored):
-                        rows = batch
-                        if batch_column is not None:
-                            rows = _selected(batch, selection, batch_column)
-                        if rows.num_rows:
-                            yield _in_schema(rows, schema, constants)
+                yield from rows_of_file(filesystem, file, schema, selection, batch_column)
 
     return run
+
+
+def rows_of_file(
+    filesystem: FileSystem,
+    file: TableFile,
+    schema: pa.Schema,
+    selection: Selection = _ALL,
+    batch_column: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a data file with the columns of a schema.
+
+    Args:
+        filesystem: The table's folder.
+        file: The file.
+        schema: The columns. Those that the file lacks are partition columns, `FILE_COLUMN` or null.
+        selection: The batches whose rows are read.
+        batch_column: The column with the batch id. Required with a selection.
+    """
+    constants = {**file.partition, FILE_COLUMN: file.path}
+    with filesystem.open_input_file(file.path) as opened:
+        parquet = pq.ParquetFile(opened)
+        wanted = {*schema.names, *([batch_column] if batch_column else [])}
+        stored = [name for name in parquet.schema_arrow.names if name in wanted]
+        for batch in _batches(parquet, stored):
+            rows = batch
+            if batch_column is not None:
+                rows = _selected(batch, selection, batch_column)
+            if rows.num_rows:
+                yield _in_schema(rows, schema, constants)
 
 
 def _batches(parquet: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

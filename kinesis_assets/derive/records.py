@@ -98,7 +98,7 @@ class RecordFiles:
             PositionsUnreadable: The file is missing, damaged, or of another commit.
             TableUnreachable: The file cannot be read at present.
         """
-        path = _path(commit_id)
+        path = record_path(commit_id)
         found: DerivedCommit | None = self._cache.get(path)
         if found is None:
             content = read_file(self._table, self._files, path)
@@ -124,10 +124,11 @@ class RecordFiles:
             OSError: The file cannot be written.
         """
         content = msgspec.json.format(msgspec.json.encode(record), indent=1)
-        write_file(self._files, _path(record.commit_id), content)
+        write_file(self._files, record_path(record.commit_id), content)
 
 
-def _path(commit_id: int) -> str:
+def record_path(commit_id: int) -> str:
+    """Return the path of a record, relative to the table's folder."""
     return f"{RECORDS_FOLDER}/{commit_id}.json"
 
 

@@ -6,13 +6,14 @@ A RESTORE reverts files but not transactions, so the position is ahead of the ro
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.errors import TableRewritten
+from kinesis_assets.errors import PositionsUnreadable, TableRewritten
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
@@ -49,13 +50,15 @@ def refuse_rewritten(snapshot: DerivedSnapshot) -> None:
 
 def _rows_are_missing(snapshot: DerivedSnapshot, newest: DerivedCommit) -> bool:
     """Return whether all rows of the newest commit with rows are missing."""
-    for commit in islice(snapshot.table.records.back_from(newest), _MAX_COMMITS):
-        if commit.rows:
-            batch = Selection(only=frozenset([commit.batch_id]))
-            return not any(
-                batch.may_include(file.smallest[BATCH_COLUMN], file.greatest[BATCH_COLUMN])
-                for file in files_of(snapshot.delta, [BATCH_COLUMN])
-            )
-        if commit.deleted:
-            return False  # it may have deleted the rows of an earlier one
+    commits = islice(snapshot.table.records.back_from(newest), _MAX_COMMITS)
+    with suppress(PositionsUnreadable):  # an earlier record was pruned
+        for commit in commits:
+            if commit.rows:
+                batch = Selection(only=frozenset([commit.batch_id]))
+                return not any(
+                    batch.may_include(file.smallest[BATCH_COLUMN], file.greatest[BATCH_COLUMN])
+                    for file in files_of(snapshot.delta, [BATCH_COLUMN])
+                )
+            if commit.deleted:
+                return False  # it may have deleted the rows of an earlier one
     return False

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
 from kinesis_assets.derive.commit import commit
@@ -16,12 +16,13 @@ from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import first_cursor, rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.derive.rewritten import refuse_rewritten
-from kinesis_assets.derive.schema import accept_columns, new_columns, table_schema
+from kinesis_assets.derive.schema import accept_columns, new_columns, refuse_missing_columns, table_schema
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.write import write
 from kinesis_assets.errors import (
     SourceCommitsMissing,
     SourceRowsDeleted,
+    SourceRowsMissing,
     TableMissing,
     TableRewritten,
     UpsertOvertaken,
@@ -60,6 +61,8 @@ class Derivation:
         partition_by: The partition columns.
         on_deleted: What to do if rows of the source were deleted.
         max_bytes: Size of the source's files in bytes after which a step includes no further commit.
+        all_columns: Whether the rows must have all columns of the table. Otherwise those that they lack are
+            null in them.
     """
 
     source: str
@@ -68,6 +71,7 @@ class Derivation:
     partition_by: tuple[str, ...] = ()
     on_deleted: OnDeleted = OnDeleted.FAIL
     max_bytes: int = MAX_BYTES
+    all_columns: bool = False
 
     @property
     def step_bytes(self) -> float:
@@ -90,7 +94,7 @@ def derive(
         Each commit. The caller may stop after any of them.
 
     Raises:
-        InvalidInput: The transformation returns columns that the table cannot have.
+        InvalidInput: Spark refuses the transformation, or the table cannot have the columns that it returns.
         LandingFailed: The Spark job failed.
         SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
         TableError: The source or the table cannot be used, or another run was first; see `commit`.
@@ -119,7 +123,7 @@ def _step(
         if present is not None:
             refuse_rewritten(present)
         rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
-    except (SourceCommitsMissing, TableRewritten):
+    except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
         if derivation.on_deleted is not OnDeleted.REBUILD:
             raise
         return _emptied(table, source, newest, by), True
@@ -136,9 +140,11 @@ def _step(
         return None, False
     mode = derivation.mode
     partition_by = derivation.partition_by
-    with changes_of(spark, source, rows, derivation.transform, mode, partition_by=partition_by) as changes:
+    with changes_of(
+        spark, source, rows, derivation.transform, mode, table=table.uri, partition_by=partition_by
+    ) as changes:
         schema = table_schema(table.uri, changes.rows, partition_by, () if mode is None else mode.columns)
-        if present is None or new_columns(present, schema):
+        if _changes_columns(present, schema, derivation):
             changes.check_now()  # rows that are refused create neither the table nor columns
         snapshot = table.open_or_create(source.id, schema, partition_by)
         accept_columns(snapshot, schema)
@@ -161,6 +167,15 @@ def _step(
             )
 
         return _until_not_overtaken(attempt), rows.more
+
+
+def _changes_columns(present: DerivedSnapshot | None, schema: dict[str, Any], derivation: Derivation) -> bool:
+    """Return whether a step creates the table or adds columns. Raises an error if it must not."""
+    if present is None:
+        return True
+    if derivation.all_columns:
+        refuse_missing_columns(present, schema)
+    return bool(new_columns(present, schema))
 
 
 def _until_not_overtaken(attempt: Callable[[], DerivedCommit]) -> DerivedCommit:

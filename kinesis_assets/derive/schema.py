@@ -168,5 +168,22 @@ def new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[Field
     return new
 
 
+def refuse_missing_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
+    """Check that new rows have all columns of a table. The arguments are as above.
+
+    Raises:
+        SchemaChangeRefused: They lack a column.
+    """
+    names = {field["name"].lower() for field in wanted["fields"]}
+    missing = [field for field in snapshot.schema["fields"] if field["name"].lower() not in names]
+    if missing:
+        raise SchemaChangeRefused(
+            snapshot.table.uri,
+            f"the new rows lack {', '.join(field['name'] for field in missing)}. Nothing was written. If "
+            "they are to be null from now on, select null under their names, as in "
+            f"CAST(NULL AS {_text(missing[0]['type'])}) AS {missing[0]['name']}",
+        )
+
+
 def _text(kind: Any) -> str:
     return kind if isinstance(kind, str) else json.dumps(kind)

@@ -10,22 +10,14 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
-
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.features import refuse_unreadable
 from kinesis_assets.derive.rewritten import refuse_rewritten
-from kinesis_assets.errors import (
-    PositionsUnreadable,
-    SourceCommitsMissing,
-    TableMissing,
-    TableUnreachable,
-    TableUnsuitable,
-)
+from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table import rewrite_checks
+from kinesis_assets.table.opening import open_delta
 from kinesis_assets.table.ownership import application_of_arn
 from kinesis_assets.table.positions_file import CommitRef
 from kinesis_assets.table.storage import TableFolder
@@ -33,6 +25,8 @@ from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from deltalake import DeltaTable
 
     from kinesis_assets.derive.records import ReplacedFile
     from kinesis_assets.table.amendments import Amendment
@@ -122,12 +116,7 @@ def open_source(uri: str) -> Source:
         TableRewritten: The table was restored or overwritten.
     """
     folder = TableFolder.at(uri)
-    try:
-        delta = DeltaTable(folder.uri)
-    except TableNotFoundError as error:
-        raise TableMissing(uri, "there is no table; the first run of its own asset creates it") from error
-    except (DeltaError, OSError) as error:
-        raise TableUnreachable(uri, f"cannot be opened: {error}") from None
+    delta = open_delta(uri, folder, "the first run of its own asset")
     if SOURCE_PROPERTY in delta.metadata().configuration:
         return DerivedSource(DerivedTable(uri).snapshot())
     return RawSource(PositionedTable(uri))

@@ -51,22 +51,35 @@ def write(snapshot: DerivedSnapshot, rows: DataFrame, batch_id: int) -> Manifest
             column = F.coalesce(column, F.lit(batch_id))
         columns.append(column.cast(field.dataType).alias(field.name))
     is_replaced = F.col(REPLACED_COLUMN) if REPLACED_COLUMN in rows.columns else F.lit(False)
-    job = WritingJob(
+    written = rows.select(*columns, is_replaced.alias(REPLACED_COLUMN))
+    task = writing_task(writing_job(snapshot, batch_id))
+    contents = [row[0] for row in written.mapInArrow(task, "manifest binary").collect()]
+    manifest = sum(decode_all(f"table {snapshot.table.uri}", contents, Manifest), Manifest())
+    check_names(snapshot, manifest, batch_id)
+    return manifest
+
+
+def writing_job(snapshot: DerivedSnapshot, batch_id: int) -> WritingJob:
+    """Return the settings of the tasks that write an attempt's files. The arguments are those of `write`."""
+    return WritingJob(
         folder=snapshot.table.folder,
         schema=pa.schema(snapshot.delta.schema().to_arrow()),
         partition_by=tuple(snapshot.delta.metadata().partition_columns),
         batch_id=batch_id,
         layout=snapshot.table.policy.data_files,
     )
-    written = rows.select(*columns, is_replaced.alias(REPLACED_COLUMN))
-    contents = [row[0] for row in written.mapInArrow(writing_task(job), "manifest binary").collect()]
-    subject = f"table {snapshot.table.uri}"
-    manifest = sum(decode_all(subject, contents, Manifest), Manifest())
+
+
+def check_names(snapshot: DerivedSnapshot, manifest: Manifest, batch_id: int) -> None:
+    """Check that an attempt may have written the files of its manifest.
+
+    Raises:
+        LandingFailed: It cannot have written one of them.
+    """
     paths = [file.path for file in (*manifest.files, *manifest.replaced)]
     if (
         len(set(paths)) < len(paths)
         or not all(is_new_file(file, batch_id) for file in manifest.files)
         or not all(is_new_file(file, batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
     ):
-        raise invalid(subject, "a file that this attempt did not write")
-    return manifest
+        raise invalid(f"table {snapshot.table.uri}", "a file that this attempt did not write")

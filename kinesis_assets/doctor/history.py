@@ -15,7 +15,7 @@ from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.commit_link import CommitLink
-from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:

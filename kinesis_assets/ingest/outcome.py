@@ -91,7 +91,7 @@ class RunResult:
 
     @property
     def errors(self) -> dict[str, ShardError]:
-        """By shard id, why a shard is not committed."""
+        """By shard id, why a shard failed, waits for its parents, or was moved by another run."""
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
 
     def only(self, shard_ids: Collection[str]) -> RunResult:

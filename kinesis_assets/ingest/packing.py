@@ -35,8 +35,8 @@ def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
 
 def _expected(range_: ShardRange) -> float | None:
     """Return the bytes that a range is expected to read, within its bounds; None if that is not known."""
-    if range_.expected is None:
+    if range_.expected_bytes is None:
         return None
     bytes_, seconds = range_.bounds.max_bytes, range_.bounds.max_seconds
     limits = [bytes_, None if seconds is None else seconds * BYTES_PER_SECOND]
-    return min([range_.expected, *(limit for limit in limits if limit is not None)])
+    return min([range_.expected_bytes, *(limit for limit in limits if limit is not None)])

@@ -206,7 +206,7 @@ def plan_run(
                     closed=present[shard_id].closed,
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,
-                    expected=_bytes_unread(shard, now),
+                    expected_bytes=_bytes_unread(shard, now),
                     retry_seconds=client.settings.timing.retry_seconds,
                 )
             )

@@ -86,19 +86,19 @@ def execute_run(
         )
     ]:
         remaining = plan.allowance.less(landing.rows, landing.bytes, clock.monotonic() - started)
-        generation = with_confirmed_ends(client, plan.listing, land(job, ready, remaining))
-        landing += generation
-        finished |= {shard.shard_id for shard in generation.shards if shard.end is RangeEnd.SHARD_END}
+        landed = with_confirmed_ends(client, plan.listing, land(job, ready, remaining))
+        landing += landed
+        finished |= {shard.shard_id for shard in landed.shards if shard.end is RangeEnd.SHARD_END}
         for range_ in ready:
             del pending[range_.shard_id]
     landings = {shard.shard_id: shard for shard in landing.shards}
-    read = {
+    to_commit = {
         shard_id: position
         for shard_id, shard in landings.items()
         if _needs_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
     }
-    result, moved, listing = CommitResult(None), read, plan.listing
-    if read or plan.given_up or plan.lowered or not repeated:
+    result, moved, listing = CommitResult(None), to_commit, plan.listing
+    if to_commit or plan.given_up or plan.lowered or not repeated:
         # After reading, so that every record is known to be from the planned stream.
         summary = confirm_summary(client, plan.listing.summary)
         if summary.identity != plan.identity:
@@ -108,7 +108,8 @@ def execute_run(
         hours = max(listing.summary.retention_hours, summary.retention_hours)
         lowered = plan.lowered if hours == listing.summary.retention_hours else {}
         moved = {**lowered, **plan.given_up} | {
-            shard_id: _confirmed(position, summary.service_time, hours) for shard_id, position in read.items()
+            shard_id: _confirmed(position, summary.service_time, hours)
+            for shard_id, position in to_commit.items()
         }
         listing = listing.with_retention(hours)
     if moved:

@@ -48,6 +48,7 @@ def with_confirmed_ends(client: StreamClient, listing: StreamListing, landing: L
     if not (unconfirmed := ended - closed):
         return landing
     _log.warning(_UNCONFIRMED, client.stream, ", ".join(sorted(unconfirmed)), reason)
+    # Any end other than SHARD_END leaves a shard unfinished.
     shards = [
         msgspec.structs.replace(shard, end=RangeEnd.TIP) if shard.shard_id in unconfirmed else shard
         for shard in landing.shards

@@ -13,7 +13,9 @@ LARGEST_BODY = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class PageSizes:
-    """How much a reader requests and handles at once. The defaults are always used.
+    """How much a reader requests and handles at once.
+
+    Only tests and benchmarks replace the defaults.
 
     Attributes:
         page: The maximum number of records in a page, and the approximate number of records in a batch, if

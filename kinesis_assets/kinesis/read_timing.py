@@ -14,7 +14,9 @@ GetRecords)."""
 
 @dataclass(frozen=True, slots=True)
 class ReadTiming:
-    """When a stream is called, and how long a reader waits. Can be pickled. The defaults are always used.
+    """When a stream is called, and how long a reader waits. Can be pickled.
+
+    Only tests and benchmarks replace the defaults.
 
     Attributes:
         seconds_between_calls: Seconds between two GetRecords calls of a shard, which allows five per second

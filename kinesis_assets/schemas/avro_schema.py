@@ -58,10 +58,11 @@ class _Types:
     def fields(self, record: Mapping[str, Any], path: str) -> list[Field]:
         name = self._remember(record)
         self._enclosing.append(name)
-        found = [
-            Field(each["name"], self.type(each.get("type"), f"{path}{each['name']}"))
-            for each in record.get("fields", ())
-        ]
+        found = []
+        for each in record.get("fields", ()):
+            if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+                raise InvalidInput(f"the Avro schema: a field of the record {name} has no name")
+            found.append(Field(each["name"], self.type(each.get("type"), f"{path}{each['name']}")))
         self._enclosing.pop()
         if not found:
             raise InvalidInput(f"the Avro schema: the record {name} has no fields")

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 KEEPING = ("error", "shard_id", "sequence_number", "sub_sequence_number", "data")
 """The columns of a typed table by which a record is kept that cannot be decoded."""
 
-RESERVED = {*KEEPING, "_batch_id"}
-"""The names of columns that a typed table has besides the fields of its records."""
+RECORD = "_record"
+"""The name under which expressions find the columns of the raw table of which the record has the name too."""
+
+_RESERVED = {*KEEPING, RECORD, "_batch_id"}
+"""The names that the column of a field cannot have."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -54,10 +57,24 @@ def readable(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
 
 
-def column_name(field: str) -> str:
-    """Return a name for the column of a field: its own, unless a typed table cannot have such a column."""
+def column_names(fields: Sequence[str]) -> dict[str, str]:
+    """Return a name for the column of each field: its own, unless a typed table cannot have such a column."""
+    names = {field: _column_name(field) for field in fields}
+    taken = {field.lower() for field, name in names.items() if field == name}
+    for field, name in names.items():
+        unique = name
+        while unique != field and unique.lower() in taken:
+            unique += "_"
+        names[field] = unique
+        taken.add(unique.lower())
+    return names
+
+
+def _column_name(field: str) -> str:
     name = "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in field)
-    return f"{name}_" if name.lower() in RESERVED else name
+    if name.startswith("__"):  # as the names of columns that are added while rows are processed
+        name = f"_{name.lstrip('_')}"
+    return f"{name}_" if name.lower() in _RESERVED else name
 
 
 def _suffix(field: Field) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from kinesis_assets.schemas.ddl import Field, readable, struct
+from kinesis_assets.schemas.ddl import RECORD, Field, readable, struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +23,7 @@ _TEXTS: tuple[tuple[str, Any], ...] = (
 )
 """Types that are text in JSON, with the Python types by which `Json` decodes them."""
 
-_KINDS = {bool: "BOOLEAN", float: "DOUBLE", dict: "STRUCT", list: "ARRAY"}
+_KINDS = {bool: "BOOLEAN", dict: "STRUCT", list: "ARRAY"}
 _ONLY_TEXT = {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRING"}
 _NUMBERS = {"BIGINT", "DECIMAL(38, 0)", "DOUBLE"}
 
@@ -34,7 +36,7 @@ class Inference:
         fields: The fields of the documents.
         documents: Number of documents that are objects.
         others: Number of documents that are not, or are no JSON.
-        notes: What `Json` would not decode with this type, each for people.
+        notes: What is not as in the documents, each for people.
     """
 
     fields: Sequence[Field]
@@ -44,15 +46,17 @@ class Inference:
 
 
 def infer_type(documents: Iterable[bytes]) -> Inference:
-    """Return the type with which `Json` decodes documents.
+    """Return a type with which `Json` decodes all of some documents.
 
-    Values of different types become text, which `Json` does not convert: the others cannot be decoded then.
+    Values of different types, and numbers that no type of Spark can hold, are variants.
     """
     seen, others, notes = _Values(), 0, list[str]()
+    # A number that is too large for a float is infinite, and one that is too large for `Json` is an error.
+    decoder = msgspec.json.Decoder(float_hook=lambda text: float(Decimal(text)))
     for document in documents:
         try:
-            value = msgspec.json.decode(document.decode())
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = decoder.decode(document.decode())
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation):
             value = None
         if isinstance(value, dict):
             seen.add(value)
@@ -96,6 +100,8 @@ class _Values:
                 notes.append(
                     f"{place} is left out: Spark does not distinguish it from {found[name.lower()].name}"
                 )
+            elif not name or place.lower() == RECORD:
+                notes.append(f"{place} is left out: Spark cannot have a column of this name")
             else:
                 found[name.lower()] = Field(name, values.type(place, notes))
         return list(found.values())
@@ -103,27 +109,32 @@ class _Values:
     def type(self, path: str, notes: list[str]) -> str:
         kinds = {*self.kinds}
         if kinds == {"STRUCT"}:
-            return struct(self.struct_fields(f"{path}.", notes)) if self.fields else "MAP<STRING, STRING>"
+            fields = self.struct_fields(f"{path}.", notes)
+            return struct(fields) if fields else "MAP<STRING, VARIANT>"
         if kinds == {"ARRAY"}:
             return f"ARRAY<{(self.items or _Values()).type(f'{path}[]', notes)}>"
         if len(kinds) == 1:
             return kinds.pop()
         if kinds and kinds <= _NUMBERS:
             return "DOUBLE" if "DOUBLE" in kinds else "DECIMAL(38, 0)"
-        if not kinds <= _ONLY_TEXT:
-            counts = ", ".join(f"{kind} ({count})" for kind, count in self.kinds.most_common())
-            notes.append(f"{path} has values of different types: {counts}. Only text is decoded as STRING")
-        return "STRING"
+        if kinds <= _ONLY_TEXT:
+            return "STRING"
+        counts = ", ".join(f"{kind} ({count})" for kind, count in self.kinds.most_common())
+        notes.append(f"{path} has values of different types: {counts}. VARIANT keeps each as JSON text")
+        return "VARIANT"
 
 
 def _kind(value: Any) -> str:
     match value:
         case str():
             return next((name for name, type_ in _TEXTS if _is(value, type_)), "STRING")
-        case int() if not isinstance(value, bool):
-            longest = "DECIMAL(38, 0)" if abs(value) < 10**38 else "DOUBLE"
-            return "BIGINT" if -(1 << 63) <= value < 1 << 63 else longest
-    return _KINDS[type(value)]
+        case bool() | dict() | list():
+            return _KINDS[type(value)]
+        case int() if -(1 << 63) <= value < 1 << 63:
+            return "BIGINT"
+        case int() if abs(value) < 10**38:
+            return "DECIMAL(38, 0)"
+    return "DOUBLE" if abs(value) <= sys.float_info.max else "VARIANT"
 
 
 def _is(text: str, type_: Any) -> bool:

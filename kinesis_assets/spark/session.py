@@ -146,15 +146,28 @@ def wrap_spark_errors(subject: str) -> Iterator[None]:
     Raises:
         LandingFailed: Spark raised an error.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
     # A call to a JVM that was killed raises ConnectionError.
     errors: tuple[type[Exception], ...] = (PySparkException, ConnectionError, *java_errors())
     try:
         yield
     except errors as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        causes = [line for line in lines if "Error: " in line or "Exception: " in line]
-        raise LandingFailed(
-            f"{subject}: the Spark job failed, nothing was committed: {(causes or lines or [''])[-1]}"
-        ) from error
+        reason = first_line(error) if isinstance(error, AnalysisException) else _cause(error)
+        raise LandingFailed(f"{subject}: the Spark job failed, nothing was committed: {reason}") from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the class and the message of an error of Spark's analysis, whose other lines show the plan."""
+    return next(iter(_lines(error)), "").rstrip(";. ")
+
+
+def _cause(error: Exception) -> str:
+    """Return the line of an error of a Spark job that most likely says why it failed."""
+    lines = _lines(error)
+    causes = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return (causes or lines or [""])[-1]
+
+
+def _lines(error: Exception) -> list[str]:
+    return [line.strip() for line in str(error).splitlines() if line.strip()]

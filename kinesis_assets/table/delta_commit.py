@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions import StreamPositions
 
-_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # a key of a commit's metadata
+_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # the stored name of a commit id
 _PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
 
 _CLEAN_UP_EVERY = 100

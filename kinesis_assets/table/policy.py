@@ -32,7 +32,9 @@ class CommitRetries:
 
 @dataclass(frozen=True, slots=True)
 class TablePolicy:
-    """How a table is written. The defaults are always used.
+    """How a table is written.
+
+    Only tests and benchmarks replace the defaults.
 
     Attributes:
         chain: When a positions file holds all shards, and when shards are archived.

@@ -150,12 +150,13 @@ class StreamPositions(
     Attributes:
         format: `FORMAT` of the writer.
         identity: The stream.
-        commit_id: The commit id, which names the file. The table's log points at it.
+        commit_id: The commit id, which names the file. The table's log points at it. Stored as `token`.
         previous: The commit id of the previous positions; None for the first.
         generation: Number of the commit, from 0.
         batch_id: The attempt that made the commit.
         shards: The positions by shard id.
         added: The ranges whose rows the commit added, by shard id; shards without new rows are left out.
+            Stored as `landed`.
         by: The Dagster run id or the person that made the commit.
         listed_at: When the shards were last listed (service's clock). A shard that is missing here was opened
             later.

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 import errno
 import re
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import TableNotWritable
+from kinesis_assets.table.storage import write_new
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+_PROBE = "_kinesis/writable"
+"""Always the same name, so that no file has to be deleted."""
 
 _NUMBERS = {
     errno.EROFS: "read-only file system",
@@ -57,3 +65,20 @@ def not_writable(table: str, error: BaseException, outcome: str = "") -> TableNo
         return None
     failure = f"cannot be written to: {reason} ({error}). {outcome}".rstrip()
     return TableNotWritable(table, f"{failure} Allow this process to write to it, or use another table")
+
+
+def require_writable(table: str, filesystem: pyarrow.fs.FileSystem) -> None:
+    """Write an empty file into a table's folder, to fail before any expensive work.
+
+    Args:
+        table: The table's URI.
+        filesystem: The table's folder.
+
+    Raises:
+        TableNotWritable: Writing is refused. Other errors are ignored: a later attempt may succeed.
+    """
+    try:
+        write_new(filesystem, _PROBE).close()
+    except OSError as error:
+        if refused := not_writable(table, error):
+            raise refused from None

@@ -24,6 +24,7 @@ from kinesis_assets.table.delta_log import newest_version_of
 from kinesis_assets.table.file_stats import ActiveFile, FileStats
 from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
 from kinesis_assets.table.nullable_columns import columns_without_null
+from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.ownership import (
     OWNER,
     amendment_application,
@@ -255,7 +256,7 @@ class TableSnapshot:
                 ),
             )
         except CommitFailedError as error:
-            if self._is_overtaken():
+            if has_later_version(self._table.files, self.version):
                 raise CommitOvertaken(self._table.uri, str(error)) from None
             raise
 
@@ -271,14 +272,6 @@ class TableSnapshot:
             self._table.chain.write(positions, retired)
         if amendment is not None:
             self._table.amendments.write(msgspec.structs.replace(amendment, arn=identity.arn))
-
-    def _is_overtaken(self) -> bool:
-        """Return whether the log has a version after this one."""
-        path = f"_delta_log/{self._delta.version() + 1:020}.json"
-        try:
-            return bool(self._table.files.get_file_info(path).is_file)
-        except OSError:
-            return False
 
     def remove(
         self,

@@ -1,8 +1,6 @@
 """The raw table: a Delta table whose log points at the positions of its stream.
 
-Never import this module in a Spark task: the Rust library behind Delta Lake does not survive a fork. Errors
-of that library are raised again without their cause: when S3 rejects a signature, its response repeats the
-request, which includes the session token.
+Never import this module in a Spark task, see `opening`.
 """
 
 from __future__ import annotations
@@ -11,26 +9,22 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow.fs
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import Schema
 
-from kinesis_assets.errors import TableMissing, TableUnreachable, TableUnsuitable
+from kinesis_assets.errors import TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.nullable_columns import accept_null, columns_without_null
+from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.properties import TABLE_PROPERTIES
-from kinesis_assets.table.refusals import not_writable
+from kinesis_assets.table.refusals import require_writable
 from kinesis_assets.table.rewrites import RewriteLog
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.storage import write_new
 from kinesis_assets.table.table_files import TableFiles
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
-
-_PROBE = "_kinesis/writable"
-"""Always the same name, so that no file has to be deleted."""
 
 
 class PositionedTable(TableFiles):
@@ -68,40 +62,19 @@ class PositionedTable(TableFiles):
             TableNotWritable: The table cannot be created because writing is refused.
             TableUnreachable: The table can be neither opened nor created.
         """
-        with suppress(TableMissing):
-            return self.snapshot()
-        refused: Exception | None = None
-        try:
-            DeltaTable.create(
-                self.folder.uri,
-                Schema.from_arrow(TABLE_SCHEMA),
-                mode="error",
-                partition_by=PARTITION_COLUMNS,
-                description="Kinesis records as they came, with the positions up to which they are here.",
-                configuration=TABLE_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
-                raise_if_key_not_exists=False,  # Delta does not know the owner property
-                # A retry would commit a second creation to a table that another run has created.
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        except (DeltaError, OSError) as error:
-            refused = error  # unless another run has created it
-        try:
-            return self.snapshot()
-        except TableMissing:
-            final = None if refused is None else not_writable(self.uri, refused)
-            raise final or TableUnreachable(self.uri, f"cannot be created: {refused}") from None
+        return open_or_create(
+            self.snapshot,
+            self.uri,
+            self.folder,
+            Schema.from_arrow(TABLE_SCHEMA),
+            partition_by=PARTITION_COLUMNS,
+            configuration=TABLE_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
+            description="Kinesis records as they came, with the positions up to which they are here.",
+        )
 
     def require_writable(self) -> None:
-        """Write an empty file into the table's folder, to fail before any expensive work.
-
-        Raises:
-            TableNotWritable: Writing is refused. Other errors are ignored: a later attempt may succeed.
-        """
-        try:
-            write_new(self.files, _PROBE).close()
-        except OSError as error:
-            if refused := not_writable(self.uri, error):
-                raise refused from None
+        """Check that the table's folder can be written to. Raises as `refusals.require_writable`."""
+        require_writable(self.uri, self.files)
 
     def snapshot(self) -> TableSnapshot:
         """Open the newest version of the table.
@@ -112,12 +85,10 @@ class PositionedTable(TableFiles):
             TableUnsuitable: The table has another schema or partitioning.
         """
         try:
-            delta = DeltaTable(self.folder.uri)
-        except TableNotFoundError as error:
-            raise TableMissing(self.uri, "there is no table; the first run creates it") from error
-        except (DeltaError, OSError) as error:
+            delta = open_delta(self.uri, self.folder)
+        except TableUnreachable:
             self._refuse_a_file()
-            raise TableUnreachable(self.uri, f"cannot be opened: {error}") from None
+            raise
         found = {field.name: field.type for field in delta.schema().fields}
         wanted = {field.name: field.type for field in Schema.from_arrow(TABLE_SCHEMA).fields}
         wrong = [name for name, kind in wanted.items() if found.get(name) != kind]

@@ -15,17 +15,22 @@ from deltalake import DeltaTable
 
 from kinesis_assets import KinesisTableComponent, build_kinesis_stream
 from kinesis_assets.dagster.names import automation_name, raw_key
+from kinesis_assets.demo.orders import put_orders
+from kinesis_assets.demo.tables import build_order_tables
 from support.dagster_components import dagsters_own_warnings, loaded
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "derived.md").read_text()
-YAML, SH = (
-    re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
-    for language in ("yaml", "sh")
+YAMLS, SHELLS, PYTHONS = (
+    re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for language in ("yaml", "sh", "python")
 )
-ASSETS, ENGINES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+CLICKS, ORDERS, PAYMENTS = map(yaml.safe_load, YAMLS)
+(INFER,) = SHELLS
+ASSETS, ENGINES = PYTHONS
+COLUMNS = ("order_id", "customer_id", "channel", "total", "placed_at", "day")
 
 
 @pytest.fixture
@@ -70,9 +75,8 @@ def test_the_assets_of_the_page_follow_the_stream(put: Any, cli: Any, instance: 
 @dagsters_own_warnings
 @pytest.mark.usefixtures("spark")
 def test_the_yaml_of_the_page_is_the_same_table(put: Any, cli: Any, instance: dg.DagsterInstance) -> None:
-    document = yaml.safe_load(YAML)
-    assert document["type"] == "kinesis_assets.KinesisTableComponent"
-    _, table = loaded(KinesisTableComponent, **document["attributes"])
+    assert CLICKS["type"] == "kinesis_assets.KinesisTableComponent"
+    _, table = loaded(KinesisTableComponent, **CLICKS["attributes"])
     stream = build_kinesis_stream("clicks", table="./clicks")
     job = dg.Definitions.merge(stream, table).resolve_implicit_global_asset_job_def()
     put("a", "/home", "2026-01-31T10:00:00Z")
@@ -81,9 +85,38 @@ def test_the_yaml_of_the_page_is_the_same_table(put: Any, cli: Any, instance: dg
     job.execute_in_process(instance=instance, asset_selection=keys)
     assert rows("./derived/clicks", "click_id", "day") == [("a", "2026-01-31")]
     assert rows("./derived/clicks_errors", "data") == []
-    proposed = cli(*shlex.split(SH)[1:])
+    proposed = cli(*shlex.split(INFER)[1:])
     assert proposed.exit_code == 0
     assert "click_id STRING" in proposed.out
+
+
+@dagsters_own_warnings
+@pytest.mark.usefixtures("spark")
+def test_the_orders_of_the_page_are_those_of_the_demonstration(
+    kinesis: Any, settings: ClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
+    monkeypatch.chdir(tmp_path)
+    kinesis.create_stream(StreamName="orders", ShardCount=1)
+    try:
+        for _ in put_orders(kinesis, 0, 3):
+            pass
+        assert cli("run", "--stream", "orders", "--table", "./orders").exit_code == 0
+        _, typed = loaded(KinesisTableComponent, **ORDERS["attributes"])
+        for name, tables in (("./derived/orders", typed), ("./demo/orders", build_order_tables("./demo"))):
+            defs = dg.Definitions.merge(build_kinesis_stream("orders", table="./orders"), tables)
+            job = defs.resolve_implicit_global_asset_job_def()
+            job.execute_in_process(asset_selection=[dg.AssetKey("orders")])
+            assert len(rows(name, *COLUMNS)) == 3
+    finally:
+        kinesis.delete_stream(StreamName="orders")
+    assert rows("./derived/orders", *COLUMNS) == rows("./demo/orders", *COLUMNS)
+
+
+@dagsters_own_warnings
+def test_the_schema_of_the_registry_on_the_page_can_be_loaded() -> None:
+    (table,) = loaded(KinesisTableComponent, **PAYMENTS["attributes"])[1].assets
+    assert table.key == dg.AssetKey("payments")
 
 
 def test_the_assets_and_the_sensor_of_the_page_are_defined() -> None:

@@ -20,11 +20,12 @@ def folder(kinesis, settings, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-    kinesis.delete_stream(StreamName="clicks", EnforceConsumerDeletion=True)
+    for stream in ("clicks", "orders"):
+        kinesis.delete_stream(StreamName=stream, EnforceConsumerDeletion=True)
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_tutorial_ends_with_each_record_exactly_once(folder, cli):
+def test_the_tutorial_ends_with_each_record_exactly_once_and_typed(folder, cli):
     names = {"boto3": boto3}
     codes = []
     for language, text in BLOCKS:
@@ -35,6 +36,19 @@ def test_the_tutorial_ends_with_each_record_exactly_once(folder, cli):
                 shlex.split(line)[1:] for line in text.splitlines() if line.startswith("kinesis-assets")
             ]
             codes += [(command[0], cli(*command).exit_code) for command in commands if command[0] != "local"]
-    assert codes == [("run", 0), ("positions", 0), ("run", 0), ("run", 0), ("doctor", 1), ("replay", 0)]
+    repaired = [("run", 0), ("positions", 0), ("run", 0), ("run", 0), ("doctor", 1), ("replay", 0)]
+    assert codes == [*repaired, ("run", 0), ("run", 0)]
     data = DeltaTable(folder / "clicks").to_pyarrow_table(columns=["data"])["data"].to_pylist()
     assert sorted(data) == sorted(f'{{"click": {number}}}'.encode() for number in range(300))
+    assert rows(folder / "derived/orders", "order_id", "total") == [
+        ("ord-1", 20),
+        ("ord-2", 40),
+        ("ord-3", 9.9),
+    ]
+    assert rows(folder / "derived/revenue_by_day", "orders", "revenue") == [(1, 9.9), (2, 60)]
+
+
+def rows(table: Path, *columns: str) -> list[tuple[object, ...]]:
+    return sorted(
+        tuple(row[name] for name in columns) for row in DeltaTable(table).to_pyarrow_table().to_pylist()
+    )

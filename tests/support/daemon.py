@@ -26,7 +26,7 @@ from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
@@ -49,6 +49,8 @@ class Daemon:
         instance: The instance of the deployment.
         cursor: The cursor of the sensor.
         clock: The clock of the ticks; this machine's by default.
+        derived: The derived tables that continuous runs include. By this machine's clock, the sensor finds
+            them in the definitions.
     """
 
     def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
@@ -56,6 +58,7 @@ class Daemon:
         self.instance = instance
         self.cursor: str | None = None
         self.clock: Callable[[], float] | None = None
+        self.derived: Collection[dg.AssetKey] = ()
         name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
         (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
 
@@ -79,7 +82,7 @@ class Daemon:
         return data
 
     def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
-        return evaluate(self.opened, self.instance, self.cursor, clock)
+        return evaluate(self.opened, self.instance, self.cursor, clock, derived=self.derived)
 
     def _evaluate(self) -> SensorExecutionData:
         assert isinstance(self.sensor, dg.SensorDefinition)

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from kinesis_assets.derive.maintenance.run import maintain as maintain_derived_table
 from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.table.maintenance.limits import MaintenanceLimits
 from kinesis_assets.table.maintenance.run import maintain
+from support.maintained_table import days_from_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +70,12 @@ class DerivedBench:
 def maintain_table(bench: Bench, **options: Any) -> list[Step]:
     """Run maintenance of a bench's table, with both clocks at the service's time."""
     return list(maintain(bench.table, bench.client.describe(), machine=lambda: bench.now, **options))
+
+
+def maintain_derived(derived: DerivedBench, days: float = 0.0) -> list[Step]:
+    """Run maintenance of a derived table some days from now; it compacts as soon as two files are small."""
+    now, limits = days_from_now(days), MaintenanceLimits(small_files=2)
+    return list(maintain_derived_table(derived.table, now, machine=lambda: now, limits=limits))
 
 
 def identified(rows: DataFrame) -> DataFrame:

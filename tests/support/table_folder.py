@@ -12,23 +12,24 @@ from urllib.parse import unquote, urlparse
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.table.table import PositionedTable
 
 DATA_FILES = "arrival_date=*/*.parquet"
 LOG_ENTRIES = "_delta_log/*.json"
 
 
-def folder_of(table: PositionedTable) -> Path:
+def folder_of(table: PositionedTable | DerivedTable) -> Path:
     return Path(unquote(urlparse(table.folder.uri).path))
 
 
-def files_of(table: PositionedTable, pattern: str = "**/*") -> set[str]:
+def files_of(table: PositionedTable | DerivedTable, pattern: str = "**/*") -> set[str]:
     """Return the paths of the table's files, relative to its folder."""
     folder = folder_of(table)
     return {path.relative_to(folder).as_posix() for path in folder.glob(pattern) if path.is_file()}
 
 
-def set_age(table: PositionedTable, duration: timedelta, *paths: str) -> None:
+def set_age(table: PositionedTable | DerivedTable, duration: timedelta, *paths: str) -> None:
     """Set the modification time of files to `duration` ago."""
     then = time.time() - duration.total_seconds()
     for path in paths:

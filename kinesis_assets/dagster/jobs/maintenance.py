@@ -1,16 +1,21 @@
-"""The maintenance job of a stream's table, and its schedule."""
+"""The maintenance job of a stream's tables, and its schedule."""
 
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import dagster as dg
 
+from kinesis_assets.dagster.consumption import Consumption, derived_tables
+from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
-from kinesis_assets.dagster.stream import open_stream
-from kinesis_assets.errors import InvalidInput, KinesisAssetsError, TableMissing
+from kinesis_assets.dagster.stream import OpenStream, open_stream
+from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
+
+if TYPE_CHECKING:
+    from kinesis_assets.table.maintenance.steps import Step
 
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""
@@ -23,8 +28,17 @@ def maintenance_name(stream: str) -> str:
     return f"{raw_key(stream).to_python_identifier()}_maintenance"
 
 
-def build_maintenance_job(stream: str) -> dg.JobDefinition:
-    """Build the job that performs the due maintenance and reports it as an observation of the raw asset."""
+def build_maintenance_job(
+    stream: str, tables: Mapping[dg.AssetKey, Consumption] | None = None
+) -> dg.JobDefinition:
+    """Build the job that performs the due maintenance of a stream's raw table and of its derived tables.
+
+    It reports the steps as an observation of each table's asset. A table that fails does not stop the others.
+
+    Args:
+        stream: The stream's name.
+        tables: The derived tables, by asset key. By default those of the code location that runs the job.
+    """
     name = maintenance_name(stream)
 
     @dg.op(
@@ -34,35 +48,65 @@ def build_maintenance_job(stream: str) -> dg.JobDefinition:
         config_schema={"dry_run": _DRY_RUN},
     )
     def keep(context: dg.OpExecutionContext) -> None:
-        from kinesis_assets.table.maintenance.run import maintain  # noqa: PLC0415  # its runs alone
-
         opened = open_stream(context.resources, stream)
-        steps: list[dict[str, Any]] = []
-        try:
-            for step in maintain(
-                opened.table,
-                opened.client.describe(),
-                retention_days=opened.settings.retention_days,
-                by=context.run_id,
-                dry_run=context.op_config["dry_run"],
-            ):
-                context.log.info(str(step))
-                steps.append({"stream": stream, **asdict(step)})
-        except TableMissing:
-            context.log.info("The table does not exist yet. The first run of the stream creates it.")
-        finally:  # completed steps are reported even if a later one fails
-            context.log_event(
-                dg.AssetObservation(raw_key(stream), metadata={STEPS: dg.MetadataValue.json(steps)})
-            )
+        derived = derived_tables(assets_of_location(context), stream) if tables is None else tables
+        dry_run = context.op_config["dry_run"]
+        errors: dict[str, Exception] = {}
+        due = {raw_key(stream): _raw_steps(opened, context.run_id, dry_run=dry_run)}
+        due |= {key: _derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
+        for key, steps in due.items():
+            try:
+                _report(context, stream, key, steps)
+            except Exception as error:  # noqa: BLE001  # it is raised after the other tables
+                context.log.error("%s: %s", key.to_user_string(), error)  # noqa: TRY400  # a traceback may have credentials
+                errors[key.to_user_string()] = error
+        if len(errors) == 1:
+            raise next(iter(errors.values()))
+        if errors:
+            reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
+            raise MaintenanceFailed(stream, f"the maintenance of {len(errors)} tables failed: {reasons}")
 
     @dg.job(
         name=name,
-        description=f"Maintains the raw table of {stream}: compaction, vacuum, log cleanup, row retention.",
+        description=f"Maintains the raw table of {stream} and its derived tables: compaction, vacuum, log "
+        "cleanup, row retention.",
     )
     def job() -> None:
         keep()
 
     return job
+
+
+def _raw_steps(opened: OpenStream, run_id: str, *, dry_run: bool) -> "Iterator[Step]":
+    from kinesis_assets.table.maintenance.run import maintain  # noqa: PLC0415  # its runs alone
+
+    yield from maintain(
+        opened.table,
+        opened.client.describe(),
+        retention_days=opened.settings.retention_days,
+        by=run_id,
+        dry_run=dry_run,
+    )
+
+
+def _derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[Step]":
+    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.maintenance.run import maintain  # noqa: PLC0415  # as above
+
+    yield from maintain(DerivedTable(uri), opened.client.describe().service_time, dry_run=dry_run)
+
+
+def _report(context: dg.OpExecutionContext, stream: str, key: dg.AssetKey, due: "Iterator[Step]") -> None:
+    """Perform the steps of a table, and report those that are done, even if a later one fails."""
+    steps: list[dict[str, Any]] = []
+    try:
+        for step in due:
+            context.log.info("%s: %s", key.to_user_string(), step)
+            steps.append({"stream": stream, **asdict(step)})
+    except TableMissing:
+        context.log.info("%s: the table does not exist yet. Its first run creates it.", key.to_user_string())
+    finally:
+        context.log_event(dg.AssetObservation(key, metadata={STEPS: dg.MetadataValue.json(steps)}))
 
 
 def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
@@ -95,26 +139,27 @@ def run_maintenance(
     """Run a stream's maintenance job in this process.
 
     Args:
-        definitions: The definitions that contain the stream.
+        definitions: The definitions that contain the stream and the tables that are derived from it.
         stream: The stream's name.
         instance: The instance that stores the run.
         dry_run: Whether to report the steps only, without performing them.
 
     Yields:
-        The fields of each `Step`, with the stream's name.
+        The fields of each `Step`, with the stream's name and the key of the table's asset.
 
     Raises:
         KinesisAssetsError: The job failed. The steps that were yielded are done.
     """
-    from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # see above
-
     run_id = str(uuid4())
     name = maintenance_name(stream)
     failed: KinesisAssetsError | None = None
+    # A run in this process knows no code location.
+    tables = derived_tables(definitions.get_repository_def().assets_defs_by_key, stream)
     try:
-        definitions.resolve_job_def(name).execute_in_process(
+        build_maintenance_job(stream, tables).execute_in_process(
             instance=instance,
             run_id=run_id,
+            resources=dict(definitions.resources or {}),
             run_config={
                 "ops": {op_key(name): {"config": {"dry_run": dry_run}}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
@@ -123,11 +168,24 @@ def run_maintenance(
     except KinesisAssetsError as error:
         failed = error
     found = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION).records
-    # Dagster sorts the keys of JSON metadata.
-    columns = ("stream", *(field.name for field in fields(Step)))
-    for record in found:
+    for record in sorted(found, key=lambda record: record.storage_id):
         observation = record.event_log_entry.asset_observation
-        steps: Any = observation.metadata[STEPS].value if observation else ()
-        yield from ({name: step[name] for name in columns} for step in steps)
+        if observation is not None:
+            steps: Any = observation.metadata[STEPS].value
+            yield from (step_row(stream, observation.asset_key, step) for step in steps)
     if failed is not None:
         raise failed
+
+
+def step_row(stream: str, key: dg.AssetKey, step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `Step` as the command line prints them.
+
+    Args:
+        stream: The stream's name.
+        key: The key of the table's asset.
+        step: The fields of the step. Dagster sorts the keys of JSON metadata.
+    """
+    from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # as above
+
+    columns = {field.name: step[field.name] for field in fields(Step)}
+    return {"stream": stream, "asset": key.to_user_string(), **columns}

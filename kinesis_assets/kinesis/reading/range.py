@@ -34,7 +34,7 @@ class ShardRange(msgspec.Struct, frozen=True):
             means no limit.
         up_to: The position at which the range ends, exclusive: a read from there starts with the record after
             the range. One of the two SEQUENCE_NUMBER kinds, or None for no such end.
-        expected: The expected payload bytes from `start`, to weight shards against each other; None if
+        expected_bytes: The expected payload bytes from `start`, to weight shards against each other; None if
             unknown.
         retry_seconds: The time in seconds without progress after which the range ends with the records that
             it has, because other shards wait to commit. A shard that has been throttled and has never
@@ -53,7 +53,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     expiry: Expiry | None = None
     max_bad_records: int | None = None
     up_to: Position | None = None
-    expected: int | None = None
+    expected_bytes: int | None = None
     retry_seconds: float | None = None
     response_timeout: float | None = None
 
@@ -62,8 +62,8 @@ class RangeEnd(StrEnum):
     """The reason for the end of a range."""
 
     BOUND = "bound"
-    """A limit other than time, a used-up allowance, or a stop request."""
-    TIME_LIMIT = "late"
+    """A limit on records, bytes or arrival time; an exhausted allowance; or a stop request."""
+    TIME_LIMIT = "time_limit"
     """The time limit of the range or of all shards together, or the range's `retry_seconds`."""
     TIP = "tip"
     SHARD_END = "shard_end"

@@ -151,8 +151,8 @@ class ShardReading:
         finally:
             self._release()
 
-    def _yield_page(self, page: Page, served: datetime) -> Generator[Wait | Records]:
-        yield from self._check_for_loss(page, served)
+    def _yield_page(self, page: Page, service_time: datetime) -> Generator[Wait | Records]:
+        yield from self._check_for_loss(page, service_time)
         if self.end is not None:
             return
         before = self.records
@@ -160,14 +160,14 @@ class ShardReading:
             taken = self._take(records)
             if taken:
                 part = records.first(taken)
-                self._advance(part, inside=is_inside(records, taken), served=served)
+                self._advance(part, inside=is_inside(records, taken), service_time=service_time)
                 yield part
             if taken < len(records):
-                self._end_inside_page(page, served, records, taken)
+                self._end_inside_page(page, service_time, records, taken)
                 break
         if self.end is None:
             self.millis_behind_latest = page.millis_behind_latest
-            self.end = self._range_end(page, served)
+            self.end = self._range_end(page, service_time)
         self._stall_detector.note_response(page.millis_behind_latest, any_records=self.records > before)
         if self.end is None and self._stall_detector.stalled:
             raise ShardStalled(
@@ -209,9 +209,9 @@ class ShardReading:
             return False
         return self._used_up or (self._end_before_page() is not None and self.records > 0)
 
-    def _check_for_loss(self, page: Page, served: datetime) -> Awaitable[None]:
+    def _check_for_loss(self, page: Page, service_time: datetime) -> Awaitable[None]:
         """Record a gap before a page, or fail, if records may have expired there."""
-        gap = None if self._loss is None else self._loss.possible_gap(page, served, self.position)
+        gap = None if self._loss is None else self._loss.possible_gap(page, service_time, self.position)
         if self._loss is None or gap is None:
             return
         number = None if self.position.sub_sequence_number is not None else self.position.sequence_number
@@ -256,12 +256,12 @@ class ShardReading:
             count = quota.take(records.first(count))
         return count
 
-    def _advance(self, taken: Records, *, inside: bool, served: datetime) -> None:
+    def _advance(self, taken: Records, *, inside: bool, service_time: datetime) -> None:
         last = taken[-1]
         self.position = Position.after(last.sequence_number, last.sub_sequence_number if inside else None)
         self.last_arrival = last.arrival
         if self._loss is not None:
-            self._loss.note_records(last.arrival, served, first=self.records == 0)
+            self._loss.note_records(last.arrival, service_time, first=self.records == 0)
         if self._deadline is None and self.range.bounds.max_seconds is not None:
             self._deadline = self._clock.monotonic() + self.range.bounds.max_seconds
         if self.first_sequence_number is None:
@@ -274,10 +274,10 @@ class ShardReading:
             self.bad_records += sum(damaged)
             self.outside_hash_range += len(damaged) - sum(damaged)
 
-    def _end_inside_page(self, page: Page, served: datetime, records: Records, taken: int) -> None:
+    def _end_inside_page(self, page: Page, service_time: datetime, records: Records, taken: int) -> None:
         """End the range after the first `taken` records of a batch."""
         unread = records[taken]
-        unread_ms = int(served.timestamp() * 1000) - unread.arrival_ms
+        unread_ms = int(service_time.timestamp() * 1000) - unread.arrival_ms
         self.millis_behind_latest = max(page.millis_behind_latest, unread_ms)
         if taken == self._first_rejected and not self._end_before_page():
             maximum = self.range.max_bad_records
@@ -289,14 +289,14 @@ class ShardReading:
             )
         self.end = RangeEnd.BOUND
 
-    def _range_end(self, page: Page, served: datetime) -> RangeEnd | None:
+    def _range_end(self, page: Page, service_time: datetime) -> RangeEnd | None:
         """Return the reason to end the range after a complete page, if there is one."""
         if self._pages.shard_ended:
             return RangeEnd.SHARD_END
         not_before = self.range.tip_not_before
         at_tip = page.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
-        if at_tip and (not_before is None or served >= not_before):
-            self.tip_time = served
+        if at_tip and (not_before is None or service_time >= not_before):
+            self.tip_time = service_time
             return RangeEnd.TIP
         return RangeEnd.BOUND if self.position == self.range.up_to else None
 
@@ -313,7 +313,9 @@ class ShardReading:
                 if self._stop_requested():
                     return None
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
-                page, served = yield from self._pages.page(iterator, limit, self.position, self._reservation)
+                page, service_time = yield from self._pages.page(
+                    iterator, limit, self.position, self._reservation
+                )
             except CallFailed as error:
                 self._release()
                 too_long = is_too_long(error)
@@ -337,6 +339,6 @@ class ShardReading:
                 if self._stop_requested():
                     return None
             else:
-                self._pages.accept(page, served)
+                self._pages.accept(page, service_time)
                 self._pacing.note_page(page.records, sent)
-                return page, served
+                return page, service_time

@@ -106,7 +106,10 @@ Wait = Pause | SocketWait | ThreadWait[Any] | MemoryWait
 """An event that a generator waits for."""
 
 Awaitable = Generator[Wait, None, _T]
-"""A generator that yields the events that it waits for, and returns a result."""
+"""A generator that yields the events that it waits for, and returns a result.
+
+It is no coroutine of asyncio: our event loop can also wait for memory, and a single call needs no loop.
+"""
 
 
 def run_until_complete(generator: Awaitable[_T]) -> _T:

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, MaintainedTable
 
 
 def vacuum(
-    table: PositionedTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+    table: MaintainedTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Delete data files that no recent version of the table names.
 
@@ -42,7 +41,7 @@ def vacuum(
     yield step if dry_run else done_or_left(step, partial(operations.vacuum, dry_run=False))
 
 
-def checkpoint(table: PositionedTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
+def checkpoint(table: MaintainedTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
     """Write a checkpoint of the log, and delete expired entries. Raises as `vacuum`."""
     before = files_in(table.files, "_delta_log")
     clock.now()

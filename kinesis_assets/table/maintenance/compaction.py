@@ -1,4 +1,4 @@
-"""The steps that merge the small files of a day."""
+"""The steps that merge small files: those of a day, or of any partition."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import date
 
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.file_stats import ActiveFile
     from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
     from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+    from kinesis_assets.table.maintenance.steps import SizedFile
     from kinesis_assets.table.table import PositionedTable
 
 SMALL_BYTES = FILE_BYTES // 4
@@ -34,7 +35,7 @@ def compact(
     *,
     dry_run: bool,
 ) -> Iterator[Step]:
-    """Compact each day that has enough small files.
+    """Compact each day of a raw table that has enough small files.
 
     Args:
         table: The table.
@@ -51,15 +52,46 @@ def compact(
         ClocksDisagree: The clocks differ.
     """
     today = clock.now().date().isoformat()
-    for day, small in _due(table.snapshot().active_files(), since, today, limits).items():
-        rows, files, size = totals(small)
-        step = Step("compact", day, State.PLANNED, 0, files, size)
+    due = _due(table.snapshot().active_files(), since, today, limits)
+
+    def compact_day(day: str) -> None:
+        rows, _, size = totals(due[day])
+        operations.compact(day, size // max(1, rows))
+
+    yield from compact_each(due, compact_day, clock, dry_run=dry_run)
+
+
+def compact_each(
+    due: Mapping[str, Sequence[SizedFile]],
+    compact_one: Callable[[str], object],
+    clock: AgreedClock,
+    *,
+    dry_run: bool,
+) -> Iterator[Step]:
+    """Compact each part of a table that is due, and try again if another commit conflicted.
+
+    Args:
+        due: The small files by the name of their part.
+        compact_one: Compacts the part with that name.
+        clock: The clock that is checked before each compaction: by this machine's clock delta-rs deletes log
+            entries, and replaced files are later deleted.
+        dry_run: Change nothing.
+
+    Yields:
+        A step for each part.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
+    for part, small in due.items():
+        _, files, size = totals(small)
+        step = Step("compact", part, State.PLANNED, 0, files, size)
         if dry_run:
             yield step
             continue
         for _ in range(_COMPACTIONS):
-            clock.now()  # each compaction deletes log entries by this machine's clock
-            done = done_or_left(step, partial(operations.compact, day, size // max(1, rows)))
+            clock.now()
+            done = done_or_left(step, partial(compact_one, part))
             if done.state is State.DONE:
                 break
         yield done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -25,11 +25,28 @@ from kinesis_assets.table.rewritten_files import writer_properties
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import pyarrow.fs
     from deltalake import DeltaTable
 
-    from kinesis_assets.table.table import PositionedTable
-
 _CLAIM = "kinesis_assets.maintenance"
+
+
+class _Version(Protocol):
+    """One version of a table."""
+
+    @property
+    def delta(self) -> DeltaTable:
+        """The table, opened by delta-rs."""
+
+
+class MaintainedTable(Protocol):
+    """The part of a table, raw or derived, that every maintenance needs."""
+
+    uri: str
+    files: pyarrow.fs.FileSystem
+
+    def snapshot(self) -> _Version:
+        """Open the newest version of the table."""
 
 
 class DeltaOperations:
@@ -39,16 +56,16 @@ class DeltaOperations:
         table: The table; each operation opens its newest version.
     """
 
-    def __init__(self, table: PositionedTable) -> None:
+    def __init__(self, table: MaintainedTable) -> None:
         self._table = table
 
     def missing_properties(self) -> dict[str, str]:
-        """Return the properties of a new table that this table lacks.
+        """Return the properties of a new raw table that this one lacks.
 
         A table with another retention than a new table's, of the log or of deleted files, keeps its own
         values of both.
 
-        Raises as `PositionedTable.snapshot`, as do the other methods.
+        Raises as the table's `snapshot`, as do the other methods.
         """
         current = self._delta().metadata().configuration
         differs = any(current.get(name, value) != value for name, value in HISTORY_PROPERTIES.items())
@@ -67,7 +84,7 @@ class DeltaOperations:
             )
 
     def compact(self, arrival_date: str, row_bytes: int) -> tuple[int, int]:
-        """Merge the small files of one day into files of about `FILE_BYTES`, in one commit.
+        """Merge the small files of one day of a raw table into files of about `FILE_BYTES`, in one commit.
 
         The table is claimed first, because delta-rs accepts two concurrent compactions of the same files,
         which duplicates their rows, and ignores transaction identifiers in a compaction. Each compaction also

@@ -13,13 +13,14 @@ from kinesis_assets.table.amendment_files import AMENDMENTS_FOLDER
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED, files_by_id, superseded
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
 from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER
 from kinesis_assets.table.storage import files_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from datetime import datetime
 
     import pyarrow.fs
@@ -30,19 +31,11 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions_chain import PositionsChain
     from kinesis_assets.table.table import PositionedTable
 
-CHAIN_KEPT = timedelta(days=30)
-"""Positions that were superseded longer ago are deleted: no attempt reads the chain that far back."""
-
-CHAIN_NEEDED = timedelta(days=3)
-"""Younger positions are never deleted: the oldest attempt that may still commit reads back to them, see
-`check_files`."""
-
 MARKERS_KEPT = timedelta(days=1)
 """How long stop markers and heartbeats are kept. An attempt stops within minutes, and the heartbeat of a live
 run is at most a minute old."""
 
 _AT_ONCE = 16
-_ID_STEP = 0.001
 
 
 def prune(
@@ -75,17 +68,30 @@ def prune(
         (STOP_MARKERS_FOLDER, partial(_expired, table, STOP_MARKERS_FOLDER)),
         (HEARTBEATS_FOLDER, partial(_expired, table, HEARTBEATS_FOLDER)),
     ):
-        yield from _prune_folder(table, of, found(clock.now()), dry_run=dry_run)
+        yield from prune_folder(table.files, of, found(clock.now()), dry_run=dry_run)
 
 
-def _prune_folder(table: PositionedTable, of: str, paths: Iterator[str], *, dry_run: bool) -> Iterator[Step]:
-    bytes_of = {info.path: info.size for info in files_in(table.files, of)}
+def prune_folder(
+    filesystem: pyarrow.fs.FileSystem, of: str, paths: Iterator[str], *, dry_run: bool
+) -> Iterator[Step]:
+    """Delete files of a folder.
+
+    Args:
+        filesystem: The table's folder.
+        of: The folder in it.
+        paths: The paths of the files, in the order in which they are deleted.
+        dry_run: Change nothing.
+
+    Yields:
+        The step, if there are such files.
+    """
+    bytes_of = {info.path: info.size for info in files_in(filesystem, of)}
     files = size = 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         # Batches are deleted in order, so that the next maintenance can continue after an interruption.
         while batch := list(islice(paths, _AT_ONCE)):
             if not dry_run:
-                list(pool.map(table.files.delete_file, batch))
+                list(pool.map(filesystem.delete_file, batch))
             files, size = files + len(batch), size + sum(bytes_of.get(path, 0) for path in batch)
     if files:
         yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
@@ -97,37 +103,20 @@ def _superseded_positions(
     """Yield positions files before those that were current `CHAIN_KEPT` ago, oldest first.
 
     The time is shorter if there are too many files. The bases of kept files are kept, too: that of the oldest
-    kept file, and that of the current one, because a later commit id may be smaller if clocks differ.
-
-    The oldest file whose commit id was drawn since then names the positions that were current at that time as
-    its predecessor, whether or not it was committed. So the chain, which grows by thousands of files a day,
-    is not read. The clock that an id was drawn from may have been slow, so a file with a recent modification
-    time is kept whatever its id.
+    kept file, and that of the current one.
     """
     current = table.snapshot().positions(identity, or_older=True)
     if current is None:
         return
-    infos = dict(sorted(_by_id(table, POSITIONS_FOLDER).items()))
-    since = _chain_since({commit_id: info.size for commit_id, info in infos.items()}, limits, now)
-    kept = current.commit_id
-    for commit_id in infos:
-        if time_of_id(commit_id) < since:
-            continue
-        previous = _previous_of(table.chain, identity, commit_id)
-        if previous is not None:
-            kept = min(kept, previous)
-            break
-    bases = {_base_of(table.chain, commit_id) for commit_id in (kept, current.commit_id)}
-    old = iter(
-        [
-            commit_id
-            for commit_id, info in infos.items()
-            if commit_id < kept
-            and time_of_id(commit_id) < since
-            and commit_id not in bases
-            and info.mtime < now - CHAIN_NEEDED
-        ]
+    kept, found = superseded(
+        files_by_id(table.files, POSITIONS_FOLDER),
+        current.commit_id,
+        partial(_previous_of, table.chain, identity),
+        limits,
+        now,
     )
+    bases = {_base_of(table.chain, commit_id) for commit_id in (kept, current.commit_id)}
+    old = iter([commit_id for commit_id in found if commit_id not in bases])
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while batch := list(islice(old, _AT_ONCE)):
             # Files of another stream are not deleted.
@@ -135,24 +124,6 @@ def _superseded_positions(
             for commit_id, is_ours in zip(batch, ours, strict=True):
                 if is_ours:
                     yield positions_path(commit_id)
-
-
-def _chain_since(bytes_of: Mapping[int, int], limits: MaintenanceLimits, now: datetime) -> float:
-    """Return the time from which on positions files are kept, in seconds since the epoch.
-
-    Args:
-        bytes_of: Sizes of the files in bytes, by commit id, oldest first.
-        limits: How many files are kept at most.
-        now: The current time.
-    """
-    since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
-    files = size = 0
-    for commit_id in reversed(bytes_of):
-        files, size = files + 1, size + bytes_of[commit_id]
-        if files > limits.chain_files or size > limits.chain_bytes:
-            # The files with later ids are within the limits.
-            return max(since, min(needed, time_of_id(commit_id) + _ID_STEP))
-    return since
 
 
 def _previous_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> int | None:
@@ -189,7 +160,7 @@ def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: dat
     if current is None:
         return
     named = table.chain.segments(current)
-    for commit_id, info in sorted(_by_id(table, ARCHIVE_FOLDER).items()):
+    for commit_id, info in files_by_id(table.files, ARCHIVE_FOLDER).items():
         if commit_id in named or not _is_old(commit_id, now) or info.mtime >= now - CHAIN_NEEDED:
             continue
         try:
@@ -212,7 +183,7 @@ def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now
     pruning is interrupted.
     """
     snapshot = table.snapshot()
-    present = _by_id(table, AMENDMENTS_FOLDER)  # older ones were pruned before
+    present = files_by_id(table.files, AMENDMENTS_FOLDER)  # older ones were pruned before
     entry = snapshot.amendment(identity)
     chain: list[int] = []
     while entry is not None:
@@ -228,8 +199,3 @@ def _expired(table: PositionedTable, folder: str, now: datetime) -> Iterator[str
     for info in files_in(table.files, folder):
         if info.mtime is not None and info.mtime < now - MARKERS_KEPT:
             yield info.path
-
-
-def _by_id(table: PositionedTable, folder: str) -> dict[int, pyarrow.fs.FileInfo]:
-    infos = ((info.base_name.removesuffix(".json"), info) for info in files_in(table.files, folder))
-    return {int(name): info for name, info in infos if name.isdecimal()}

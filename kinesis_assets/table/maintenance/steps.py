@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kinesis_assets.errors import CommitFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from kinesis_assets.table.file_stats import ActiveFile
 
 
 class State(StrEnum):
@@ -28,7 +26,7 @@ class Step:
 
     Attributes:
         step: The step's name.
-        of: What it applies to: an arrival date, a folder, or properties.
+        of: What it applies to: an arrival date or another partition, a folder, or properties.
         state: Done; planned, in a dry run; or left for the next maintenance.
         rows: Number of rows deleted from the table.
         files: Number of files that were deleted or removed from the table.
@@ -54,6 +52,18 @@ def done_or_left(step: Step, do: Callable[[], object]) -> Step:
     return replace(step, state=State.DONE)
 
 
-def totals(files: Sequence[ActiveFile]) -> tuple[int, int, int]:
+class SizedFile(Protocol):
+    """The part of a data file's description that a step counts."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows; None if it is unknown."""
+
+
+def totals(files: Sequence[SizedFile]) -> tuple[int, int, int]:
     """Return the rows, the number and the bytes of files."""
-    return sum(file.rows for file in files), len(files), sum(file.size for file in files)
+    return sum(file.rows or 0 for file in files), len(files), sum(file.size for file in files)

@@ -20,14 +20,25 @@ if TYPE_CHECKING:
 
 STEPS = {
     "open source": ("kinesis_assets.derive.run", "open_source"),
-    "create table": ("kinesis_assets.derive.derived_table", "DeltaTable.create"),
+    "create table": ("kinesis_assets.table.opening", "DeltaTable.create"),
     "add columns": ("deltalake.table", "TableAlterer.add_columns"),
     "write files": ("kinesis_assets.derive.run", "write"),
     "verify file": ("kinesis_assets.table.commit", "verify"),
     "write record": ("kinesis_assets.derive.records", "write_file"),
-    "commit request": ("kinesis_assets.derive.derived_table", "DeltaTable.create_write_transaction"),
+    "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }
 """The steps that read or write, in order: module, and the name in it."""
+
+MAINTENANCE = {
+    "merge files": ("kinesis_assets.derive.maintenance.compaction", "_merged"),
+    "replace files": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
+    "claim table": ("deltalake.table", "TableAlterer.set_table_properties"),
+    "vacuum": ("kinesis_assets.table.opening", "DeltaTable.vacuum"),
+    "checkpoint": ("kinesis_assets.table.opening", "DeltaTable.create_checkpoint"),
+    "delete old log": ("kinesis_assets.table.opening", "DeltaTable.cleanup_metadata"),
+    "prune": ("kinesis_assets.derive.maintenance.pruning", "prune_folder"),
+}
+"""The steps of a maintenance of a derived table, likewise."""
 
 MOMENTS = ("before", "after")
 
@@ -40,11 +51,11 @@ def interrupted(
 
     Args:
         moment: One of `MOMENTS`.
-        step: A name in `STEPS`.
+        step: A name in `STEPS` or `MAINTENANCE`.
         action: The function. It may pass the step itself, or raise an error.
         nth: The pass of the step, from 1.
     """
-    module, path = STEPS[step]
+    module, path = (STEPS | MAINTENANCE)[step]
     owner, _, name = path.rpartition(".")
     place = attrgetter(owner)(import_module(module)) if owner else import_module(module)
     real, passes = getattr(place, name), 0

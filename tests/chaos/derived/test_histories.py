@@ -15,11 +15,12 @@ import pytest
 from deltalake import DeltaTable
 
 from chaos.derived.events import assert_counted, newest_of, rows_of
-from chaos.derived.kill import MOMENTS, STEPS, die, interrupted, lose_response
+from chaos.derived.kill import MAINTENANCE, MOMENTS, STEPS, die, interrupted, lose_response
 from chaos.property.interceptor import Killed
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.errors import CursorConflict, SeekRefused
-from support.derived import maintain_table
+from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
+from support.derived import maintain_derived, maintain_table
 
 if TYPE_CHECKING:
     from chaos.derived.events import EventBench, Row
@@ -46,6 +47,7 @@ class History:
         self._ever: set[Row] = set()
         self._rewound: set[Row] = set()
         self._expired = False
+        self._days = 0.0
         self._tables = {
             "appended": events.appended,
             "newest": events.newest,
@@ -70,6 +72,11 @@ class History:
             self.compact_meanwhile: 2,
             self.rewrite_raw: 1,
             self.rewrite_derived: 1,
+            self.maintain: 2,
+            self.maintain_meanwhile: 2,
+            self.die_in_maintenance: 1,
+            self.derive_in_maintenance: 1,
+            self.fall_behind: 1,
             self.seek: 1,
             self.expire: 1,
             self.replay: 1,
@@ -120,6 +127,35 @@ class History:
         with interrupted("before", at, DeltaTable(derived.table.uri).optimize.compact):
             derived.run()
 
+    def maintain(self) -> None:
+        for derived in self._present():
+            maintain_derived(derived, self._days)
+
+    def maintain_meanwhile(self) -> None:
+        """Maintain a table between two steps of a run on it, or on one that consumes it."""
+        running, at = self._table(), self._chance.choice(list(STEPS))
+        print(" ", running.table.uri, at)  # noqa: T201  # as above
+        with interrupted("before", at, self.maintain):
+            running.run(max_bytes=1)
+
+    def die_in_maintenance(self) -> None:
+        at = self._chance.choice(list(MAINTENANCE))
+        print(" ", at)  # noqa: T201  # as above
+        with interrupted(self._chance.choice(MOMENTS), at, die), suppress(Killed):
+            self.maintain()
+
+    def derive_in_maintenance(self) -> None:
+        """Run between two steps of a maintenance, also of the same table."""
+        running, at = self._table(), self._chance.choice(list(MAINTENANCE))
+        print(" ", running.table.uri, at)  # noqa: T201  # as above
+        self.land()
+        with interrupted("before", at, running.run):
+            self.maintain()
+
+    def fall_behind(self) -> None:
+        """Let the records of all commits become older than they are kept."""
+        self._days = CHAIN_KEPT.days + 1.0
+
     def rewrite_raw(self) -> None:
         _rewrite_files(self._bench.table.uri)
 
@@ -152,6 +188,10 @@ class History:
         name = self._chance.choice(["appended", "appended", "newest", "newest", "copied", "counted"])
         derived = self._tables[name]
         return derived if DeltaTable.is_deltatable(derived.derivation.source) else self._events.newest
+
+    def _present(self) -> list[DerivedBench]:
+        """Return the tables that exist."""
+        return [each for each in self._tables.values() if DeltaTable.is_deltatable(each.table.uri)]
 
     # The property
 

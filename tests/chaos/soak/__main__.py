@@ -2,8 +2,8 @@
 
 A producer puts records at a steady rate, while shards are split and merged, the record distribution strategy
 changes, calls fail, processes are killed, and the store is slow. Two deployments of Dagster write to one
-table; the runs of the second one are continuous. At the end, the table must contain each acknowledged record
-once; otherwise, the exit code is 1.
+table and to a table derived from it; the runs of the second one are continuous. At the end, both tables must
+contain each acknowledged record once; otherwise, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def count(table: str) -> int:
 def plot(points: list[dict[str, float]], file: Path) -> None:
     figure, (above, below) = plt.subplots(2, sharex=True, figsize=(9, 6))
     minutes = [point["minute"] for point in points]
-    for name in ("rows in", "rows in table"):
+    for name in ("rows in", "rows in table", "rows in derived table"):
         above.plot(minutes, [point[name] for point in points], label=name)
     for name in ("kills", "conflicts"):
         below.plot(minutes, [point[name] for point in points], label=name)
@@ -132,6 +132,7 @@ class Soak:
         self, local: LocalKinesis, faults: Faults, folder: Path, table: str, rate: int, seed: int
     ) -> None:
         self.table = table
+        self.derived = f"{table}-derived"
         self.options = ["--stream", STREAM, "--table", table]
         self.options += ["--endpoint-url", local.endpoint_url, "--region", local.region]
         self.points: list[dict[str, float]] = []
@@ -153,6 +154,7 @@ class Soak:
                 PROJECT,
                 stream=STREAM,
                 table=table,
+                derived=self.derived,
                 endpoint=local.endpoint_url,
                 follow_for=follow_for,
             )
@@ -191,6 +193,7 @@ class Soak:
             "minute": minute,
             "rows in": put,
             "rows in table": landed,
+            "rows in derived table": count(self.derived),
             "lag": put - landed,
             "kills": self.kills.total(),
             "conflicts": sum(deployment.conflicts() for deployment in self.deployments),
@@ -243,7 +246,7 @@ class Soak:
 @click.option("--latency", default=20, show_default=True, help="Latency of the store in milliseconds.")
 @click.option("--seed", type=int, help="Seed of all random decisions. Random by default.")
 def main(minutes: int, rate: int, latency: int, seed: int | None) -> None:
-    """Run the soak test, and exit with 0 if the table contains each acknowledged record once."""
+    """Run the soak test, and exit with 0 if both tables contain each acknowledged record once."""
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}")
     folder = PROJECT / ".local" / "soak"
@@ -257,9 +260,13 @@ def main(minutes: int, rate: int, latency: int, seed: int | None) -> None:
         soak.run(minutes)
         click.echo(f"killed {dict(soak.kills)}; catching up")
         catch_up(soak.options)
+        derived = soak.deployments[0].materialize("derived")
+        if derived.returncode:
+            sys.exit(f"the derived table does not catch up with the table: {derived.stdout}{derived.stderr}")
         soak.record(minutes + 1)
         plot(soak.points, folder / "soak.png")
-        exact = contains_exactly(rows(soak.table), soak.producer)
+        found = [contains_exactly(rows(uri), soak.producer) for uri in (soak.table, soak.derived)]
+        exact = all(found)
         sys.exit(0 if exact and soak.everything_happened() and soak.doctor_finds_no_problem() else 1)
 
 

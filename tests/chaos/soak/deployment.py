@@ -1,4 +1,4 @@
-"""Deployments of Dagster with one stream and one table, whose processes are killed."""
+"""Deployments of Dagster with one stream, its table and a derived table, whose processes are killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from random import Random
 
 DEFINITIONS = """
-from kinesis_assets import build_kinesis_stream
+import dagster as dg
+from kinesis_assets import build_kinesis_stream, derived_table
+
+
+@derived_table(source={stream!r}, table={derived!r})
+def derived(new):
+    return new.select("shard_id", "sequence_number", "data")
+
+
 defs = build_kinesis_stream(
     {stream!r},
     table={table!r},
@@ -31,6 +39,7 @@ defs = build_kinesis_stream(
     follow_for={follow_for!r},
     spark_config={{"spark.master": "local[2,4]", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}},
 )
+defs = dg.Definitions.merge(defs, dg.Definitions(assets=[derived]))
 """
 VICTIMS = {
     "driver": "spawn_main",
@@ -73,6 +82,19 @@ class Deployment:
                 stderr=self._log,
                 start_new_session=True,
             )
+
+    def materialize(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Materialize an asset in a process of its own."""
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "dagster", "asset", "materialize"),
+                *("-f", str(self._definitions), "--select", name),
+            ],
+            env=os.environ | {"DAGSTER_HOME": str(self.home)},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
 
     def processes(self) -> dict[int, str]:
         """Return the processes of this deployment: command lines by process id."""

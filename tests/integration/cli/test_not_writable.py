@@ -8,8 +8,7 @@ import os
 import pytest
 
 from kinesis_assets.dagster import in_process
-from kinesis_assets.table import heartbeat, positions_chain
-from kinesis_assets.table import table as table_module
+from kinesis_assets.table import heartbeat, positions_chain, refusals
 from support.command_line import single_line_error
 
 WRITING = {
@@ -37,7 +36,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(table_module, "write_new", refuse)
+    monkeypatch.setattr(refusals, "write_new", refuse)
     monkeypatch.setattr(heartbeat, "write_new", refuse)
     monkeypatch.setattr(positions_chain, "write_new", refuse)
 

@@ -9,83 +9,16 @@ import time
 
 import dagster as dg
 import pytest
-from deltalake import DeltaTable
 
 from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
 from kinesis_assets.errors import InvalidInput
+from support.continuous_runs import ContinuousRuns
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.waiting import wait_until
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
-MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
 OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION
-
-
-class ContinuousRuns:
-    """Runs of a project in this process, and what they recorded."""
-
-    def __init__(self, project, instance):
-        self.project = project
-        self.instance = instance
-
-    def add(self, *shard_ids):
-        partitions = shard_partitions(self.project.stream)
-        self.instance.add_dynamic_partitions(str(partitions.name), list(shard_ids))
-
-    def run(self, tags):
-        job = self.project.definitions.resolve_implicit_global_asset_job_def()
-        result = job.execute_in_process(
-            instance=self.instance,
-            tags=dict(tags),
-            asset_selection=[raw_key(self.project.stream)],
-            raise_on_error=False,
-        )
-        return self.instance.get_run_by_id(result.run_id)
-
-    def run_continuously(self, *shard_ids, seconds):
-        self.add(*shard_ids)
-        return self.run(continuous_run_tags(shard_ids, seconds, 0.0))
-
-    def start_continuously(self, *shard_ids, seconds):
-        """Start a continuous run in a thread, and return a function that waits for the run."""
-        runs = []
-        thread = threading.Thread(
-            target=lambda: runs.append(self.run_continuously(*shard_ids, seconds=seconds)), daemon=True
-        )
-        thread.start()
-
-        def join():
-            thread.join()
-            return runs[0]
-
-        return join
-
-    def with_started_step(self):
-        """Return the runs whose step has started."""
-        return [run for run in self.instance.get_runs() if self._records(run, dg.DagsterEventType.STEP_START)]
-
-    def _records(self, run, of_type):
-        return self.instance.get_records_for_run(run.run_id, of_type=of_type, ascending=True).records
-
-    def events(self, run, of_type=MATERIALIZATION):
-        """Return shard, rows and batch id of each event of a run, in order."""
-        entries = [record.event_log_entry for record in self._records(run, of_type)]
-        assets = [entry.asset_materialization or entry.asset_observation for entry in entries]
-        return [
-            (event.partition, event.metadata["rows"].value, event.metadata["batch_id"].value)
-            for event in assets
-        ]
-
-    def rows(self):
-        """Return shard, sequence number and batch id of all rows in the table."""
-        with self.project.open_stream() as opened:
-            uri = opened.table.folder.uri
-        if not DeltaTable.is_deltatable(uri):
-            return []
-        columns = ["shard_id", "sequence_number", "batch_id"]
-        table = DeltaTable(uri).to_pyarrow_table(columns=columns).to_pylist()
-        return sorted(tuple(str(row[name]) for name in columns) for row in table)
 
 
 @pytest.fixture

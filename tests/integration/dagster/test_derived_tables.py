@@ -12,6 +12,7 @@ from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.errors import InvalidInput
+from support.daemon import Daemon
 from support.dagster_runs import execute, plain
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))
-UPDATED = dg.AssetKey("numbers")
+NUMBERS, COUNTS = dg.AssetKey("numbers"), dg.AssetKey("counts")
 
 
 @pytest.fixture
@@ -134,3 +135,19 @@ class TestRequests:
         self.landed(pipeline, instance, A)
         assert requested() == {"numbers", "counts"}
         assert instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.STARTED
+
+    def test_a_landing_in_a_run_that_includes_the_tables_requests_nothing(
+        self, pipeline, instance, requested
+    ):
+        requested()
+        instance.add_dynamic_partitions(str(shard_partitions(pipeline.stream).name), [A])
+        daemon = Daemon(pipeline, instance)
+        for included, expected in (({NUMBERS, COUNTS}, set()), (set(), {"numbers", "counts"})):
+            run = instance.create_run_for_job(
+                pipeline.definitions.resolve_implicit_global_asset_job_def(),
+                status=dg.DagsterRunStatus.STARTED,
+                asset_selection=frozenset({raw_key(pipeline.stream), *included}),
+            )
+            daemon.report_event(run, dg.AssetMaterialization(raw_key(pipeline.stream), partition=A))
+            daemon.end(run, dg.DagsterRunStatus.SUCCESS)
+            assert requested() == expected

@@ -71,7 +71,7 @@ class TestPartialFailure:
     def test_the_run_fails_and_names_only_the_shards_that_did_not_commit(self, instance, result):
         assert instance.get_run_by_id(result.run_id).status is dg.DagsterRunStatus.FAILURE
         error = failure_message(instance, result)
-        assert "2 of the run's shards not committed" in error
+        assert "2 of the run's shards did not reach the end of their ranges" in error
         assert f"{B}: reading from TRIM_HORIZON failed" in error
         assert f"{E}: waits for {D}" in error
         assert A not in error

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.derive.run import OnDeleted
-from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing
+from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing, TableUnsuitable
 from support.derived import maintain_table, order
 
 
@@ -49,15 +49,39 @@ def test_a_rebuild_ends_after_one_rebuild(bench, derived):
     assert (commit.rows, commit.deleted) == (1, 0)
 
 
-@pytest.mark.parametrize("policy", OnDeleted)
-def test_rows_that_vanished_without_an_amendment_fail_the_run(bench, derived, policy):
+@pytest.fixture
+def vanished(bench, derived):
+    """Of two orders that were not consumed, another program has deleted one."""
     bench.put(order(1))
     bench.run()
     derived.run()
     bench.put(order(2), order(3))
     bench.run()
     DeltaTable(bench.table.uri).delete(f"data = CAST('{order(3).decode()}' AS BYTEA)")
+
+
+@pytest.mark.usefixtures("vanished")
+@pytest.mark.parametrize("policy", [OnDeleted.FAIL, OnDeleted.IGNORE])
+def test_rows_that_vanished_without_an_amendment_fail_the_run(derived, policy):
     with pytest.raises(SourceRowsMissing):
+        derived.run(on_deleted=policy)
+
+
+@pytest.mark.usefixtures("vanished")
+def test_a_rebuild_starts_again_without_the_rows_that_vanished(derived):
+    derived.run(on_deleted=OnDeleted.REBUILD)
+    assert derived.values("id") == [1, 2]
+
+
+@pytest.mark.parametrize("policy", OnDeleted)
+def test_rows_that_another_program_duplicated_fail_the_run(bench, derived, policy):
+    bench.run()
+    derived.run()
+    bench.put(order(1))
+    bench.run()
+    rows = DeltaTable(bench.table.uri).to_pyarrow_table()
+    write_deltalake(bench.table.uri, rows, mode="append")
+    with pytest.raises(TableUnsuitable, match="added 1 rows, but 2 are in the table"):
         derived.run(on_deleted=policy)
 
 

@@ -25,8 +25,25 @@ RECORDS = [
         "data": "x",
         "error": {"code": 1},
         "über": 1,
+        "a b": 1,
+        "a_b": 2,
+        "__typename": "Order",
+        "_record": 1,
+        "`": {"x.y": [10**400]},
+        "mixed": 1.25,
+        "list": [1, "1", {"deep": [True]}, None],
+        "empty": {},
     },
-    {"order_id": 2, "amount": 2.5, "lines": None, "customer": None, "timestamp": "now", "late": {"x": [[1]]}},
+    {
+        "order_id": 2,
+        "amount": 2.5,
+        "lines": None,
+        "customer": None,
+        "timestamp": "now",
+        "late": {"x": [[1]]},
+        "mixed": "1.25",
+    },
+    {"order_id": 3, "amount": 3, "mixed": {"a": None}, "list": "none"},
 ]
 
 
@@ -38,8 +55,12 @@ def test_every_record_of_the_sample_is_decoded(bench, derived, cli):
     attributes = yaml.safe_load(done.out)["attributes"]
     settings = TableSettings(**attributes)
     derived.run(transform=TypedRows(settings, attributes["schema"]).of_table)
-    assert derived.values("error") == [None, None]
+    assert derived.values("error") == [None, None, None]
     rows = {row["order_id"]: row for row in derived.rows.to_pylist()}
-    assert (rows[1]["a_b"], rows[1]["data_"], rows[1]["error_"]) == (1, "x", {"code": 1})
+    assert (rows[1]["a_b__"], rows[1]["data_"], rows[1]["error_"]) == (1, "x", {"code": 1})
+    assert (rows[1]["a_b_"], rows[1]["a_b"], rows[1]["_typename"]) == (1, 2, "Order")
     assert rows[1]["customer"]["id"] == 2**70
+    assert rows[1]["über"] == 1
     assert (rows[2]["amount"], rows[2]["late"]) == (2.5, {"x": [[1]]})
+    assert [rows[id_]["mixed"] for id_ in (1, 2, 3)] == ["1.25", '"1.25"', '{"a":null}']
+    assert [rows[id_]["list"] for id_ in (1, 2, 3)] == ['[1,"1",{"deep":[true]},null]', None, '"none"']

@@ -75,6 +75,7 @@ def test_comments_say_what_the_schema_does_not_decode(infer):
     assert comments[0].startswith("# Proposed from 3 records of ")
     assert comments[1] == "# 1 of them are not JSON objects, and would be kept as records with an error."
     assert comments[2].startswith("# a has values of different types: ")
+    assert comments[2].endswith("VARIANT keeps each as JSON text")
 
 
 def test_the_sample_is_bounded(infer):
@@ -94,8 +95,14 @@ def test_records_without_json_are_refused_in_one_line(infer):
     done = infer(b"text", b"\x03\x00" + bytes(16))
     assert done.exit_code == 2
     error = single_line_error(done.err)
-    assert "none of 2 records is a JSON object" in error
+    assert "none of 2 records is a JSON object with fields" in error
     assert "use format: glue" in error
+
+
+def test_records_without_fields_are_refused_in_one_line(infer):
+    done = infer(document())
+    assert done.exit_code == 2
+    assert "none of 1 records is a JSON object with fields" in single_line_error(done.err)
 
 
 def test_a_missing_table_is_an_error_in_one_line(cli, tmp_path):

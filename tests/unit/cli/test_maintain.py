@@ -12,7 +12,7 @@ from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.commit_ids import new_id
 
-COLUMNS = ["stream", "step", "of", "state", "rows", "files", "bytes", "reason"]
+COLUMNS = ["stream", "asset", "step", "of", "state", "rows", "files", "bytes", "reason"]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_default_output_is_a_table_with_a_header(cli, stream_options, empty_tabl
     del empty_table
     header, row = (line.split() for line in cli("maintain", *stream_options).out.splitlines())
     assert header == COLUMNS[1:]
-    assert row[:3] == ["checkpoint", "_delta_log", "done"]
+    assert row[1:4] == ["checkpoint", "_delta_log", "done"]
 
 
 def test_a_dry_run_prints_the_steps_and_changes_nothing(cli, stream_options, empty_table, table):

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import dagster as dg
 import pytest
+from dagster._core.definitions.job_base import RepoBackedJob
+from dagster._core.execution.execute_in_process import core_execute_in_process
+from deltalake import DeltaTable
 
-from kinesis_assets import build_kinesis_stream
+from kinesis_assets import build_kinesis_stream, derived_table
 from kinesis_assets.dagster.jobs.maintenance import STEPS, maintenance_name, run_maintenance
 from kinesis_assets.dagster.names import raw_key
-from kinesis_assets.errors import CommitFailed, InvalidInput
+from kinesis_assets.errors import (
+    CommitFailed,
+    InvalidInput,
+    MaintenanceFailed,
+    TableRewritten,
+)
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.maintenance import run as raw_maintenance
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
+from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from support.plain_derived import PlainDerived
 
 
 @pytest.fixture
@@ -23,6 +36,12 @@ def empty_table(project, source):
         starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
         freeze(opened.table, listing, starts)
         return opened.table, listing.summary.identity
+
+
+def observed(instance, key):
+    """Return the steps of the only observation of an asset."""
+    (record,) = instance.fetch_observations(key, limit=9).records
+    return record.asset_observation.metadata[STEPS].value
 
 
 def schedules_of(**fields):
@@ -60,8 +79,8 @@ def test_its_steps_are_recorded_as_an_observation_of_the_raw_table(project, stre
     table, identity = empty_table
     steps = list(run_maintenance(project.definitions, stream, instance, dry_run=False))
     assert [step["step"] for step in steps] == ["checkpoint"]
-    (record,) = instance.fetch_observations(raw_key(stream), limit=9).records
-    assert record.asset_observation.metadata[STEPS].value == steps
+    assert {step.pop("asset") for step in steps} == {raw_key(stream).to_user_string()}
+    assert observed(instance, raw_key(stream)) == steps
     assert table.snapshot().amendment(identity) is None
 
 
@@ -95,3 +114,154 @@ def test_steps_before_a_failure_are_recorded(make_project, stream, instance, mon
         next(steps)
     (run,) = instance.get_runs()
     assert run.status is dg.DagsterRunStatus.FAILURE
+
+
+# Derived tables
+
+
+def table_of(name, source, path, **settings):
+    """Return the asset of a derived table."""
+
+    def transform(new):
+        return new
+
+    transform.__name__ = name
+    return derived_table(source=source, table=str(path), **settings)(transform)
+
+
+@pytest.fixture
+def orders(tmp_path):
+    """A derived table with enough small files."""
+    orders = PlainDerived(tmp_path / "orders")
+    for number in range(DEFAULT_LIMITS.small_files):
+        orders.append((number, number, "a"))
+    return orders
+
+
+@pytest.fixture
+def copies(tmp_path, orders):
+    """A table that is derived from these orders."""
+    copies = PlainDerived(tmp_path / "copies", orders.id)
+    for number in range(DEFAULT_LIMITS.small_files):
+        copies.append((number, number, "b"))
+    return copies
+
+
+@pytest.fixture
+def with_derived(project, stream, empty_table, orders, copies, tmp_path):
+    """The definitions of the stream, of these tables, and of one that does not exist yet."""
+    del empty_table
+    assets = [
+        table_of("orders", stream, orders.table.uri),
+        table_of("copies", stream, copies.table.uri, upstream="orders"),
+        table_of("new", stream, tmp_path / "new"),
+    ]
+    return dg.Definitions.merge(project.definitions, dg.Definitions(assets=assets))
+
+
+def test_the_derived_tables_of_the_stream_are_maintained_too(with_derived, stream, instance, orders, copies):
+    steps = list(run_maintenance(with_derived, stream, instance, dry_run=False))
+    assert [(step["asset"], step["step"], step["of"]) for step in steps] == [
+        (raw_key(stream).to_user_string(), "checkpoint", "_delta_log"),
+        ("copies", "compact", "part=b"),
+        ("copies", "checkpoint", "_delta_log"),
+        ("orders", "compact", "part=a"),
+        ("orders", "checkpoint", "_delta_log"),
+    ]
+    assert (len(orders.active), len(copies.active)) == (1, 1)
+
+
+def test_the_steps_of_a_derived_table_are_recorded_as_an_observation_of_its_asset(
+    with_derived, stream, instance
+):
+    steps = list(run_maintenance(with_derived, stream, instance, dry_run=False))
+    of_orders = [{**step, "asset": None} for step in steps if step["asset"] == "orders"]
+    assert [{**step, "asset": None} for step in observed(instance, dg.AssetKey("orders"))] == of_orders
+
+
+def test_a_dry_run_changes_no_derived_table(with_derived, stream, instance, orders):
+    steps = list(run_maintenance(with_derived, stream, instance, dry_run=True))
+    assert {step["asset"] for step in steps} == {"orders", "copies"}
+    assert {step["state"] for step in steps} == {"planned"}
+    assert len(orders.active) == DEFAULT_LIMITS.small_files
+
+
+def test_derived_tables_of_another_stream_are_left_alone(with_derived, stream, instance, tmp_path):
+    """The code location also has an asset of another kind."""
+    other = PlainDerived(tmp_path / "other")
+
+    @dg.op
+    def one() -> int:
+        return 1
+
+    @dg.graph_asset
+    def of_a_graph() -> int:
+        return one()
+
+    definitions = dg.Definitions.merge(
+        with_derived,
+        build_kinesis_stream("another", table=str(tmp_path / "another")),
+        dg.Definitions(assets=[table_of("other", "another", other.table.uri), of_a_graph]),
+    )
+    steps = list(run_maintenance(definitions, stream, instance, dry_run=False))
+    assert "other" not in {step["asset"] for step in steps}
+    assert other.table.snapshot().delta.version() == 0
+
+
+def test_a_derived_table_without_an_automation_condition_is_maintained(
+    project, stream, instance, empty_table, orders
+):
+    del empty_table
+    asset = table_of("orders", stream, orders.table.uri)
+    asset = asset.map_asset_specs(lambda spec: spec.replace_attributes(automation_condition=None))
+    definitions = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[asset]))
+    steps = list(run_maintenance(definitions, stream, instance, dry_run=False))
+    assert "compact" in {step["step"] for step in steps if step["asset"] == "orders"}
+
+
+def test_a_table_that_fails_does_not_stop_the_others(with_derived, stream, instance, orders, copies):
+    DeltaTable(copies.table.uri).restore(2)
+    steps = run_maintenance(with_derived, stream, instance, dry_run=False)
+    with pytest.raises(TableRewritten, match=re.escape(copies.table.uri)):
+        list(steps)
+    assert len(orders.active) == 1
+    (run,) = instance.get_runs()
+    assert run.status is dg.DagsterRunStatus.FAILURE
+
+
+def test_a_raw_table_that_fails_does_not_stop_derived_tables(
+    with_derived, stream, instance, orders, copies, monkeypatch
+):
+    def fails(*_, **__):
+        raise CommitFailed("raw", "failed")
+
+    monkeypatch.setattr(raw_maintenance, "claim", fails)
+    with pytest.raises(CommitFailed, match="raw"):
+        list(run_maintenance(with_derived, stream, instance, dry_run=False))
+    assert (len(orders.active), len(copies.active)) == (1, 1)
+
+
+def test_the_job_names_all_tables_that_failed(with_derived, stream, instance, orders, copies):
+    for derived in (orders, copies):
+        DeltaTable(derived.table.uri).restore(2)
+    with pytest.raises(MaintenanceFailed, match="2 tables") as failed:
+        list(run_maintenance(with_derived, stream, instance, dry_run=False))
+    assert all(
+        text in str(failed.value) for text in ("orders: ", "copies: ", orders.table.uri, copies.table.uri)
+    )
+
+
+def test_the_job_of_a_code_location_finds_its_derived_tables(with_derived, stream, instance, orders):
+    definitions = dg.Definitions.merge(with_derived, dg.Definitions(executor=dg.in_process_executor))
+    job = RepoBackedJob(maintenance_name(stream), definitions.get_repository_def())
+    core_execute_in_process({}, job, instance, output_capturing_enabled=False, raise_on_error=True)
+    assert [step["step"] for step in observed(instance, dg.AssetKey("orders"))] == ["compact", "checkpoint"]
+    assert len(orders.active) == 1
+
+
+def test_a_job_that_is_executed_without_its_code_location_maintains_the_raw_table(
+    with_derived, stream, instance, orders
+):
+    with_derived.resolve_job_def(maintenance_name(stream)).execute_in_process(instance=instance)
+    assert [step["step"] for step in observed(instance, raw_key(stream))] == ["checkpoint"]
+    assert len(orders.active) == DEFAULT_LIMITS.small_files

@@ -72,6 +72,7 @@ def test_every_example_of_a_setting_is_valid(name):
         "order_by": {"key": ["order_id"]},
         "delete_where": {"key": ["order_id"], "order_by": ["updated_at"]},
         "registry": {"format": "glue"},
+        "schema": {"format": "glue"},
     }.get(name, {})
     for example in TableSettings.model_fields[ALIASES[name]].examples:
         KinesisTableComponent(**ORDERS | others | {name: example})
@@ -130,6 +131,28 @@ def test_a_json_schema_is_read_from_the_folder_of_the_yaml(format_):
     assert loaded(schema="orders.json", format=format_).assets
 
 
+# Schemas of the Glue Schema Registry
+
+
+REGISTERED = {"format": "glue", "schema": {"registry": "shop", "name": "orders"}}
+
+
+@pytest.mark.parametrize(
+    "version", [{}, {"version": 3}, {"version": "{{ env.SETTING_OF_THE_TESTS }}"}], ids=str
+)
+def test_a_schema_of_the_registry_is_not_read_when_the_definitions_are_loaded(monkeypatch, version):
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "3")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://127.0.0.1:1")
+    assert loaded(**REGISTERED | {"schema": REGISTERED["schema"] | version}).assets
+
+
+def test_separate_errors_require_a_version_of_the_schema():
+    separate = REGISTERED | {"on_bad_record": "separate"}
+    with pytest.raises(InvalidInput, match="schema: on_bad_record separate requires a version"):
+        KinesisTableComponent(**ORDERS | separate)
+    KinesisTableComponent(**ORDERS | separate | {"schema": REGISTERED["schema"] | {"version": 3}})
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
@@ -165,6 +188,18 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
         ({"upstream": "orders"}, "format: only without an upstream table"),
         ({"registry": {"region_name": "eu-west-1"}}, "registry: only with the format glue"),
         ({"format": "glue", "registry": {"region": "eu-west-1"}}, "registry: unknown setting region; the"),
+        ({"schema": {"registry": "shop", "name": "orders"}}, "schema: of the Glue Schema Registry only with"),
+        ({"format": "glue", "schema": {"registry": "shop"}}, "schema: name is missing"),
+        ({"format": "glue", "schema": {"registry": "shop", "nam": "x"}}, "schema: name is missing"),
+        (REGISTERED | {"schema": {"registry": "shop", "name": "x", "at": 1}}, "schema: unknown setting at"),
+        (
+            REGISTERED | {"schema": REGISTERED["schema"] | {"version": 0}},
+            "schema: version must be at least 1",
+        ),
+        (
+            REGISTERED | {"schema": REGISTERED["schema"] | {"version": "x"}},
+            "schema: version must be a valid int",
+        ),
         ({"key": ["order_id"]}, "order_by: required with a key"),
         (
             {"key": ["shard_id"], "order_by": ["updated_at"]},

@@ -116,6 +116,15 @@ def test_a_failure_is_reported_once_until_its_reason_changes(tables):
     assert tables.failures == [("orders", "the disk is full"), ("orders", "the disk is gone")]
 
 
+def test_a_failure_that_cannot_be_reported_does_not_delay_the_other_tables(tables):
+    tables.pending = {"orders": [1], "revenue": [2]}
+    tables.errors["orders"] = ValueError("invalid column")
+    tables.failures = None  # so that reporting fails
+    with tables.derivations() as derivations:
+        pass
+    assert (tables.reported, list(derivations.failures)) == ([("revenue", 2)], ["orders"])
+
+
 def test_rows_that_another_run_consumed_are_no_failure(tables):
     tables.pending["orders"] = [1]
     tables.errors["orders"] = CursorConflict("orders", "another run has consumed the same rows")

@@ -52,6 +52,18 @@ def test_after_a_position_only_later_rows_are_new(landed):
     assert (items(landed, rows), rows.more) == ([3], False)
 
 
+def test_steps_over_compacted_files_are_bounded(landed):
+    cursor = new_rows(landed.table.uri).cursor
+    for number in (3, 4, 5):
+        land(landed, number)
+    DeltaTable(landed.table.uri).optimize.compact()
+    rows = new_rows(landed.table.uri, cursor, max_bytes=1)
+    assert (items(landed, rows), rows.more) == ([3], True)
+    file = rows.bytes  # an equal part for each of five commits, of which three are new
+    rows = new_rows(landed.table.uri, cursor, max_bytes=file // 2)
+    assert (items(landed, rows), rows.more) == ([3, 4], True)
+
+
 def test_the_condition_selects_the_same_rows_in_sql(landed):
     cursor = new_rows(landed.table.uri).cursor
     land(landed, 3)

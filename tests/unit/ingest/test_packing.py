@@ -16,13 +16,15 @@ MB = 1_000_000
 def ranges(*expected, **bounds):
     """Ranges with these expected bytes."""
     return [
-        ShardRange(str(number), Position.parse("TRIM_HORIZON"), Bounds(**bounds), ("0", "1"), expected=size)
+        ShardRange(
+            str(number), Position.parse("TRIM_HORIZON"), Bounds(**bounds), ("0", "1"), expected_bytes=size
+        )
         for number, size in enumerate(expected)
     ]
 
 
 def loads(groups):
-    return [[range_.expected for range_ in group] for group in groups]
+    return [[range_.expected_bytes for range_ in group] for group in groups]
 
 
 def test_the_largest_ranges_are_assigned_first_and_tasks_are_balanced():
@@ -67,7 +69,7 @@ def expected(bench):
 
     def after(seconds):
         bench.later(seconds=seconds)
-        return {shard_id: range_.expected for shard_id, range_ in bench.plan().ranges.items()}
+        return {shard_id: range_.expected_bytes for shard_id, range_ in bench.plan().ranges.items()}
 
     return after
 

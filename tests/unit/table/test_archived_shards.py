@@ -13,7 +13,7 @@ from kinesis_assets.errors import PositionConflict
 from kinesis_assets.table import positions_file
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
+from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy

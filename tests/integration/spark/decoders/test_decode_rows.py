@@ -166,7 +166,7 @@ def test_an_invalid_decoder_is_refused(make, error):
     ("decoder", "error"),
     [
         (Json("a lon"), "'a lon' is not a Spark type"),
-        (Json("a variant"), "the type variant is not supported"),
+        (Json("a interval day"), "the type interval day is not supported"),
         (Json("a map<int, long>"), r"the type map<int,bigint> is not supported"),
         (Json("a varchar(3)"), r"the type varchar\(3\) is not supported"),
         (Json("a string collate UTF8_LCASE"), "the type string collate UTF8_LCASE is not supported"),

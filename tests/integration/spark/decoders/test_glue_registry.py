@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
 
-import boto3
-import fastavro
 import pytest
-from botocore.config import Config
 from pyspark.errors import PySparkException
 
-from benchmarks.servers.bucket import moto_endpoint
 from kinesis_assets import RegistryCallFailed
 from kinesis_assets.decoders import Glue, GlueRegistry, decode
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from support.glue_records import avro, framed
 
 ORDER = "order_id long, amount double"
 FIRST = {"type": "record", "name": "Order", "fields": [{"name": "order_id", "type": "long"}]}
@@ -30,94 +19,8 @@ SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "amount", "type": "doub
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-@pytest.fixture(scope="module")
-def moto(environment: None) -> Iterator[str]:
-    """The endpoint of a registry. Each test registers schemas of its own."""
-    del environment
-    with moto_endpoint() as (endpoint, _):
-        yield endpoint
-
-
-@pytest.fixture
-def register(moto: str) -> Callable[..., str]:
-    """Registers a version of a schema, and returns its id."""
-    glue = boto3.client("glue", endpoint_url=moto, config=Config(retries={"max_attempts": 9}))
-    shop = f"shop-{uuid4()}"
-    glue.create_registry(RegistryName=shop)
-    schemas = set()
-
-    def register(name: str, data_format: str, definition: str) -> str:
-        schema = {"RegistryName": shop, "SchemaName": name}
-        if name in schemas:
-            answer = glue.register_schema_version(SchemaId=schema, SchemaDefinition=definition)
-            return str(answer["SchemaVersionId"])
-        schemas.add(name)
-        answer = glue.create_schema(
-            RegistryId={"RegistryName": shop},
-            SchemaName=name,
-            DataFormat=data_format,
-            Compatibility="NONE",
-            SchemaDefinition=definition,
-        )
-        return str(answer["SchemaVersionId"])
-
-    return register
-
-
-class FixedResponses:
-    """Registries with one response to every call."""
-
-    def __init__(self) -> None:
-        self._servers: list[tuple[HTTPServer, threading.Thread]] = []
-
-    def start(self, status: int, body: dict[str, Any]) -> str:
-        """Start a registry, and return its endpoint."""
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                content = json.dumps(body).encode()
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        self._servers.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}"
-
-    def stop(self) -> None:
-        """Stop the registries."""
-        while self._servers:
-            server, thread = self._servers.pop()
-            server.shutdown()
-            thread.join()
-            server.server_close()
-
-
-@pytest.fixture
-def registries() -> Iterator[FixedResponses]:
-    registries = FixedResponses()
-    yield registries
-    registries.stop()
-
-
-def framed(schema_id: str, payload: bytes) -> bytes:
-    return b"\x03\x00" + UUID(schema_id).bytes + payload
-
-
-def avro(schema: object, value: object) -> bytes:
-    out = BytesIO()
-    fastavro.schemaless_writer(out, schema, value)
-    return out.getvalue()
-
-
-def test_each_record_is_decoded_by_its_schema_version(raw, moto, register):
+def test_each_record_is_decoded_by_its_schema_version(raw, schema_registry):
+    register = schema_registry.register
     first = register("orders", "AVRO", json.dumps(FIRST))
     second = register("orders", "AVRO", json.dumps(SECOND))
     document = register("documents", "JSON", '{"$schema": "http://json-schema.org/draft-07/schema#"}')
@@ -130,7 +33,11 @@ def test_each_record_is_decoded_by_its_schema_version(raw, moto, register):
         framed(UNKNOWN, b""),
         framed(second, avro(FIRST, {"order_id": 6})),
     ]
-    rows = raw(data).transform(decode(Glue(ORDER, schemas=GlueRegistry(endpoint_url=moto)))).collect()
+    rows = (
+        raw(data)
+        .transform(decode(Glue(ORDER, schemas=GlueRegistry(endpoint_url=schema_registry.endpoint))))
+        .collect()
+    )
     assert [row.schema_id for row in rows] == [first, second, document, message, UNKNOWN, second]
     assert [row.value and tuple(row.value) for row in rows] == [
         (1, None),
@@ -151,13 +58,13 @@ def test_each_record_is_decoded_by_its_schema_version(raw, moto, register):
     assert rows[5].error.startswith("glue: the record does not match its schema: EOFError")
 
 
-def test_the_sdk_settings_of_the_driver_determine_the_registry(raw, moto, register, monkeypatch):
-    schema_id = register("orders", "AVRO", json.dumps(FIRST))
+def test_the_sdk_settings_of_the_driver_determine_the_registry(raw, schema_registry, monkeypatch):
+    schema_id = schema_registry.register("orders", "AVRO", json.dumps(FIRST))
     # The workers of the session started before, without these settings.
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", schema_registry.endpoint)
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert GlueRegistry().resolved() == GlueRegistry("eu-central-1", moto)
+    assert GlueRegistry().resolved() == GlueRegistry("eu-central-1", schema_registry.endpoint)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     data = [framed(schema_id, avro(FIRST, {"order_id": 1}))]
     (row,) = raw(data).transform(decode(Glue("order_id long", schemas=GlueRegistry()))).collect()

@@ -15,7 +15,7 @@ from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS, MaintenanceLimits
-from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, PositionsChain, positions_path
 from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER, StopMarker
 from kinesis_assets.table.table import PositionedTable

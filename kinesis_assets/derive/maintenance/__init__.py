@@ -1,0 +1,1 @@
+"""Maintenance of a derived table: compaction, vacuum, checkpoints and pruning."""

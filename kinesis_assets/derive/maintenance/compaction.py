@@ -1,0 +1,168 @@
+"""Merges the small files of each partition of a derived table.
+
+delta-rs accepts a compaction although another commit has replaced the same files since, which doubles rows.
+And if every other commit refused a compaction, it would never succeed while a table gets rows every few
+seconds. So the files are written first, with the same rows and batch ids. They are then committed through a
+version that still has all files that they replace, and only if no other commit came after that version.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kinesis_assets.derive.commit import add_action, remove_action
+from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter
+from kinesis_assets.derive.features import refuse_irreplaceable
+from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.write import writing_job
+from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachable, TableUnsuitable
+from kinesis_assets.table.commit import check_files
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commit_loop import commit_until_known
+from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
+from kinesis_assets.table.maintenance.steps import State, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kinesis_assets.derive.data_files import DerivedFile
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+
+WITHOUT_PARTITIONS = "data files"
+"""The name of the only part of a table that has no partition columns, and of all parts together."""
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The name of null in the folders of partitions."""
+
+
+def compact(
+    table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
+) -> Iterator[Step]:
+    """Compact each partition that has enough small files.
+
+    Args:
+        table: The table.
+        clock: The clock that is checked before each compaction.
+        limits: How many small files are enough.
+        dry_run: Change nothing.
+
+    Yields:
+        A step for each partition. It is left if another commit replaced one of its files meanwhile. One step
+        is left instead of all, if the table has a feature with which its files cannot be replaced.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
+    snapshot = table.snapshot()
+    due = {
+        partition: files
+        for partition, files in _small_files(snapshot).items()
+        if len(files) >= limits.small_files
+    }
+    try:
+        refuse_irreplaceable(table.uri, snapshot.delta)
+    except TableUnsuitable as error:
+        if due:
+            yield Step("compact", WITHOUT_PARTITIONS, State.LEFT, reason=str(error))
+        return
+    yield from compact_each(due, partial(compact_partition, table), clock, dry_run=dry_run)
+
+
+def compact_partition(table: DerivedTable, partition: str) -> None:
+    """Merge the small files of a partition, in one commit.
+
+    Args:
+        table: The table.
+        partition: The partition's name, as in `Step.of`.
+
+    Raises:
+        CommitFailed: Another commit replaced one of the files; nothing was changed.
+        DataFileInvalid: A file does not have the rows that the log names; nothing was changed.
+        TableUnreachable: A file cannot be read at present.
+        TableUnsuitable: The table has a feature with which its files cannot be replaced.
+    """
+    snapshot, batch_id = table.snapshot(), new_id(table.clock)
+    files = _small_files(snapshot).get(partition, [])
+    if len(files) > 1:
+        _replace(table, files, _merged(snapshot, files, batch_id), batch_id)
+
+
+def _small_files(snapshot: DerivedSnapshot) -> Mapping[str, list[TableFile]]:
+    """Return the small files by the name of their partition. Those with the oldest rows come first."""
+    small: defaultdict[str, list[TableFile]] = defaultdict(list)
+    for file in files_of(snapshot.delta, [BATCH_COLUMN]):
+        if file.size < SMALL_BYTES:
+            small[_name(file)].append(file)
+    return {
+        partition: sorted(files, key=lambda file: (file.smallest[BATCH_COLUMN] or 0, file.path))
+        for partition, files in sorted(small.items())
+    }
+
+
+def _name(file: TableFile) -> str:
+    values = {name: _NULL if value is None else value for name, value in file.partition.items()}
+    return "/".join(f"{name}={value}" for name, value in values.items()) or WITHOUT_PARTITIONS
+
+
+def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
+    """Write the rows of some files to new files, without committing them."""
+    table = snapshot.table
+    writer = DerivedFileWriter(writing_job(snapshot, batch_id))
+    schema = pa.schema(snapshot.delta.schema().to_arrow())
+    read = 0
+    try:
+        for file in files:
+            for rows in rows_of_file(table.files, file, schema):
+                read += rows.num_rows
+                writer.write(rows)
+        written = writer.close()
+    except (OSError, pa.ArrowException) as error:
+        raise TableUnreachable(table.uri, f"its small files cannot be merged: {error}") from None
+    logged = [file.rows for file in files if file.rows is not None]
+    if len(logged) == len(files) and sum(logged) != read:
+        raise DataFileInvalid(
+            table.uri,
+            f"{len(files)} files have {read} rows, but its log says {sum(logged)}. Nothing was changed. "
+            "Rebuild the table",
+        )
+    return written
+
+
+def _replace(
+    table: DerivedTable, old: Sequence[TableFile], new: Sequence[DerivedFile], batch_id: int
+) -> None:
+    """Commit new files in place of old ones, both or neither."""
+    removed, added = {file.path for file in old}, {file.path for file in new}
+
+    def replaced(*, may_commit: bool) -> bool | None:
+        if may_commit:  # before the table is opened, so that fewer commits come in between
+            check_files(table, batch_id, new)
+        snapshot = table.snapshot()
+        refuse_irreplaceable(table.uri, snapshot.delta)
+        present = {file.path for file in files_of(snapshot.delta)}
+        if added <= present and present.isdisjoint(removed):
+            return True
+        if not removed <= present:
+            raise CommitFailed(
+                table.uri,
+                "another commit has replaced files that were being compacted. Nothing was changed, run "
+                "again later",
+            )
+        if may_commit:
+            snapshot.replace(
+                [
+                    *(add_action(file, data_change=False) for file in new),
+                    *(remove_action(file, data_change=False) for file in old),
+                ]
+            )
+        return None
+
+    commit_until_known(table, replaced)

@@ -1,0 +1,83 @@
+"""Deletes records of commits, and files with replaced rows, that no consumer can need any more.
+
+A consumer of the table reads the records from the newest one back to the one at its position, and a roll-up
+also the files with the rows that these commits replaced. Records are kept as long as positions of a raw
+table. A consumer that is further behind misses one of them, and fails with `SourceCommitsMissing`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_assets.derive.data_files import CHANGES_FOLDER
+from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
+from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.maintenance.pruning import prune_folder
+from kinesis_assets.table.maintenance.superseded import CHAIN_NEEDED, files_by_id, superseded
+from kinesis_assets.table.storage import files_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from kinesis_assets.derive.derived_table import DerivedTable
+    from kinesis_assets.derive.records import RecordFiles
+    from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+    from kinesis_assets.table.maintenance.steps import Step
+
+_BATCH = re.compile(r"part-(\d+)-")
+"""The batch id in the name of a data file."""
+
+_OLDER = 2 * MAX_ATTEMPT_AGE
+"""How much older than a commit its files can be: the age of its attempt, and the time of its last checks."""
+
+
+def prune(
+    table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
+) -> Iterator[Step]:
+    """Delete old records, and then the files with replaced rows that only they name.
+
+    Args:
+        table: The table.
+        clock: The clock that is checked before each folder.
+        limits: From how many records on they are deleted early.
+        dry_run: Change nothing.
+
+    Yields:
+        A step for each folder with such files.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+        PositionsUnreadable: The record that the log points at is missing or damaged; nothing was deleted.
+    """
+    now = clock.now()
+    newest = table.snapshot().newest
+    if newest is None:
+        return
+    records = files_by_id(table.files, RECORDS_FOLDER)
+    _, old = superseded(records, newest.commit_id, partial(_previous_of, table.records), limits, now)
+    # The oldest is deleted first, so that the rest of the chain stays readable if this is interrupted.
+    yield from prune_folder(table.files, RECORDS_FOLDER, map(record_path, old), dry_run=dry_run)
+    unnamed = _written_before(table, min({newest.commit_id, *records} - {*old}), clock.now())
+    yield from prune_folder(table.files, CHANGES_FOLDER, unnamed, dry_run=dry_run)
+
+
+def _previous_of(records: RecordFiles, commit_id: int) -> int | None:
+    try:
+        return records.at(commit_id).previous
+    except PositionsUnreadable:  # the process that wrote it was killed
+        return None
+
+
+def _written_before(table: DerivedTable, commit_id: int, now: datetime) -> Iterator[str]:
+    """Yield the files with replaced rows that are too old to be named by a commit or a later one."""
+    before = time_of_id(commit_id) - _OLDER.total_seconds()
+    for info in files_in(table.files, CHANGES_FOLDER):
+        found = _BATCH.match(info.base_name)
+        if found and time_of_id(int(found[1])) < before and info.mtime < now - CHAIN_NEEDED - _OLDER:
+            yield info.path

@@ -1,0 +1,109 @@
+"""Opens and creates Delta tables, raw and derived.
+
+Never import this module in a Spark task: the Rust library behind Delta Lake does not survive a fork. Errors
+of that library are raised again without their cause: when S3 rejects a signature, its response repeats the
+request, which includes the session token.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from kinesis_assets.errors import TableMissing, TableUnreachable
+from kinesis_assets.table.refusals import not_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow.fs
+    from deltalake import Schema
+
+    from kinesis_assets.table.storage import TableFolder
+
+_Opened = TypeVar("_Opened")
+
+
+def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") -> DeltaTable:
+    """Open the newest version of a table.
+
+    Args:
+        uri: The table's path or URI, for errors.
+        folder: The table's folder.
+        creator: What creates the table, for the error.
+
+    Raises:
+        TableMissing: The table does not exist.
+        TableUnreachable: The table's log cannot be read.
+    """
+    try:
+        return DeltaTable(folder.uri)
+    except TableNotFoundError as error:
+        raise TableMissing(uri, f"there is no table; {creator} creates it") from error
+    except (DeltaError, OSError) as error:
+        raise TableUnreachable(uri, f"cannot be opened: {error}") from None
+
+
+def open_or_create(
+    opened: Callable[[], _Opened],
+    uri: str,
+    folder: TableFolder,
+    schema: Schema,
+    *,
+    partition_by: Sequence[str],
+    configuration: Mapping[str, str],
+    description: str | None = None,
+) -> _Opened:
+    """Open a table; create it if it does not exist. Of several processes, one creates it.
+
+    Args:
+        opened: Opens the table, and raises `TableMissing` if it does not exist.
+        uri: The table's path or URI, for errors.
+        folder: The table's folder.
+        schema: The schema of a new table.
+        partition_by: The partition columns of a new table.
+        configuration: The properties of a new table, also those that Delta does not know.
+        description: The description of a new table.
+
+    Raises:
+        TableNotWritable: The table cannot be created because writing is refused.
+        TableUnreachable: The table can be neither opened nor created.
+    """
+    with suppress(TableMissing):
+        return opened()
+    refused: Exception | None = None
+    try:
+        DeltaTable.create(
+            folder.uri,
+            schema,
+            mode="error",
+            partition_by=list(partition_by),
+            description=description,
+            configuration=configuration,
+            raise_if_key_not_exists=False,  # Delta does not know the property of the owner
+            # A retry would commit a second creation to a table that another run has created.
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+    except (DeltaError, OSError) as error:
+        refused = error  # unless another run has created it
+    try:
+        return opened()
+    except TableMissing:
+        final = None if refused is None else not_writable(uri, refused)
+        raise final or TableUnreachable(uri, f"cannot be created: {refused}") from None
+
+
+def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
+    """Return whether a table's log has the version after another one; False if that cannot be read.
+
+    Args:
+        files: The table's folder.
+        version: The number of the other version.
+    """
+    try:
+        return bool(files.get_file_info(f"_delta_log/{version + 1:020}.json").is_file)
+    except OSError:
+        return False

@@ -1,0 +1,207 @@
+"""A derived table whose rows a test writes itself, without Spark, as a derivation does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.cursor import Cursor
+from kinesis_assets.derive.data_files import BATCH_COLUMN, CHANGES_FOLDER, DerivedFileWriter, Manifest
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.maintenance.run import maintain
+from kinesis_assets.derive.new_rows import new_rows
+from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.write import writing_job
+from kinesis_assets.table.commit_ids import new_id
+from support.timing import WRITING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.table.maintenance.steps import Step
+
+Row = tuple[int, int, str | None]
+"""Key, value and part of a row."""
+
+COLUMNS = ("key", "value", "part")
+
+_TYPES = {"key": "long", "value": "long", "part": "string", BATCH_COLUMN: "long"}
+
+
+class PlainDerived:
+    """A derived table with rows of `COLUMNS`.
+
+    Args:
+        path: The path or URI of its folder. The table is created.
+        source: The id of its source.
+        partitioned: Whether `part` is a partition column.
+    """
+
+    def __init__(self, path: Path | str, source: str = "source", *, partitioned: bool = True) -> None:
+        self.table = DerivedTable(str(path), WRITING)
+        fields = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _TYPES.items()
+        ]
+        self.table.open_or_create(
+            source, {"type": "struct", "fields": fields}, ["part"] if partitioned else []
+        )
+        self._source = source
+        self._commits = 0
+
+    # Commits
+
+    def append(self, *rows: Row, cursor: Cursor | None = None) -> DerivedCommit:
+        """Append rows."""
+        return self.planned(rows, cursor=cursor)()
+
+    def upsert(self, *rows: Row) -> DerivedCommit:
+        """Write rows in place of those with their keys."""
+        return self.planned(rows, replacing=True)()
+
+    def planned(
+        self, rows: Iterable[Row], *, replacing: bool = False, cursor: Cursor | None = None
+    ) -> Callable[[], DerivedCommit]:
+        """Write the files of a commit, and return the function that commits them."""
+        base, batch_id = self.table.snapshot(), new_id(self.table.clock)
+        rows = list(rows)
+        job = writing_job(base, batch_id)
+        kept, changed = (
+            DerivedFileWriter(job),
+            DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/"),
+        )
+        removed = self._files_with(base, {key for key, _, _ in rows}) if replacing else []
+        for file in removed:
+            for batch in self.read(base, file):
+                new = pc.is_in(batch["key"], pa.array([key for key, _, _ in rows], pa.int64()))
+                kept.write(batch.filter(pc.invert(new)))
+                changed.write(batch.filter(new))
+        schema = pa.schema(base.delta.schema().to_arrow())
+        kept.write(_batch(schema, rows, batch_id))
+        self._commits += 1
+        position = cursor or Cursor(source=self._source, commit=self._commits)
+        manifest = Manifest(tuple(kept.close()), tuple(changed.close()))
+        return lambda: commit(
+            self.table,
+            expected=base.newest,
+            cursor=position,
+            batch_id=batch_id,
+            manifest=manifest,
+            removed=removed,
+            base=base if replacing else None,
+        )
+
+    def rebuild(self) -> DerivedCommit:
+        """Delete all rows, and start a new chain of records."""
+        base = self.table.snapshot()
+        return commit(
+            self.table,
+            expected=base.newest,
+            cursor=Cursor(source=self._source),
+            batch_id=new_id(self.table.clock),
+            removed=files_of(base.delta),
+            base=base,
+            restarts=True,
+        )
+
+    def consume(self, source: PlainDerived, max_bytes: int = 1 << 30) -> DerivedCommit | None:
+        """Append what is new in another table, as a table that is derived from it does."""
+        newest = self.table.snapshot().newest
+        cursor = None if newest is None else newest.cursor
+        rows = new_rows(source.table.uri, cursor, max_bytes=max_bytes)
+        if newest is not None and rows.cursor == cursor:
+            return None
+        snapshot = source.table.snapshot()
+        found = [
+            (row["key"], row["value"], row["part"])
+            for file in rows.files
+            for batch in source.read(snapshot, file)
+            for row in batch.to_pylist()
+            if rows.selection.includes(row[BATCH_COLUMN])
+        ]
+        return self.append(*found, cursor=rows.cursor)
+
+    def consume_all(self, source: PlainDerived, max_bytes: int = 1 << 30) -> None:
+        """Consume all rows of another table, step by step."""
+        while self.consume(source, max_bytes) is not None:
+            pass
+
+    # Contents
+
+    @property
+    def id(self) -> str:
+        """The table's id."""
+        return str(self.table.snapshot().delta.metadata().id)
+
+    @property
+    def rows(self) -> Counter[Row]:
+        """The rows of the table."""
+        found = DeltaTable(self.table.uri).to_pyarrow_table(columns=list(COLUMNS)).to_pydict()
+        return Counter(zip(*(found[name] for name in COLUMNS), strict=True))
+
+    @property
+    def batch_ids(self) -> Counter[int]:
+        """The number of rows by batch id."""
+        return Counter(DeltaTable(self.table.uri).to_pyarrow_table()[BATCH_COLUMN].to_pylist())
+
+    @property
+    def active(self) -> set[str]:
+        """The paths of the data files of the newest version."""
+        return {file.path for file in files_of(self.table.snapshot().delta)}
+
+    def replaced(self, cursor: Cursor) -> list[int]:
+        """Return the values of the rows that commits after a position replaced, as a roll-up reads them."""
+        values: list[int] = []
+        for file in new_rows(self.table.uri, cursor).replaced:
+            with self.table.files.open_input_file(file.path) as source:
+                values += pq.read_table(source)["value"].to_pylist()
+        return sorted(values)
+
+    def read(self, snapshot: DerivedSnapshot, file: TableFile) -> Iterable[pa.RecordBatch]:
+        """Read a file of a version of the table."""
+        return rows_of_file(self.table.files, file, pa.schema(snapshot.delta.schema().to_arrow()))
+
+    def _files_with(self, snapshot: DerivedSnapshot, keys: set[int]) -> list[TableFile]:
+        return [
+            file
+            for file in files_of(snapshot.delta)
+            if any(keys & {*batch["key"].to_pylist()} for batch in self.read(snapshot, file))
+        ]
+
+
+def _batch(schema: pa.Schema, rows: Iterable[Row], batch_id: int) -> pa.RecordBatch:
+    values: list[Mapping[str, Any]] = [
+        {**dict(zip(COLUMNS, row, strict=True)), BATCH_COLUMN: batch_id} for row in rows
+    ]
+    return pa.RecordBatch.from_pylist(values, schema=schema)
+
+
+def steps_of(
+    derived: PlainDerived,
+    service: datetime | None = None,
+    machine: datetime | Callable[[], datetime] | None = None,
+    **options: Any,
+) -> dict[tuple[str, str], Step]:
+    """Run maintenance of a table, and return its steps by name and object.
+
+    Args:
+        derived: The table.
+        service: The time of the service; now by default.
+        machine: The time of the machine, or a clock; the time of the service by default.
+        options: Other arguments of `maintain`.
+    """
+    time = service or datetime.now(UTC)
+    clock = machine if callable(machine) else lambda: machine or time
+    return {(step.step, step.of): step for step in maintain(derived.table, time, machine=clock, **options)}
