@@ -28,6 +28,7 @@ MODULES = [
     "landing",
     "scale",
     "follow",
+    "derived",
     "commits",
     "fairness",
     "chain",

@@ -26,6 +26,14 @@ _COUNTRIES = ["AT", "BE", "CH", "DE", "DK", "ES", "FI", "FR", "IT", "NL", "NO", 
 _CHANNELS = ["web", "app", "store", "phone", "partner"]
 
 
+PAYLOAD = (
+    "event_id STRING, type STRING, channel STRING, placed_at TIMESTAMP, "
+    "customer STRUCT<id: BIGINT, country: STRING>, item STRUCT<sku: STRING, count: INT>, "
+    "session STRING, total_cents BIGINT, note STRING"
+)
+"""The type of a payload, as DDL of Spark."""
+
+
 class Payloads:
     """A generator of payloads, with the same sequence in every process.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import venv
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -38,6 +40,48 @@ def version_of(peer: str, package: str | None = None) -> str:
     """Return the pin `name==version` of a package, by default of the one with the name of the peer."""
     lines = (REQUIREMENTS / f"{peer}.txt").read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if line.startswith(f"{package or peer}=="))
+
+
+DELTA = "delta-spark"
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>benchmarks</groupId>
+  <artifactId>delta-spark</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>io.delta</groupId>
+      <artifactId>delta-spark_{spark}_2.13</artifactId>
+      <version>{delta}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def delta_python() -> str:
+    """Return the Python interpreter with delta-spark.
+
+    Its libraries for Java are put into the folder `jars` of the environment by Maven, with Maven's settings.
+    If Maven is not installed, they are left to Ivy, with which Spark downloads them.
+
+    Raises:
+        PeerUnavailable: They cannot be installed.
+    """
+    python = python_of(DELTA)
+    jars = Path(python).parent.parent / "jars"
+    maven = shutil.which("mvn")
+    if maven is not None and not jars.exists():
+        delta, spark = (version_of(DELTA, each).partition("==")[2] for each in (DELTA, "pyspark"))
+        with TemporaryDirectory() as folder:
+            pom = _POM.format(delta=delta, spark=spark.rpartition(".")[0])
+            Path(folder, "pom.xml").write_text(pom, encoding="utf-8")
+            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+            options = ["-DincludeGroupIds=io.delta", "-DoutputDirectory=jars"]
+            _run([maven, goal, "--quiet", "--batch-mode", *options], Path(folder))
+            shutil.move(Path(folder, "jars"), jars)
+    return python
 
 
 def dlt_source() -> str:

@@ -60,6 +60,23 @@ class Goal(Enum):
         "time from put to visible row in a continuous run, with a steady trickle of records, p95",
         "at most 3 s",
     )
+    DERIVED_FRESHNESS = (
+        "time from put to visible row in a typed table that the same continuous run moves, p95",
+        "at most 5 s",
+    )
+    INCREMENT = (
+        "CPU of 10,000 new rows in a derived table below 100 million rows, compared with 1 million",
+        "at most 1.5x",
+    )
+    TYPED_JSON = (
+        "CPU per GB of a typed table from JSON, compared with delta-spark's read, from_json and write",
+        "at most 0.7x",
+    )
+    UPSERT_CLUSTERED = (
+        "CPU of an upsert of 10,000 keys in one file of 10 million rows, compared with delta-spark's MERGE",
+        "at most 0.5x",
+    )
+    UPSERT_SCATTERED = ("the same with keys in all files", "at most 0.5x")
     IMPORTS = ("CPU that a stream's definitions add to `import dagster`, in a new process", "at most 0.3 s")
 
     @property

@@ -1,27 +1,58 @@
 """A continuous run in a process of its own.
 
-python -m benchmarks.workers.continuous_run ENDPOINT STREAM TABLE HOME SECONDS
+    python -m benchmarks.workers.continuous_run ENDPOINT STREAM TABLE HOME SECONDS [TYPED_TABLE]
+
+With TYPED_TABLE, the run also moves a typed table of the records, `{"number": 1}`.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from benchmarks.harness.single_process import REGION
+from kinesis_assets.dagster.build import build_kinesis_stream
+from kinesis_assets.dagster.derived_asset import derived_table
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import shard_partitions
+from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
+from kinesis_assets.dagster.run_events import QUIET
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
-def main(endpoint: str, stream: str, table: str, home: str, seconds: str) -> None:
+def typed_table(stream: str, table: str) -> dg.AssetsDefinition:
+    """Return the asset of the typed table."""
+
+    @derived_table(source=stream, table=table)
+    def typed(new: DataFrame) -> DataFrame:
+        from kinesis_assets.decoders import from_json  # noqa: PLC0415  # loads PySpark
+
+        return from_json(new, "number BIGINT")
+
+    return typed
+
+
+def main(endpoint: str, stream: str, table: str, home: str, seconds: str, *typed_tables: str) -> None:
     """Run all shards, as the sensor would request it."""
-    settings = {"table": table, "endpoint_url": endpoint, "region_name": "us-east-1"}
-    project = StreamProject.from_settings(stream=stream, follow_for=float(seconds), **settings)
+    assets = [typed_table(stream, each) for each in typed_tables]
+    ingestion = build_kinesis_stream(
+        stream, table=table, endpoint_url=endpoint, region_name=REGION, follow_for=float(seconds)
+    )
+    definitions = dg.Definitions.merge(ingestion, dg.Definitions(assets=assets))
+    project = StreamProject(stream, definitions)
     with dg.DagsterInstance.local_temp(home) as instance, project.open_stream() as opened:
         shards = list(opened.listed_shards()[1])
         instance.add_dynamic_partitions(str(shard_partitions(stream).name), shards)
-        project.run(instance, continuous_run_tags(shards, float(seconds), 0.0))
+        definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            tags=continuous_run_tags(shards, float(seconds), 0.0),
+            asset_selection=[raw_key(stream), *(asset.key for asset in assets)],
+            run_config=QUIET,
+        )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.glue import Glue
 from kinesis_assets.decoders.spark_types import decoded_type, value_type
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.spark.arrow_steps import map_in_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +62,7 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _decoded_batches(batches, ready, arrow_type, added)
 
-        return rows.mapInArrow(run, StructType(fields))
+        return map_in_arrow(rows, run, StructType(fields))
 
     return decoded
 

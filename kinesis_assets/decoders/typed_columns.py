@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
@@ -16,9 +18,10 @@ from kinesis_assets.decoders.decode import decode
 from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING, RECORD, quoted
+from kinesis_assets.spark.arrow_steps import map_in_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
@@ -83,7 +86,8 @@ class Projection:
     def good(self, decoded: DataFrame) -> DataFrame:
         """Return the records that were decoded."""
         scope, fields = _scope(decoded.where("error IS NULL"))
-        return self._selected(self._filtered(scope), self._expressions(fields)).drop(RECORD)
+        good = self._selected(self._filtered(scope), self._expressions(fields)).drop(RECORD)
+        return good if self._selects else map_in_arrow(decoded, _good_fields, good.schema)
 
     def kept(self, decoded: DataFrame) -> DataFrame:
         """Return all records, see `typed_columns`.
@@ -121,12 +125,18 @@ class Projection:
             for name in KEEPING
             if name not in present
         ]
-        return selected.select(columns)
+        kept = selected.select(columns)
+        return kept if self._selects else map_in_arrow(decoded, _kept_fields, kept.schema)
 
     def of_columns(self, rows: DataFrame) -> DataFrame:
         """Return rows that need no decoding. Expressions see their columns."""
         scope = rows.withColumn(RECORD, F.struct(F.lit(None).cast("string").alias("error")))
         return self._selected(self._filtered(scope), self._expressions(rows.columns)).drop(RECORD)
+
+    @property
+    def _selects(self) -> bool:
+        """Whether Spark evaluates expressions. Otherwise rows need not enter its JVM."""
+        return bool(self.select) or self.where is not None
 
     def _expressions(self, fields: Sequence[str]) -> list[str]:
         each_field = [quoted(name) for name in fields]
@@ -153,6 +163,23 @@ class Projection:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidInput(f"select returns {', '.join(twice)} twice; name the columns with AS")
         return selected
+
+
+def _good_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the fields of the records that were decoded."""
+    for batch in batches:
+        value = batch.filter(pc.is_null(batch["error"]))["value"]
+        yield pa.RecordBatch.from_arrays(value.flatten(), [field.name for field in value.type])
+
+
+def _kept_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the fields of all records, and the columns that keep those which could not be decoded."""
+    for batch in batches:
+        is_bad = pc.is_valid(batch["error"])
+        value = batch["value"]
+        kept = [pc.if_else(is_bad, batch[name], pa.scalar(None, batch[name].type)) for name in KEEPING]
+        names = [*(field.name for field in value.type), *KEEPING]
+        yield pa.RecordBatch.from_arrays([*value.flatten(), *kept], names)
 
 
 def errors(decoded: DataFrame) -> DataFrame:

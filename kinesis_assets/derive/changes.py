@@ -15,9 +15,10 @@ from pyspark.errors import (
     PySparkValueError,
 )
 
-from kinesis_assets.derive.read import read, with_null_for_empty
+from kinesis_assets.derive.changed_rows import ChangedRows
+from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_groups
-from kinesis_assets.derive.upsert import ChangedRows, Upsert, upserted
+from kinesis_assets.derive.upsert import Upsert, upserted
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.session import first_line
 
@@ -128,7 +129,7 @@ def changes_of(
             source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
             new, check = _transformed(table, transform, source_rows)
             new = cache(with_null_for_empty(new, partition_by))
-            plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by)
+            plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by, cache=cache)
             yield StepChanges(new, check, plan, cache)
             return
         source_rows = read(
@@ -142,10 +143,11 @@ def changes_of(
         new, check = _transformed(table, transform, source_rows)
         new = with_null_for_empty(new, partition_by)
         if mode is None:
-            yield StepChanges(new, check, lambda _: ChangedRows(new, removed=()), cache)
+            yield StepChanges(new, check, lambda _: ChangedRows(new), cache)
         else:
-            new = cache(new)
-            yield StepChanges(new, check, partial(upserted, spark, new=new, upsert=mode), cache)
+            new, tasks = cache(new), shuffle_tasks(spark, rows.bytes)
+            plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
+            yield StepChanges(new, check, plan, cache)
 
 
 def _transformed(

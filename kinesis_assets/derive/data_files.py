@@ -1,4 +1,4 @@
-"""The data files of derived tables, and the task that writes them.
+"""The data files of derived tables, and how tasks write them.
 
 Spark tasks import this module, so it does not read the table's log.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -18,22 +18,18 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.ingest.manifest import encode
-from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.table.data_file import CODEC
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
+    from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.storage import TableFolder
 
 BATCH_COLUMN = "_batch_id"
 """The column of a derived table with the batch id of the commit that added the row."""
-
-REPLACED_COLUMN = "__replaced"
-"""The column that is true in rows that a commit replaces or deletes. It is not stored."""
 
 CHANGES_FOLDER = "_kinesis/changes"
 """The folder, in that of the table, with the rows that were replaced or deleted."""
@@ -90,6 +86,8 @@ class WritingJob:
         partition_by: The partition columns.
         batch_id: The attempt's batch id.
         layout: The sizes of the files.
+        removed: The files of the table that are replaced by copies without some of their rows, by the number
+            that `read.FILE_COLUMN` has for them.
     """
 
     folder: TableFolder
@@ -97,6 +95,7 @@ class WritingJob:
     partition_by: tuple[str, ...]
     batch_id: int
     layout: FileLayout = FileLayout()
+    removed: Mapping[int, TableFile] = field(default_factory=dict)
 
 
 def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
@@ -112,25 +111,6 @@ def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
         and file.size > 0
         and file.new_rows <= file.rows
     )
-
-
-def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that Spark's `mapInArrow` runs for each partition of the rows.
-
-    Its input has the columns of the table and `REPLACED_COLUMN`. It returns a manifest.
-    """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kept = DerivedFileWriter(job)
-        replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
-        for batch in batches:
-            is_replaced = batch[REPLACED_COLUMN]
-            kept.write(batch.filter(pc.invert(is_replaced)))
-            replaced.write(batch.filter(is_replaced))
-        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()))
-        yield pa.RecordBatch.from_arrays([binaries([encode(manifest)])], ["manifest"])
-
-    return run
 
 
 class DerivedFileWriter:
@@ -166,6 +146,11 @@ class DerivedFileWriter:
             file.write(part)
             if file.written >= self._job.layout.file_bytes:
                 self._close(values)
+
+    def close_files_of(self, size: int) -> None:
+        """Finish the files that have at least a size in bytes."""
+        for values in [values for values, file in self._open.items() if file.written >= size]:
+            self._close(values)
 
     def close(self) -> list[DerivedFile]:
         """Finish all files. When this returns, they are complete in the folder."""

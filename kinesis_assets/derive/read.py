@@ -8,34 +8,41 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.session import parallelism
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
-    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.storage import TableFolder
 
-    _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
 FILE_COLUMN = "__file"
-"""The column with the path of each row's file, where it is requested."""
+"""The column with the number of each row's file, where it is requested."""
+
+POSITION_COLUMN = "__position"
+"""The column with the number of rows before a row in its file, where it is requested."""
 
 _ALL = Selection()
 
 _TASK_BYTES = 128 << 20
 """Target size of the files that one task reads, together."""
 
-_BATCH_ROWS = 1024
+_SHUFFLE_BYTES = 32 << 20
+"""Target size of the files whose rows one task gets in a shuffle."""
+
+BATCH_ROWS = 1024
 """Maximum number of rows that are passed to Spark at once."""
 
 
@@ -48,7 +55,7 @@ def read(
     columns: Sequence[str] | None = None,
     selection: Selection = _ALL,
     batch_column: str | None = None,
-    with_file: bool = False,
+    with_place: bool = False,
 ) -> DataFrame:
     """Return rows of some files of a table as a DataFrame.
 
@@ -60,22 +67,36 @@ def read(
         columns: The columns; None for all.
         selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.
-        with_file: Add the column `FILE_COLUMN`.
+        with_place: Add the columns `FILE_COLUMN`, the index of the row's file in *files*, and
+            `POSITION_COLUMN`. Not with a selection.
     """
-    from pyspark.sql.types import StringType, StructType  # noqa: PLC0415  # tasks do not need them
+    from pyspark.sql.types import IntegerType, LongType, StructType  # noqa: PLC0415  # tasks do not need them
 
     fields = StructType.fromJson(json.loads(delta.schema().to_json()))
     schema = pa.schema(delta.schema().to_arrow())
     if columns is not None:
         fields = StructType([fields[name] for name in columns])
         schema = pa.schema([schema.field(name) for name in columns])
-    if with_file:
-        fields = fields.add(FILE_COLUMN, StringType())
-        schema = schema.append(pa.field(FILE_COLUMN, pa.string()))
     size = sum(file.size for file in files)
     groups = _groups(files, max(parallelism(spark), size // _TASK_BYTES)) or [[]]
     numbers = spark.range(0, len(groups), 1, len(groups))
-    return numbers.mapInArrow(_reading(folder, groups, schema, selection, batch_column), fields)
+    task = _reading(folder, groups, schema, selection, batch_column)
+    if with_place:
+        fields = fields.add(FILE_COLUMN, IntegerType()).add(POSITION_COLUMN, LongType())
+        task = _reading_places(folder, groups, schema)
+    return map_in_arrow(numbers, task, fields)
+
+
+def shuffle_tasks(spark: SparkSession, size: int) -> int:
+    """Return the number of tasks for a shuffle of the rows of files.
+
+    Spark's default, 200, is far too many for a few rows.
+
+    Args:
+        spark: The session.
+        size: The size of the files in bytes.
+    """
+    return max(parallelism(spark), size // _SHUFFLE_BYTES)
 
 
 def with_null_for_empty(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -92,68 +113,94 @@ def with_null_for_empty(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows
 
 
-def _groups(files: Sequence[TableFile], limit: int) -> list[list[TableFile]]:
-    """Distribute files over groups of about the same size, at most `limit` of them."""
-    groups: list[list[TableFile]] = [[] for _ in range(min(len(files), limit))]
+def _groups(files: Sequence[TableFile], limit: int) -> list[list[tuple[int, TableFile]]]:
+    """Distribute files, with their numbers, over groups of about the same size, at most `limit` of them."""
+    groups: list[list[tuple[int, TableFile]]] = [[] for _ in range(min(len(files), limit))]
     sizes = [0] * len(groups)
-    for file in sorted(files, key=lambda each: each.size, reverse=True):
+    for number, file in sorted(enumerate(files), key=lambda each: each[1].size, reverse=True):
         smallest = sizes.index(min(sizes))
-        groups[smallest].append(file)
+        groups[smallest].append((number, file))
         sizes[smallest] += file.size
     return groups
 
 
 def _reading(
     folder: TableFolder,
-    groups: Sequence[Sequence[TableFile]],
+    groups: Sequence[Sequence[tuple[int, TableFile]]],
     schema: pa.Schema,
     selection: Selection,
     batch_column: str | None,
-) -> _Task:
+) -> ArrowStep:
     """Return the function that reads the files of each task number."""
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filesystem = folder.open()
-        for number in (number for batch in numbers for number in batch["id"].to_pylist()):
-            for file in groups[number]:
-                yield from rows_of_file(filesystem, file, schema, selection, batch_column)
+        for _, file in _files_of(numbers, groups):
+            yield from rows_of_file(filesystem, file, schema, selection, batch_column)
 
     return run
 
 
+def _reading_places(
+    folder: TableFolder, groups: Sequence[Sequence[tuple[int, TableFile]]], schema: pa.Schema
+) -> ArrowStep:
+    """Return the function that does the same, and adds each row's place."""
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filesystem = folder.open()
+        for number, file in _files_of(numbers, groups):
+            position = 0
+            for rows in rows_of_file(filesystem, file, schema):
+                places = [
+                    pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows),
+                    pa.array(np.arange(position, position + rows.num_rows), pa.int64()),
+                ]
+                yield pa.RecordBatch.from_arrays(
+                    [*rows.columns, *places], [*schema.names, FILE_COLUMN, POSITION_COLUMN]
+                )
+                position += rows.num_rows
+
+    return run
+
+
+def _files_of(
+    numbers: Iterator[pa.RecordBatch], groups: Sequence[Sequence[tuple[int, TableFile]]]
+) -> Iterator[tuple[int, TableFile]]:
+    for number in (number for batch in numbers for number in batch["id"].to_pylist()):
+        yield from groups[number]
+
+
 def rows_of_file(
-    filesystem: FileSystem,
+    filesystem: pyarrow.fs.FileSystem,
     file: TableFile,
     schema: pa.Schema,
     selection: Selection = _ALL,
     batch_column: str | None = None,
+    *,
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a data file with the columns of a schema.
 
     Args:
         filesystem: The table's folder.
         file: The file.
-        schema: The columns. Those that the file lacks are partition columns, `FILE_COLUMN` or null.
+        schema: The columns. Those that the file lacks are partition columns or null.
         selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.
+        batch_rows: Maximum number of rows that are yielded at once. They are of one row group in any case,
+            since writers bound the bytes of a row group.
     """
-    constants = {**file.partition, FILE_COLUMN: file.path}
     with filesystem.open_input_file(file.path) as opened:
         parquet = pq.ParquetFile(opened)
         wanted = {*schema.names, *([batch_column] if batch_column else [])}
         stored = [name for name in parquet.schema_arrow.names if name in wanted]
-        for batch in _batches(parquet, stored):
-            rows = batch
-            if batch_column is not None:
-                rows = _selected(batch, selection, batch_column)
-            if rows.num_rows:
-                yield _in_schema(rows, schema, constants)
-
-
-def _batches(parquet: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, never of two row groups at once: writers bound the bytes of a row group."""
-    for group in range(parquet.num_row_groups):
-        yield from parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=columns)
+        for group in range(parquet.num_row_groups):
+            for batch in parquet.iter_batches(batch_size=batch_rows, row_groups=[group], columns=stored):
+                rows = batch
+                if batch_column is not None:
+                    rows = _selected(batch, selection, batch_column)
+                if rows.num_rows:
+                    yield in_schema(rows, schema, file.partition)
 
 
 def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) -> pa.RecordBatch:
@@ -166,7 +213,7 @@ def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) ->
     return batch.filter(pc.is_in(batch[batch_column], pa.array(chosen, pa.int64())))
 
 
-def _in_schema(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, Any]) -> pa.RecordBatch:
+def in_schema(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, Any]) -> pa.RecordBatch:
     """Return a batch with the columns of a schema. A column that is in neither place is null."""
     columns = [
         batch[field.name].cast(field.type)

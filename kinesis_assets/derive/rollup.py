@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.data_files import REPLACED_COLUMN
+from kinesis_assets.derive.changed_rows import ChangedRows, removed_files, without_place
 from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.read import FILE_COLUMN, read, with_null_for_empty
-from kinesis_assets.derive.upsert import ChangedRows
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read, with_null_for_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -59,7 +58,13 @@ def rows_of_groups(
 
 
 def rolled_up(
-    spark: SparkSession, snapshot: DerivedSnapshot, new: DataFrame, groups: DataFrame, by: Sequence[str]
+    spark: SparkSession,
+    snapshot: DerivedSnapshot,
+    new: DataFrame,
+    groups: DataFrame,
+    by: Sequence[str],
+    *,
+    cache: Callable[[DataFrame], DataFrame],
 ) -> ChangedRows:
     """Return what replaces the files of a table with rows of some groups.
 
@@ -69,25 +74,17 @@ def rolled_up(
         new: The new rows of the groups. They replace all rows of these groups.
         groups: The groups. They are read several times, so they should be cached.
         by: The columns whose values identify a group.
+        cache: Keeps rows once Spark has computed them.
 
     Raises:
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     refuse_irreplaceable(snapshot.table.uri, snapshot.delta)
     files = files_of(snapshot.delta)
-    present = read(spark, snapshot.table.folder, snapshot.delta, files, columns=by, with_file=True)
-    found = _matching(present, groups, by, "left_semi").select(FILE_COLUMN).distinct().collect()
-    paths = {row[0] for row in found}
-    removed = [file for file in files if file.path in paths]
-    if not removed:
-        return ChangedRows(new, removed)
-    present = read(spark, snapshot.table.folder, snapshot.delta, removed)
-    kept = _matching(present, groups, by, "left_anti").withColumn(REPLACED_COLUMN, F.lit(False))
-    replaced = _matching(present, groups, by, "left_semi").withColumn(REPLACED_COLUMN, F.lit(True))
-    rows = kept.unionByName(replaced).unionByName(
-        new.withColumn(REPLACED_COLUMN, F.lit(False)), allowMissingColumns=True
-    )
-    return ChangedRows(rows, removed)
+    present = read(spark, snapshot.table.folder, snapshot.delta, files, columns=by, with_place=True)
+    replaced = cache(_matching(present, groups, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))
+    rows = without_place(new).unionByName(replaced, allowMissingColumns=True)
+    return ChangedRows(rows, removed_files(replaced, files))
 
 
 def _matching(rows: DataFrame, groups: DataFrame, by: Sequence[str], how: str) -> DataFrame:

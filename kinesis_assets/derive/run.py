@@ -152,7 +152,7 @@ def _step(
         def attempt() -> DerivedCommit:
             base, batch_id = table.snapshot(), new_id(table.clock)
             changed = changes.plan(base)
-            manifest = Manifest() if is_empty else write(base, changed.rows, batch_id)
+            manifest = Manifest() if is_empty else write(base, changed, batch_id)
             if changes.check is not None and not is_empty:
                 changes.check()
             return commit(
@@ -161,7 +161,7 @@ def _step(
                 cursor=rows.cursor,
                 batch_id=batch_id,
                 manifest=manifest,
-                removed=changed.removed,
+                removed=list(changed.removed.values()),
                 base=None if mode is None else base,
                 by=by,
             )

@@ -1,8 +1,9 @@
 """Upserts: of all rows with a key, in the table and among the new ones, only the newest stays.
 
-Files of the table are never changed. Those with a row of one of the keys are replaced by copies, in the
-commit that adds the new rows (copy on write). The commit is refused if any other one came first, because a
-compaction may have moved the rows to other files.
+Files of the table are never changed. Those with a row that is replaced are copied without it, in the commit
+that adds the new rows (copy on write). The commit is refused if any other one came first, because a
+compaction may have moved the rows to other files. Of the table's rows, Spark only gets the columns that
+decide which of them are replaced.
 """
 
 from __future__ import annotations
@@ -15,20 +16,19 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import DateType, DoubleType, FloatType, IntegralType, StringType
 
-from kinesis_assets.derive.data_files import REPLACED_COLUMN
+from kinesis_assets.derive.changed_rows import ChangedRows, removed_files, without_place
 from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.read import FILE_COLUMN, read
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.files import TableFile
 
-_IS_NEW = "__is_new"
 _RANK = "__rank"
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -55,21 +55,15 @@ class Upsert:
         return (*self.key, *self.order_by)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedRows:
-    """The rows with which files of a table are replaced, not written yet.
-
-    Attributes:
-        rows: The rows of the new files. Those that were in the table keep their batch id. Rows of the table
-            that are replaced or deleted are among them, and marked by `REPLACED_COLUMN`.
-        removed: The files of the table that the new files replace.
-    """
-
-    rows: DataFrame
-    removed: Sequence[TableFile]
-
-
-def upserted(spark: SparkSession, snapshot: DerivedSnapshot, new: DataFrame, upsert: Upsert) -> ChangedRows:
+def upserted(
+    spark: SparkSession,
+    snapshot: DerivedSnapshot,
+    new: DataFrame,
+    upsert: Upsert,
+    *,
+    cache: Callable[[DataFrame], DataFrame],
+    tasks: int,
+) -> ChangedRows:
     """Return what replaces the files of a table in which keys of new rows occur.
 
     Args:
@@ -77,29 +71,32 @@ def upserted(spark: SparkSession, snapshot: DerivedSnapshot, new: DataFrame, ups
         snapshot: The version of the table that is changed.
         new: The new rows. They are computed several times, so they should be cached.
         upsert: How rows replace others.
+        cache: Keeps rows once Spark has computed them.
+        tasks: Number of tasks that compare rows.
 
     Raises:
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     refuse_irreplaceable(snapshot.table.uri, snapshot.delta)
     has_key = _all_present(upsert.key)
-    newest = _ranked(new.where(has_key).withColumn(_IS_NEW, F.lit(True)), upsert).where(F.col(_RANK) == 1)
-    removed = _files_with(spark, snapshot, newest, upsert.key)
-    rows = newest
-    if removed:
-        present = read(spark, snapshot.table.folder, snapshot.delta, removed)
-        known = present.where(has_key).withColumn(_IS_NEW, F.lit(False))
-        rows = _ranked(newest.drop(_RANK).unionByName(known, allowMissingColumns=True), upsert)
+    keyed = new.where(has_key)
+    compared = without_place(keyed)
+    files = _files_within(snapshot, _limits(keyed, upsert.key))
+    if files:
+        columns = list(dict.fromkeys(upsert.columns))
+        present = read(spark, snapshot.table.folder, snapshot.delta, files, columns=columns, with_place=True)
+        keys = keyed.select(*(F.col(f"`{name}`") for name in upsert.key))
+        known = present.join(keys, list(upsert.key), "left_semi")
+        compared = compared.unionByName(known, allowMissingColumns=True)
+    ranked = _ranked(compared, upsert, tasks)
     deleted = F.lit(False)
     if upsert.delete_where is not None:
         deleted = F.coalesce(F.expr(upsert.delete_where), F.lit(False))
-    stays = (F.col(_RANK) == 1) & ~deleted
-    # Of the rows that do not stay, those of the table are kept elsewhere for its consumers.
-    rows = rows.withColumn(REPLACED_COLUMN, ~stays).where(stays | ~F.col(_IS_NEW)).drop(_IS_NEW, _RANK)
-    rows = rows.unionByName(new.where(~has_key), allowMissingColumns=True)
-    if removed:
-        rows = rows.unionByName(present.where(~has_key), allowMissingColumns=True)
-    return ChangedRows(rows.fillna({REPLACED_COLUMN: False}), removed)
+    is_new, is_newest = F.col(POSITION_COLUMN).isNull(), F.col(_RANK) == 1
+    changed = ranked.where((is_new & is_newest & ~deleted) | (~is_new & ~is_newest)).drop(_RANK)
+    changed = cache(changed)
+    without_key = without_place(new.where(~has_key))
+    return ChangedRows(changed.unionByName(without_key), removed_files(changed, files))
 
 
 def _all_present(key: Sequence[str]) -> Column:
@@ -109,13 +106,18 @@ def _all_present(key: Sequence[str]) -> Column:
     return condition
 
 
-def _ranked(rows: DataFrame, upsert: Upsert) -> DataFrame:
-    """Number the rows of each key, the newest first, from 1."""
+def _ranked(rows: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
+    """Number the rows of each key, the newest first, from 1. A new row gets a file in which its key is."""
+    key = [F.col(f"`{name}`") for name in upsert.key]
+    is_new = F.col(POSITION_COLUMN).isNull()
     order = [_without_nan(rows, name).desc_nulls_last() for name in upsert.order_by]
-    window = Window.partitionBy(*(F.col(f"`{name}`") for name in upsert.key)).orderBy(
-        *order, F.col(_IS_NEW).desc()
+    same_key = Window.partitionBy(*key)
+    return rows.repartition(tasks, *key).withColumns(
+        {
+            _RANK: F.row_number().over(same_key.orderBy(*order, is_new.desc())),
+            FILE_COLUMN: F.coalesce(F.col(FILE_COLUMN), F.max(FILE_COLUMN).over(same_key)),
+        }
     )
-    return rows.withColumn(_RANK, F.row_number().over(window))
 
 
 def _without_nan(rows: DataFrame, name: str) -> Column:
@@ -126,21 +128,11 @@ def _without_nan(rows: DataFrame, name: str) -> Column:
     return column
 
 
-def _files_with(
-    spark: SparkSession, snapshot: DerivedSnapshot, rows: DataFrame, key: tuple[str, ...]
-) -> list[TableFile]:
-    """Return the files of the table in which keys of some rows occur."""
-    limits = _limits(rows, key)
+def _files_within(snapshot: DerivedSnapshot, limits: Mapping[str, tuple[Any, Any]] | None) -> list[TableFile]:
+    """Return the files of the table that may have a key within some limits; none without limits."""
     if limits is None:
         return []
-    candidates = [file for file in files_of(snapshot.delta, list(limits)) if _may_contain(file, limits)]
-    if not candidates:
-        return []
-    columns = [F.col(f"`{name}`") for name in key]
-    present = read(spark, snapshot.table.folder, snapshot.delta, candidates, columns=key, with_file=True)
-    found = present.join(rows.select(*columns), list(key), "left_semi").select(FILE_COLUMN).distinct()
-    paths = {row[0] for row in found.collect()}
-    return [file for file in candidates if file.path in paths]
+    return [file for file in files_of(snapshot.delta, list(limits)) if _may_contain(file, limits)]
 
 
 def _limits(rows: DataFrame, key: Sequence[str]) -> dict[str, tuple[Any, Any]] | None:

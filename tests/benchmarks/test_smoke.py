@@ -12,6 +12,9 @@ from benchmarks.harness import report
 from benchmarks.harness.charts import growth_chart
 from benchmarks.harness.paths import BENCHMARKS, LAST_RUN
 from benchmarks.harness.section import Goal, Section, Target
+from benchmarks.sections import follow
+from benchmarks.sections.derived import increments, typed, upserts
+from benchmarks.sections.derived.workers import OURS, workers
 from benchmarks.servers.replay_client import replay_server
 from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.kinesis.client import StreamClient
@@ -49,6 +52,21 @@ def test_replay_server_returns_each_record_once():
                 numbers += [record.sequence_number for record in page.records]
                 iterator = page.next_shard_iterator if page.millis_behind_latest else None
     assert len(set(numbers)) == len(numbers) == orders.records
+
+
+def test_costs_of_derived_tables_are_measured_for_small_tables():
+    with workers(peer=False) as running:
+        added = increments.measure(running.running[OURS], rounds=1, sizes=(1, 2), file_rows=100)
+        decoded = typed.measure(running, records=80, rounds=1)
+        upserted = upserts.measure(running, files=2, rounds=1, file_rows=100, count=10)
+    assert added.target().met is not None
+    assert [each.met for each in (decoded.target("no peer"), *upserted.targets("no peer"))] == [None] * 3
+    assert all(OURS in part.describe() for part in (decoded, upserted))
+
+
+def test_freshness_is_measured_for_a_raw_table_and_a_typed_table_below_it():
+    measured = follow.measure(1.0, derived=True)
+    assert len(measured.derived) == len(measured.seconds) > 0
 
 
 def test_report_contains_sections_with_their_targets_and_charts(tmp_path):

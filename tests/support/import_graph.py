@@ -27,7 +27,7 @@ LAYERS = (
 """Folders from top to bottom. Each imports only from folders below it."""
 
 BESIDE = {
-    "decoders": frozenset({"schemas"}),
+    "decoders": frozenset({"schemas", "spark"}),
     "emulator": frozenset[str](),
     "schemas": frozenset[str](),
     "testing": frozenset({"emulator", "kinesis"}),

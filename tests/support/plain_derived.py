@@ -45,12 +45,12 @@ class PlainDerived:
     """A derived table with rows of `COLUMNS`.
 
     Args:
-        path: The path of its folder. The table is created.
+        path: The path or URI of its folder. The table is created.
         source: The id of its source.
         partitioned: Whether `part` is a partition column.
     """
 
-    def __init__(self, path: Path, source: str = "source", *, partitioned: bool = True) -> None:
+    def __init__(self, path: Path | str, source: str = "source", *, partitioned: bool = True) -> None:
         self.table = DerivedTable(str(path), WRITING)
         fields = [
             {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _TYPES.items()

@@ -20,11 +20,12 @@ from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
-from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachable
+from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
+from kinesis_assets.table.maintenance.steps import State, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.limits import MaintenanceLimits
-    from kinesis_assets.table.maintenance.steps import Step
 
 WITHOUT_PARTITIONS = "data files"
-"""The name of the only part of a table that has no partition columns."""
+"""The name of the only part of a table that has no partition columns, and of all parts together."""
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of null in the folders of partitions."""
@@ -55,19 +55,24 @@ def compact(
         dry_run: Change nothing.
 
     Yields:
-        A step for each partition. It is left if another commit replaced one of its files meanwhile.
+        A step for each partition. It is left if another commit replaced one of its files meanwhile. One step
+        is left instead of all, if the table has a feature with which its files cannot be replaced.
 
     Raises:
         ClocksDisagree: The clocks differ.
-        TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot = table.snapshot()
-    refuse_irreplaceable(table.uri, snapshot.delta)
     due = {
         partition: files
         for partition, files in _small_files(snapshot).items()
         if len(files) >= limits.small_files
     }
+    try:
+        refuse_irreplaceable(table.uri, snapshot.delta)
+    except TableUnsuitable as error:
+        if due:
+            yield Step("compact", WITHOUT_PARTITIONS, State.LEFT, reason=str(error))
+        return
     yield from compact_each(due, partial(compact_partition, table), clock, dry_run=dry_run)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_assets.derive.features import refuse_unreadable
 from kinesis_assets.derive.maintenance.compaction import compact
 from kinesis_assets.derive.maintenance.pruning import prune
 from kinesis_assets.derive.rewritten import refuse_rewritten
@@ -52,11 +53,15 @@ def maintain(
             deleted.
         TableMissing: The table does not exist yet.
         TableRewritten: The table was restored or overwritten; nothing was done.
+        TableUnsuitable: The table is not a derived table, or has deletion vectors or column mapping; nothing
+            was done.
         TableNotWritable: Writing to the table is refused; nothing was done.
         TableError: The table cannot be used; the steps that were yielded are done.
     """
+    snapshot = table.snapshot()
+    refuse_unreadable(table.uri, snapshot.delta)  # delta-rs would delete the files of deletion vectors
     # Files that may be needed to undo a restore, and its log entry, must not be deleted.
-    refuse_rewritten(table.snapshot())
+    refuse_rewritten(snapshot)
     clock = AgreedClock(table.uri, service_time, machine)
     clock.now()
     if not dry_run:

@@ -28,7 +28,7 @@ def derived(new):
     return new.select("shard_id", "sequence_number", "data")
 
 
-stream = build_kinesis_stream(
+defs = build_kinesis_stream(
     {stream!r},
     table={table!r},
     endpoint_url={endpoint!r},
@@ -39,7 +39,7 @@ stream = build_kinesis_stream(
     follow_for={follow_for!r},
     spark_config={{"spark.master": "local[2,4]", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}},
 )
-defs = dg.Definitions.merge(stream, dg.Definitions(assets=[derived]))
+defs = dg.Definitions.merge(defs, dg.Definitions(assets=[derived]))
 """
 VICTIMS = {
     "driver": "spawn_main",

@@ -43,8 +43,10 @@ def test_a_newer_row_replaces_the_one_in_the_table(bench, upserted):
 
 def test_an_older_row_replaces_none(bench, upserted):
     consume(bench, upserted, order(1, 2.0))
+    files = DeltaTable(upserted.table.uri).file_uris()
     (commit,) = consume(bench, upserted, order(1, 1.0))
     assert (commit.rows, upserted.values("id", "amount")) == (0, [(1, 2.0)])
+    assert DeltaTable(upserted.table.uri).file_uris() == files
 
 
 def test_of_equal_rows_the_later_one_stays(bench, upserted):

@@ -9,7 +9,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.derive.data_files import BATCH_COLUMN, REPLACED_COLUMN, Manifest, WritingJob, writing_task
+from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, WritingJob
+from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.table.storage import TableFolder
 
 BATCH = 7
@@ -26,8 +27,7 @@ def write(folder, values, partition_by=()):
     columns = {"value": values, BATCH_COLUMN: pa.array([BATCH] * len(values), pa.int64())}
     schema = pa.schema({name: column.type for name, column in columns.items()})
     job = WritingJob(TableFolder.at(str(folder)), schema, partition_by, BATCH)
-    batch = pa.record_batch(columns | {REPLACED_COLUMN: pa.array([False] * len(values))})
-    (found,) = writing_task(job)(iter([batch]))
+    (found,) = writing_task(job)(iter([pa.record_batch(columns)]))
     return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
 
 

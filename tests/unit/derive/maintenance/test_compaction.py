@@ -105,7 +105,13 @@ def test_a_file_with_other_rows_than_its_log_names_is_not_replaced(busy, monkeyp
     assert busy.active == active
 
 
-def test_a_table_whose_files_cannot_be_replaced_is_refused(busy):
+def test_a_table_whose_files_cannot_be_replaced_is_not_compacted(busy):
     busy.table.snapshot().delta.alter.set_table_properties({"delta.appendOnly": "true"})
-    with pytest.raises(TableUnsuitable, match="appendOnly"):
-        steps_of(busy)
+    active = busy.active
+    steps = steps_of(busy)
+    assert steps["compact", WITHOUT_PARTITIONS].state is State.LEFT
+    assert "appendOnly" in steps["compact", WITHOUT_PARTITIONS].reason
+    assert ("checkpoint", "_delta_log") in steps
+    assert busy.active == active
+    with pytest.raises(TableUnsuitable):
+        compact_partition(busy.table, "part=a")

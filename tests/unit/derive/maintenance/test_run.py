@@ -235,5 +235,14 @@ def test_a_table_of_another_kind_is_not_touched(busy, tmp_path):
     assert sorted(Path(tmp_path, "other").rglob("*")) == before
 
 
+def test_a_table_with_deletion_vectors_is_refused(busy):
+    """delta-rs would delete the files with the vectors, because no version names them as data."""
+    busy.table.snapshot().delta.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+    before = files_of(busy.table)
+    with pytest.raises(TableUnsuitable, match="deletionVectors"):
+        steps_of(busy)
+    assert files_of(busy.table) == before
+
+
 def test_a_table_without_commits_is_maintained(derived):
     assert [step.state for step in steps_of(derived).values()] == [State.DONE]

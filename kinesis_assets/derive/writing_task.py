@@ -1,0 +1,115 @@
+"""The task that writes the rows of a step, and copies files of which rows are replaced without these.
+
+Rows that stay go from file to file here, and never enter the JVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kinesis_assets.derive.data_files import CHANGES_FOLDER, DerivedFileWriter, Manifest
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, rows_of_file
+from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.kinesis.records.columns import binaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from kinesis_assets.derive.data_files import WritingJob
+
+_COPIED_ROWS = 1 << 15
+"""Maximum number of rows that are copied at once."""
+
+_LARGE = 4
+"""A file that has this fraction of the greatest size is not continued with the rows of the next copied file.
+Small files are merged, and large ones keep their range of keys."""
+
+
+def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that Spark's `mapInArrow` runs for each partition of the rows.
+
+    Its input has the columns of the table. If files are replaced, it has the columns of `read` with each
+    row's place too: a row with a position is the one of the table that is replaced there, and only its place
+    is used. A row with a file, but without a position, is new, and is written behind the rows of that file.
+    All rows with the same file are in one partition, one after the other, those with a position first. The
+    function returns a manifest.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kept = DerivedFileWriter(job)
+        replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
+        copies = _Copies(job, kept, replaced)
+        for batch in batches:
+            if job.removed:
+                copies.write(batch)
+            else:
+                kept.write(batch)
+        copies.end_file()
+        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()))
+        yield pa.RecordBatch.from_arrays([binaries([encode(manifest)])], ["manifest"])
+
+    return run
+
+
+class _Copies:
+    """Copies files without the rows that are replaced, one after the other.
+
+    Args:
+        job: The settings of the task.
+        kept: Writes the rows that stay, and new rows.
+        replaced: Writes the rows that are replaced.
+    """
+
+    def __init__(self, job: WritingJob, kept: DerivedFileWriter, replaced: DerivedFileWriter) -> None:
+        self._job = job
+        self._kept = kept
+        self._replaced = replaced
+        self._filesystem = job.folder.open()
+        self._number: int | None = None
+        self._is_copied = False
+        self._positions: list[npt.NDArray[np.int64]] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write new rows, and copy the files of rows that are replaced."""
+        for number in pc.unique(batch[FILE_COLUMN]).to_pylist():  # in the order of the rows
+            if number is None:
+                self._kept.write(batch.filter(pc.is_null(batch[FILE_COLUMN])))
+                continue
+            if number != self._number:
+                self.end_file()
+                self._number, self._is_copied, self._positions = number, False, []
+            rows = batch.filter(pc.equal(batch[FILE_COLUMN], number))
+            self._positions.append(rows[POSITION_COLUMN].drop_null().to_numpy())
+            new = rows.filter(pc.is_null(rows[POSITION_COLUMN]))
+            if new.num_rows:
+                self._copy()
+                self._kept.write(new)
+
+    def end_file(self) -> None:
+        """Copy the current file, if it is not copied yet."""
+        if self._number is not None:
+            self._copy()
+            self._kept.close_files_of(self._job.layout.file_bytes // _LARGE)
+            self._number = None
+
+    def _copy(self) -> None:
+        if self._is_copied or self._number is None:
+            return
+        self._is_copied = True
+        positions = np.concatenate(self._positions)
+        start = 0
+        file = self._job.removed[self._number]
+        for rows in rows_of_file(self._filesystem, file, self._job.schema, batch_rows=_COPIED_ROWS):
+            first, last = np.searchsorted(positions, (start, start + rows.num_rows))
+            is_replaced = np.zeros(rows.num_rows, bool)
+            is_replaced[positions[first:last] - start] = True
+            start += rows.num_rows
+            self._kept.write(rows.filter(pa.array(~is_replaced)))
+            self._replaced.write(rows.filter(pa.array(is_replaced)))
