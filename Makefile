@@ -63,8 +63,8 @@ soak: $(READY)
 faults: $(READY)
 	@FAULTS=long $(BIN)/pytest tests/chaos/faults
 
-# Run the benchmarks, alone on the machine. `make bench` takes ten minutes, measures the sections that have targets,
-# and writes .local/bench/REPORT.md. `make bench FULL=1` takes forty minutes, measures everything, and writes
+# Run the benchmarks, alone on the machine. `make bench` takes 15 minutes, measures the sections that have targets,
+# and writes .local/bench/REPORT.md. `make bench FULL=1` takes 50 minutes, measures everything, and writes
 # benchmarks/REPORT.md and its charts.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks

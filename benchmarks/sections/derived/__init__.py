@@ -11,8 +11,8 @@ def section(full: bool) -> Section:
     """Measure, and return the section of the report."""
     with workers() as running:
         added = increments.measure(running.running[OURS], rounds=9 if full else 5)
-        decoded = typed.measure(running, records=512_000 if full else 128_000, rounds=5 if full else 3)
-        upserted = upserts.measure(running, files=40 if full else 8, rounds=5 if full else 3)
+        decoded = typed.measure(running, records=256_000 if full else 64_000, rounds=3 if full else 2)
+        upserted = upserts.measure(running, files=40 if full else 4, rounds=2)
         missing = running.missing
     introduction = (
         "All figures are those of warm Spark sessions with two cores, with CPU of the whole process tree. "

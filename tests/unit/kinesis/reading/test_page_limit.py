@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
+from kinesis_assets.kinesis.page_sizes import LARGEST_BODY, PageSizes
 from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
@@ -18,20 +18,18 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, data
 from support.recording_limiter import RecordingLimiter
-from support.timing import set_page_sizes
 
 MIB = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def short_pages(client):
-    """The reader requests at most 16 records."""
-    set_page_sizes(client, page=16)
+SIZES = PageSizes(page=16, largest_body=MIB // 2)
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "SDK"])
 def client(stream, settings, virtual, request):
-    settings = replace(settings, sdk_parser=request.param, timing=ReadTiming(clock=virtual))
+    """A client that requests at most 16 records, and accepts half a mebibyte."""
+    timing = ReadTiming(clock=virtual)
+    settings = replace(settings, sdk_parser=request.param, timing=timing, page_sizes=SIZES)
     return StreamClient(stream, settings, attempts=1)
 
 
@@ -61,7 +59,7 @@ def limits(faults):
 
 def test_shard_whose_pages_are_too_long_is_read_with_the_limit_that_fits(put, reading, faults):
     whole = put(40)
-    faults.long_page(above=4)
+    faults.long_page(above=4, size=MIB)
     assert data(reading) == whole
     assert reading.end is RangeEnd.TIP
     assert limits(faults) == [16, 8, 4, 4, 4, 4, 8, 4, 4, 4, 4, 4, 4]
@@ -69,29 +67,29 @@ def test_shard_whose_pages_are_too_long_is_read_with_the_limit_that_fits(put, re
 
 def test_the_smaller_page_is_requested_with_the_same_iterator(put, reading, faults):
     put(20)
-    faults.long_page(above=4)
+    faults.long_page(above=4, size=MIB)
     data(reading)
     assert faults.count("GetShardIterator") == 1
 
 
 def test_records_are_read_one_by_one_if_no_larger_page_fits(put, reading, faults):
     whole = put(7)
-    faults.long_page(above=1)
+    faults.long_page(above=1, size=MIB)
     assert data(reading) == whole
     assert limits(faults) == [16, 8, 4, 2, 1, 1, 1, 1, 2, 1, 1, 1]
 
 
 def test_the_limit_grows_again_when_pages_are_shorter(put, reading, faults):
     whole = put(100)
-    faults.long_page(above=2, times=3)
+    faults.long_page(above=2, size=MIB, times=3)
     assert data(reading) == whole
     assert limits(faults) == [16, 8, 4, *[2] * 4, *[4] * 4, *[8] * 4, *[16] * 3]
 
 
 def test_a_single_record_that_is_too_long_fails_after_bounded_attempts(put, reading, faults):
     put(2)
-    faults.long_page(above=0)
-    with pytest.raises(ReadFailed, match=r"ResponseTooLong: the response has \d+ bytes, more than 16777216"):
+    faults.long_page(above=0, size=MIB)
+    with pytest.raises(ReadFailed, match=r"ResponseTooLong: the response has \d+ bytes, more than 524288"):
         data(reading)
     assert limits(faults) == [16, 8, 4, 2, *[1] * 6]
     assert reading.position == BEGINNING
@@ -99,7 +97,7 @@ def test_a_single_record_that_is_too_long_fails_after_bounded_attempts(put, read
 
 def test_iterator_that_is_too_long_is_requested_again_and_no_limit_is_halved(put, reading, faults):
     whole = put(3)
-    longer = b" " * (17 * MIB)
+    longer = b" " * MIB
     faults.answer("GetShardIterator", lambda _, answer: answer.with_body(answer.body + longer), times=1)
     assert data(reading) == whole
     assert limits(faults) == [16]
@@ -107,14 +105,14 @@ def test_iterator_that_is_too_long_is_requested_again_and_no_limit_is_halved(put
 
 def test_next_call_waits_as_long_as_after_the_largest_page(put, reading, faults, virtual):
     put(1)
-    faults.long_page(above=0, times=1)
+    faults.long_page(above=0, size=MIB, times=1)
     data(reading)
     assert max(virtual.waits) == pytest.approx(10 * MIB / 2e6)
 
 
 def test_halving_starts_at_the_limit_that_the_bounds_allow(put, client, faults):
     put(6)
-    faults.long_page(above=2, times=2)
+    faults.long_page(above=2, size=MIB, times=2)
     assert len(data(ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(max_records=6), ALL_KEYS)))) == 6
     assert limits(faults)[:3] == [6, 3, 1]
 
@@ -122,7 +120,7 @@ def test_halving_starts_at_the_limit_that_the_bounds_allow(put, client, faults):
 def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
     put(6)
     stop = threading.Event()
-    faults.long_page(above=0)
+    faults.long_page(above=0, size=MIB)
     faults.answer("GetRecords", lambda *_: stop.set())
     reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), stop=stop)
     assert data(reading) == []
