@@ -22,7 +22,7 @@ check: lint types unit
 
 unit: $(READY)
 	@echo "Unit tests"
-	@$(BIN)/pytest -q -n 4 --dist worksteal -m "not real_time" tests/unit
+	@$(BIN)/pytest -q -n 3 --dist worksteal -m "not real_time" tests/unit
 
 # Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit

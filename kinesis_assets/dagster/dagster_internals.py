@@ -14,10 +14,38 @@ import dagster as dg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
 _log = logging.getLogger(__name__)
 
 _MISSING = "Dagster %s has no %s: %s"
+
+
+def initialized(resource: dg.ConfigurableIOManager) -> AbstractContextManager[Any]:
+    """Return a context with a resource as a run gets it: with the values of its environment variables.
+
+    `process_config_and_initialize_cm` also creates an instance in memory, which takes longer than the rest.
+
+    Args:
+        resource: The resource. It must not use the instance.
+
+    Raises:
+        DagsterInvalidConfigError: A value is missing or invalid.
+    """
+    try:
+        from dagster._config.post_process import post_process_config  # noqa: PLC0415  # it may be missing
+
+        kind = resource._config_schema.config_type  # noqa: SLF001
+        given = post_process_config(kind, resource._convert_to_config_dictionary())  # noqa: SLF001
+        none: Any = None
+        definition = resource.get_resource_definition()
+        context = dg.InitResourceContext(given.value, none, definition, all_resource_defs={})
+    except (ImportError, AttributeError, TypeError):
+        _warn("post_process_config", "an instance is created for each use of a stream")
+        return resource.process_config_and_initialize_cm()
+    if not given.success:
+        return resource.process_config_and_initialize_cm()  # raises the error
+    return resource.from_resource_context_cm(context, nested_resources=resource.nested_resources)
 
 
 def add_asset_metadata(

@@ -10,6 +10,7 @@ from uuid import uuid4
 import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
+from kinesis_assets.dagster.dagster_internals import initialized
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.log_capture import quiet_log_capture
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, shard_partitions
@@ -84,7 +85,7 @@ class StreamProject:
     def open_stream(self) -> Iterator[OpenStream]:
         """Yield the stream as runs use it, and close it afterwards."""
         resource = (self.definitions.resources or {})[io_manager_key(self.stream)]
-        with resource.process_config_and_initialize_cm() as manager:
+        with initialized(resource) as manager:
             yield manager.opened
 
     def materialize(self, instance: dg.DagsterInstance, shard_ids: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
     parser_error,
     warn_about_missing_internal,
 )
-from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE, SignedCall
+from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +86,7 @@ class StreamClient:
             self._client = sdk_client(settings, attempts)
             endpoint_url = data_endpoint(self._client, self.address.arn)
             if not settings.sdk_parser:
-                self._call_directly(attempts, endpoint_url)
+                self._call_directly(attempts, endpoint_url, settings.page_sizes.largest_body)
         except (BotoCoreError, ValueError) as error:
             # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
             raise InvalidInput(f"stream {self.address}: cannot create a Kinesis client: {error}") from None
@@ -98,12 +98,12 @@ class StreamClient:
             sdk_parser=self._get_records is None,
         )
 
-    def _call_directly(self, attempts: int, endpoint_url: str) -> None:
+    def _call_directly(self, attempts: int, endpoint_url: str, largest_body: int) -> None:
         try:
-            get_records = SignedCall(self._client, "GetRecords", WirePage, endpoint_url)
+            get_records = SignedCall(self._client, "GetRecords", WirePage, endpoint_url, largest_body)
             if attempts == 1:  # direct calls are not retried
                 self._get_shard_iterator = SignedCall(
-                    self._client, "GetShardIterator", WireIterator, endpoint_url
+                    self._client, "GetShardIterator", WireIterator, endpoint_url, largest_body
                 )
         except SdkInternalMissing as missing:
             warn_about_missing_internal(str(missing))
@@ -203,7 +203,7 @@ class StreamClient:
             return str(response["ShardIterator"]), self._time("GetShardIterator", _date(response))
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # the SDK's form in JSON
-        given, date = yield from self._directly(self._get_shard_iterator, named, _reservation(None))
+        given, date = yield from self._directly(self._get_shard_iterator, named, self._own_reservation())
         return given, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
@@ -220,12 +220,13 @@ class StreamClient:
         arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn is not None:
             arguments["StreamARN"] = self.address.arn
+        reservation = self._own_reservation() if reservation is None else reservation
         if self._get_records is None:
-            given = yield from self._get_records_by_sdk(arguments, _reservation(reservation))
+            given = yield from self._get_records_by_sdk(arguments, reservation)
             page, date = self._whole("GetRecords", given)
             del given
         else:
-            page, date = yield from self._directly(self._get_records, arguments, _reservation(reservation))
+            page, date = yield from self._directly(self._get_records, arguments, reservation)
         try:
             return page, self._time("GetRecords", date)
         finally:
@@ -241,7 +242,7 @@ class StreamClient:
     def _get_records_by_sdk(
         self, arguments: Mapping[str, Any], reservation: Reservation
     ) -> Awaitable[tuple[Page | IncompleteBody, str | None]]:
-        yield from reservation.acquire(int(MEMORY_PER_BODY_BYTE * LARGEST_BODY))
+        yield from reservation.acquire(int(MEMORY_PER_BODY_BYTE * self._largest_body))
 
         def page() -> tuple[Page | IncompleteBody, str | None]:
             try:
@@ -260,9 +261,19 @@ class StreamClient:
         for fewer records.
         """
         length = int(response["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
-        if length > LARGEST_BODY:
+        if length > self._largest_body:
             with self._failures("GetRecords"):
-                raise ResponseTooLong(error=f"the response has {length} bytes, more than {LARGEST_BODY}")
+                raise ResponseTooLong(
+                    error=f"the response has {length} bytes, more than {self._largest_body}"
+                )
+
+    @property
+    def _largest_body(self) -> int:
+        return self.settings.page_sizes.largest_body
+
+    def _own_reservation(self) -> Reservation:
+        """Return a reservation in a limiter for one call alone."""
+        return MemoryLimiter(self._largest_body).reservation()
 
     def _whole(
         self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]
@@ -323,8 +334,3 @@ class StreamClient:
 def _date(response: dict[str, Any]) -> str | None:
     date: str | None = response["ResponseMetadata"]["HTTPHeaders"].get("date")
     return date
-
-
-def _reservation(reservation: Reservation | None) -> Reservation:
-    """Return the given reservation, or one in a limiter for this call alone."""
-    return MemoryLimiter(LARGEST_BODY).reservation() if reservation is None else reservation

@@ -24,7 +24,7 @@ class ClientSettings:
             times the CPU, with fewer pages at once.
         max_pool_connections: As for boto3, see `CONNECTIONS`.
         timing: When the stream is called, and how long responses are awaited.
-        page_sizes: How many records are requested and handled at once.
+        page_sizes: How much is requested and handled at once.
 
     Raises:
         InvalidInput: The endpoint URL contains a user or a password.

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.data_file import DataFile, WrittenFile
     from kinesis_assets.table.positions import ShardPosition
     from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
 MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
@@ -99,10 +100,11 @@ def freeze(
         TableError: The table cannot be used.
     """
     summary = listing.summary
-    table.create_if_missing(summary.identity)
+    opened: TableSnapshot | None = table.create_if_missing(summary.identity)
 
     def try_once(*, may_commit: bool) -> StreamPositions | None:
-        snapshot = table.snapshot()
+        nonlocal opened
+        snapshot, opened = opened or table.snapshot(), None
         current = snapshot.positions(summary.identity, or_older=replacing_older)
         # A release that writes no owner may have started another stream in this table, perhaps just now.
         refuse_other_stream(table.uri, snapshot.streams_in_log(), summary.identity)
@@ -139,6 +141,10 @@ def freeze(
                 examined=snapshot.version,
             )
             snapshot.commit([], identity=first.identity, positions=first)
+            # As in `commit`, the table need not be opened again.
+            if later_version_of(table.files, snapshot.version, commit_id) is not None:
+                refuse_other_stream(table.uri, snapshot.streams_in_log(), summary.identity)
+                return snapshot.positions_at(commit_id)
         return None
 
     return commit_until_known(table, try_once)

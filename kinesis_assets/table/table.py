@@ -49,8 +49,10 @@ class PositionedTable(TableFiles):
         """Return the same table with empty caches."""
         return PositionedTable(self.uri, self.policy)
 
-    def create_if_missing(self, owner: StreamIdentity | None = None) -> None:
-        """Create an empty table if none exists. If several processes do so at once, one of them creates it.
+    def create_if_missing(self, owner: StreamIdentity | None = None) -> TableSnapshot:
+        """Open the newest version of the table, or create an empty table if none exists.
+
+        If several processes create it at once, one of them does.
 
         Args:
             owner: The stream that a new table belongs to. By default, the first stream that claims the table.
@@ -60,7 +62,7 @@ class PositionedTable(TableFiles):
             TableNotWritable: The table cannot be created because writing is refused.
             TableUnreachable: The table can be neither opened nor created.
         """
-        open_or_create(
+        return open_or_create(
             self.snapshot,
             self.uri,
             self.folder,

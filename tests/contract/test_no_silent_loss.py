@@ -21,6 +21,7 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableRewritten,
 )
+from support.shard_lists import omit_shards
 
 if TYPE_CHECKING:
     from support.fixtures.stream import Clocked
@@ -202,12 +203,7 @@ def test_a_first_shard_list_that_lacks_a_readable_parent_freezes_nothing(
     pipeline.put_many(10)
     shards = pipeline.shard_ids
     clocked.clock.advance(hours * HOUR)
-    faults.answer(
-        "ListShards",
-        lambda _, answer: answer.but(
-            Shards=[shard for shard in answer.members["Shards"] if shard["ShardId"] != parent]
-        ),
-    )
+    omit_shards(faults, parent)
     with pytest.raises(ShardListIncomplete):
         pipeline.materialize(shards)
     faults.clear()

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from botocore.exceptions import ClientError
 
+from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
 from kinesis_assets.kinesis.records.wire import IncompleteBody
 from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.http_connection import HttpEndpoint
@@ -42,9 +43,6 @@ class WireStruct(Protocol[AnswerT_co]):
         """
 
 
-LARGEST_BODY = 16 << 20
-"""Maximum size of a response body, in bytes. The service returns at most 10 MiB, as base64 in JSON."""
-
 MEMORY_PER_BODY_BYTE = 2.5
 """Maximum memory of a page, in bytes for each byte of its body, if its records have 100 bytes or more. At
 first it consists of the body and the records decoded from it, as text; then of the records as text and as
@@ -61,6 +59,7 @@ class SignedCall(Generic[AnswerT_co]):
         operation: The name of the operation.
         wire: The struct that the JSON of a response is decoded to.
         endpoint_url: Where to send calls; by default the client's endpoint.
+        largest_body: The maximum size of a response body, in bytes.
 
     Raises:
         SdkInternalMissing: A private name of the SDK is missing.
@@ -71,7 +70,12 @@ class SignedCall(Generic[AnswerT_co]):
     """
 
     def __init__(
-        self, client: Any, operation: str, wire: type[WireStruct[AnswerT_co]], endpoint_url: str | None = None
+        self,
+        client: Any,
+        operation: str,
+        wire: type[WireStruct[AnswerT_co]],
+        endpoint_url: str | None = None,
+        largest_body: int = LARGEST_BODY,
     ) -> None:
         self.operation = operation
         self._decoder = msgspec.json.Decoder(wire)
@@ -80,7 +84,7 @@ class SignedCall(Generic[AnswerT_co]):
         self._shape = model.operation_model(operation).output_shape
         endpoint = endpoint_url or client.meta.endpoint_url
         self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
-        self._endpoint = HttpEndpoint(connections_of(client, self._url), self._url, LARGEST_BODY)
+        self._endpoint = HttpEndpoint(connections_of(client, self._url), self._url, largest_body)
         self._headers = {
             "Host": _host(self._url),  # without it, the signer derives it for each call
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",

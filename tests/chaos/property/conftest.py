@@ -13,11 +13,9 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 from chaos.property.interceptor import Interceptor
 from chaos.property.scenario import SharedResources
 from chaos.property.strategies import LONG
-from kinesis_assets.kinesis import client as client_module
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.page_sizes import PageSizes
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport import signed_call
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 from support.timing import READING
 
@@ -45,11 +43,9 @@ def shared(environment: None) -> Iterator[SharedResources]:
     del environment
     clock, faults = Clock(), Faults()
     with LocalKinesis(now=clock, wrap=faults.around) as local, pytest.MonkeyPatch.context() as patch:
-        for module in (client_module, signed_call):
-            patch.setattr(module, "LARGEST_BODY", LONG // 2)
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
         timing = replace(READING, bytes_per_second=10**12)
-        sizes = PageSizes(page=5)
+        sizes = PageSizes(page=5, largest_body=LONG // 2)
         reached = ClientSettings(local.region, local.endpoint_url, timing=timing, page_sizes=sizes)
         client = StreamClient("orders", reached, attempts=1)
         yield SharedResources(clock, faults, kinesis, client, Interceptor(patch))

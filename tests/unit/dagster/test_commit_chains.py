@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import msgspec
 import pytest
 
-from kinesis_assets.dagster import commit_links, run_events
 from kinesis_assets.dagster import missing_events as module
 from kinesis_assets.dagster.commit_links import ChainSegment, event_of
-from kinesis_assets.dagster.missing_events import ComparisonProgress, find_missing_events
+from kinesis_assets.dagster.missing_events import MAX_EVENTS, ComparisonProgress, find_missing_events
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_link import CommitLink
 from support.daemon import PARTITION, Daemon, Status
 from support.shard_ids import A
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @pytest.fixture
@@ -60,12 +64,33 @@ def test_many_commits_are_reported_over_several_searches_once_each(daemon, chain
     assert done == ComparisonProgress(10)
 
 
-def test_a_search_adds_a_limited_number_of_events(daemon, chain, monkeypatch):
-    monkeypatch.setattr(module, "MAX_EVENTS", 4)
-    found, done = searches(daemon, chain, ComparisonProgress(), 10)
+def with_shards(chain: dict[int, CommitLink], count: int) -> dict[int, CommitLink]:
+    """Return the commits with rows of a number of shards each."""
+    (stats,) = chain[1].added.values()
+    added = {f"shardId-{number:012}": stats for number in range(count)}
+    return {number: replace(link, added=added) for number, link in chain.items()}
+
+
+def commits_of(chain: dict[int, CommitLink], events: Sequence[dg.AssetMaterialization]) -> list[int]:
+    """Return the commits that events report, and assert that each of them is reported for all its shards."""
+    by_batch = {str(link.batch_id): number for number, link in chain.items()}
+    shards = Counter(by_batch[str(event.metadata["batch_id"].value)] for event in events)
+    assert all(count == len(chain[number].added) for number, count in shards.items())
+    return list(shards)
+
+
+def test_a_search_adds_a_limited_number_of_events(daemon, chain):
+    chain = with_shards(chain, MAX_EVENTS // 4)
+
+    def search(done: ComparisonProgress) -> tuple[list[int], ComparisonProgress]:
+        links = chain.__getitem__
+        events, done = find_missing_events(daemon.instance, daemon.project.stream, links, 10, done)
+        return commits_of(chain, events), done
+
+    found, done = search(ComparisonProgress())
     assert found == [1, 2, 3, 4]
     assert done == ComparisonProgress(10, (ChainSegment(10, 4),))
-    again, _ = searches(daemon, chain, done, 10)
+    again, _ = search(done)
     assert again == [5, 6, 7, 8]
 
 
@@ -114,12 +139,12 @@ def test_the_events_of_a_run_are_read_once_for_all_its_commits(daemon, chain, mo
     daemon.end(run, Status.SUCCESS)
     pages, search = [], dg.DagsterInstance.get_records_for_run
 
-    def noted(*given, **named):
-        pages.append(search(*given, **named))
+    def short_page(instance, run_id, cursor, kinds, limit, *, ascending):
+        assert limit > 4
+        pages.append(search(instance, run_id, cursor, kinds, 4, ascending=ascending))
         return pages[-1]
 
-    monkeypatch.setattr(dg.DagsterInstance, "get_records_for_run", noted)
-    monkeypatch.setattr(run_events, "PAGE_SIZE", 4)
+    monkeypatch.setattr(dg.DagsterInstance, "get_records_for_run", short_page)
     assert searches(daemon, chain, ComparisonProgress(4), 10) == ([], ComparisonProgress(10))
     assert [len(page.records) for page in pages] == [4, 4]
 
@@ -137,18 +162,23 @@ def test_unreported_commits_of_concurrent_runs_become_one_range_when_one_of_them
     assert searches(daemon, chain, done, 10) == ([1, 2, 4, 5, 7, 8, 10], ComparisonProgress(10))
 
 
-def test_a_run_that_never_ends_does_not_delay_the_events_of_much_later_commits(daemon, chain, monkeypatch):
-    monkeypatch.setattr(commit_links, "_MAX_COMMITS_BETWEEN", 3)
+def test_a_run_that_never_ends_does_not_delay_the_events_of_much_later_commits(daemon, chain):
     endless, between, last = (daemon.run({PARTITION: A}) for _ in range(3))
     chain |= {
-        number: replace(link, by=(endless if number == 1 else last if number > 5 else between).run_id)
+        number: replace(
+            chain[1], commit_id=number, previous=number - 1, batch_id=chain[1].batch_id + number - 1
+        )
+        for number in range(11, 15)
+    }
+    chain |= {
+        number: replace(link, by=(endless if number == 1 else last if number > 12 else between).run_id)
         for number, link in chain.items()
     }
-    _, done = searches(daemon, chain, ComparisonProgress(0), 10)
+    _, done = searches(daemon, chain, ComparisonProgress(0), 14)
     daemon.end(between, Status.CANCELED)
-    found, done = searches(daemon, chain, done, 10)
-    assert found == [2, 3, 4, 5]
-    assert done.left == (ChainSegment(10, 5, (last.run_id,)), ChainSegment(1, None, (endless.run_id,)))
+    found, done = searches(daemon, chain, done, 14)
+    assert found == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert done.left == (ChainSegment(14, 12, (last.run_id,)), ChainSegment(1, None, (endless.run_id,)))
 
 
 def test_the_cursor_of_a_version_without_runs_is_read():
@@ -165,7 +195,7 @@ class Watch:
 
 
 def timed_searches(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0.0):
-    """Return the commits that each search reports if reading files and events takes time."""
+    """Return the commits that each search finds if reading files and events takes time."""
     watch, found, done = Watch(), [], ComparisonProgress(through=0)
     whole = module.commits_without_events
 
@@ -178,17 +208,13 @@ def timed_searches(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0
         return chain[commit_id]
 
     monkeypatch.setattr(module, "commits_without_events", slow_events)
-    monkeypatch.setattr(module, "_EVENTS_PER_SEARCH", 1)
-    base = chain[1].batch_id - 1
     while True:
         events, done = find_missing_events(
-            daemon.instance, daemon.project.stream, slow_link, 10, done, clock=watch
+            daemon.instance, daemon.project.stream, slow_link, len(chain), done, clock=watch
         )
         if not events:
             return found, done
-        for event in events:
-            daemon.instance.report_runless_asset_event(event)
-        found.append([int(str(event.metadata["batch_id"].value)) - base for event in events])
+        found.append(commits_of(chain, events))
 
 
 def test_a_search_with_slow_files_ends_in_time_and_the_next_one_continues(daemon, chain, monkeypatch):
@@ -198,9 +224,11 @@ def test_a_search_with_slow_files_ends_in_time_and_the_next_one_continues(daemon
 
 
 def test_a_search_with_slow_events_ends_in_time_and_the_next_one_continues(daemon, chain, monkeypatch):
+    """The events of 500 shards or more are searched together before the time is checked again."""
+    chain = with_shards({number: chain[number] for number in range(1, 6)}, 500)
     found, done = timed_searches(daemon, chain, monkeypatch, found_seconds=2.5)
-    assert found == [[9, 10], [7, 8], [5, 6], [3, 4], [1, 2]]
-    assert done == ComparisonProgress(10)
+    assert found == [[4, 5], [2, 3], [1]]
+    assert done == ComparisonProgress(5)
 
 
 def test_the_progress_is_stored_in_the_cursor():

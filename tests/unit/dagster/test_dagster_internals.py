@@ -8,8 +8,14 @@ import dagster as dg
 import pytest
 from dagster._core.storage import tags
 
+from kinesis_assets import KinesisResource, ShardIOManager
 from kinesis_assets.dagster import dagster_internals, partition_ranges
-from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event, sensor_cursors
+from kinesis_assets.dagster.dagster_internals import (
+    add_asset_metadata,
+    initialized,
+    report_event,
+    sensor_cursors,
+)
 
 A, B = "a", "b"
 KEY = dg.AssetKey("letters")
@@ -70,6 +76,29 @@ def test_metadata_is_added_to_each_partition(instance, caplog, missing):
     materialize(instance, letters, io_manager=Manager())
     assert materialized(instance) == {A: 1, B: 2}
     assert ("has no StepExecutionContext._metadata_accumulator" in caplog.text) == (missing != "nothing")
+
+
+@pytest.mark.parametrize("missing", ["nothing", "_config_schema", "_convert_to_config_dictionary"])
+def test_a_resource_is_initialized_without_an_instance(monkeypatch, caplog, missing):
+    instances = []
+    create = dg.DagsterInstance.ephemeral
+    monkeypatch.setattr(dg.DagsterInstance, "ephemeral", lambda: instances.append(create()) or instances[-1])
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "eu-west-1")
+    kinesis = KinesisResource(region_name=dg.EnvVar("SETTING_OF_THE_TESTS"))
+    manager = ShardIOManager(stream="clicks", table=dg.EnvVar("SETTING_OF_THE_TESTS"), kinesis=kinesis)
+    with initialized(Without(manager, missing)) as ready:
+        assert (ready.table, ready.kinesis.region_name) == ("eu-west-1", "eu-west-1")
+    assert bool(instances) == (missing != "nothing")
+    assert ("has no post_process_config" in caplog.text) == (missing != "nothing")
+
+
+def test_a_resource_with_a_missing_environment_variable_is_refused(monkeypatch):
+    monkeypatch.delenv("SETTING_OF_THE_TESTS", raising=False)
+    manager = ShardIOManager(
+        stream="clicks", table=dg.EnvVar("SETTING_OF_THE_TESTS"), kinesis=KinesisResource()
+    )
+    with pytest.raises(dg.DagsterInvalidConfigError, match="SETTING_OF_THE_TESTS"), initialized(manager):
+        pass
 
 
 @pytest.mark.parametrize("missing", ["nothing", "get_step_execution_context"])

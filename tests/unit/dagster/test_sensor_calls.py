@@ -5,7 +5,6 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster import newest_partitions as newest
 from kinesis_assets.dagster import sensor
 from kinesis_assets.dagster.newest_partitions import FIRST_PAGE, newest_partitions
 from kinesis_assets.errors import StreamNotFound, StreamRecreated
@@ -60,8 +59,20 @@ def test_a_tick_does_not_read_the_partitions_of_finished_shards(source, daemon, 
     assert len(read) <= FIRST_PAGE
 
 
-def test_a_run_over_a_range_that_begins_at_an_unread_partition_holds_its_shards(source, daemon, monkeypatch):
-    monkeypatch.setattr(newest, "FIRST_PAGE", 1)
+@pytest.fixture
+def single_partitions(monkeypatch):
+    """Returns partitions in pages of one."""
+    pages = dg.DagsterInstance.get_paginated_dynamic_partitions
+
+    def page_of_one(instance, name, limit, ascending, cursor):
+        assert limit >= FIRST_PAGE
+        return pages(instance, name, 1, ascending=ascending, cursor=cursor)
+
+    monkeypatch.setattr(dg.DagsterInstance, "get_paginated_dynamic_partitions", page_of_one)
+
+
+@pytest.mark.usefixtures("single_partitions")
+def test_a_run_over_a_range_that_begins_at_an_unread_partition_holds_its_shards(source, daemon):
     source.create(2)
     source.split(B)
     source.split(A)
@@ -71,8 +82,8 @@ def test_a_run_over_a_range_that_begins_at_an_unread_partition_holds_its_shards(
     assert daemon.requested_ranges() == [(D, F)]
 
 
-def test_a_new_shard_beside_many_old_partitions_is_added_once(source, daemon, monkeypatch):
-    monkeypatch.setattr(newest, "FIRST_PAGE", 1)
+@pytest.mark.usefixtures("single_partitions")
+def test_a_new_shard_beside_many_old_partitions_is_added_once(source, daemon):
     source.create(5)
     daemon.tick()
     source.split(E)

@@ -13,6 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from kinesis_assets.emulator import LocalKinesis
+from support.direct_calls import DirectCalls
 
 
 class Clock:
@@ -104,8 +105,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def local(clock: Clock) -> Iterator[LocalKinesis]:
-    with LocalKinesis(now=clock) as running:
+def direct_calls() -> DirectCalls:
+    return DirectCalls()
+
+
+@pytest.fixture(scope="session")
+def local(clock: Clock, direct_calls: DirectCalls) -> Iterator[LocalKinesis]:
+    with direct_calls.serve(clock) as running:
         yield running
 
 
@@ -126,8 +132,9 @@ def connect() -> Callable[[LocalKinesis], Any]:
 
 
 @pytest.fixture(scope="session")
-def client(local: LocalKinesis, connect: Callable[[LocalKinesis], Any]) -> Any:
-    return connect(local)
+def client(local: LocalKinesis, connect: Callable[[LocalKinesis], Any], direct_calls: DirectCalls) -> Any:
+    """A client that calls the emulator without HTTP; `send` and `call` send requests."""
+    return direct_calls.connect(connect(local))
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from support.fixtures.stream import direct_calls
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -70,7 +72,7 @@ class Orders:
         return summary["StreamDescriptionSummary"]["StreamCreationTimestamp"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def connect() -> Connect:
     """Create a boto3 client without retries."""
 
@@ -81,10 +83,15 @@ def connect() -> Connect:
     return connect
 
 
+@pytest.fixture(scope="session")
+def client(connect: Connect, local_kinesis: LocalKinesis) -> Any:
+    """A client of the shared endpoint, which calls it without HTTP while there are no faults."""
+    return direct_calls.connect(connect(local_kinesis))
+
+
 @pytest.fixture
-def orders(connect: Connect, local_kinesis: LocalKinesis, stream: str, faults: Any) -> Orders:
+def orders(client: Any, stream: str, faults: Any) -> Orders:
     """A stream with the shards A and B on the shared endpoint."""
-    client = connect(local_kinesis)
     client.create_stream(StreamName=stream, ShardCount=2)
     faults.clear()
     return Orders(client, stream)

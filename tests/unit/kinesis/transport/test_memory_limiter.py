@@ -10,6 +10,7 @@ import pytest
 from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
@@ -20,7 +21,7 @@ from kinesis_assets.kinesis.transport.awaitables import MemoryWait, Pause, run_u
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.http_response import HttpResponse
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.kinesis.transport.signed_call import LARGEST_BODY, MEMORY_PER_BODY_BYTE, SignedCall
+from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
 from support.recording_limiter import RecordingLimiter
 
 SHARD = "shardId-000000000000"

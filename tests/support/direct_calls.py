@@ -1,0 +1,94 @@
+"""Calls of boto3's clients to emulators in this process, without HTTP."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from botocore.awsrequest import AWSResponse
+
+from kinesis_assets.testing import LocalKinesis
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from botocore.awsrequest import AWSPreparedRequest
+
+    from kinesis_assets.emulator.app import App, KinesisApp, Message
+    from kinesis_assets.testing import Faults
+
+_OPEN = SimpleNamespace(is_closing=lambda: False)
+"""The transport of a connection that stays open."""
+
+
+class DirectCalls:
+    """Lets boto3's clients call emulators in this process without HTTP, which takes most of a call's time.
+
+    The calls pass through the faults, which also record them. While there are faults or limits, calls use
+    HTTP, because faults may delay a response or reset its connection.
+
+    Args:
+        faults: The faults between the clients and the emulators, if any.
+    """
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self._interceptor = None if faults is None else faults._interceptor
+        self._apps: dict[str, App] = {}
+
+    @contextmanager
+    def serve(self, now: Callable[[], float] = time.time) -> Iterator[LocalKinesis]:
+        """Run an emulator, which other clients call over HTTP."""
+        apps: list[App] = []
+
+        def around(app: KinesisApp) -> App:
+            apps.append(app if self._interceptor is None else self._interceptor.around(app))
+            return apps[0]
+
+        with LocalKinesis(now=now, wrap=around) as local:
+            url = f"{local.endpoint_url}/"
+            self._apps[url] = apps[0]
+            yield local
+            del self._apps[url]
+
+    def connect(self, client: Any) -> Any:
+        """Let a client call these emulators directly from now on, and return it."""
+        client.meta.events.register("before-send.kinesis", self._respond)
+        return client
+
+    def _respond(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
+        app, faults = self._apps.get(request.url), self._interceptor
+        if app is None or (faults is not None and (faults.faults or faults.limits)):
+            return None
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": request.body}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
+        _run(app({"type": "http", "headers": headers, "transport": _OPEN}, receive, send))
+        start, content = sent
+        named = {name.decode(): value.decode() for name, value in start["headers"]}
+        return AWSResponse(request.url, start["status"], named, _Body(content["body"]))
+
+
+class _Body:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self) -> list[bytes]:
+        return [self._content]
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _run(response: Awaitable[None]) -> None:
+    """Run an application that never waits."""
+    for _ in response.__await__():
+        raise AssertionError("the emulator waited for something")
