@@ -184,8 +184,13 @@ def _kept_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def errors(decoded: DataFrame) -> DataFrame:
     """Return the records that `decode` could not decode, with the columns of the raw table and the reason."""
-    columns = [F.col(quoted(name)) for name in decoded.columns if name not in _NOT_OF_ERRORS]
-    return decoded.where("error IS NOT NULL").select(columns)
+    names = [name for name in decoded.columns if name not in _NOT_OF_ERRORS]
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.select(names).filter(pc.is_valid(batch["error"]))
+
+    return map_in_arrow(decoded, step, StructType([decoded.schema[name] for name in names]))
 
 
 @dataclass(frozen=True, slots=True)

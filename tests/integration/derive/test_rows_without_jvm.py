@@ -1,0 +1,224 @@
+"""Rows of a typed table without expressions, which do not enter the JVM, are those that Spark computes."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kinesis_assets.dagster.table_settings import TableSettings
+from kinesis_assets.dagster.typed_rows import TypedRows
+from kinesis_assets.decoders import Json, decode
+from kinesis_assets.decoders.typed_columns import Projection
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.spark.arrow_steps import is_mapped
+from support.derived import order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SCHEMA = (
+    "id BIGINT NOT NULL, text STRING, flag BOOLEAN, tiny TINYINT, small SMALLINT, number INT, amount DOUBLE, "
+    "share FLOAT, price DECIMAL(10, 2), bytes BINARY, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, "
+    "list ARRAY<STRING>, map MAP<STRING, INT>, item STRUCT<sku: STRING, count: INT, sizes: ARRAY<DOUBLE>>"
+)
+
+GOOD = {
+    "id": ["1", "-9223372036854775808", "9223372036854775807", "0", "-0"],
+    "text": ['"x"', '""', r'"\u00e9\ud83d\ude00\u0000"', '"é😀"', r'"\"\\\/\b\f\n\r\t"', '"1"', '"null"'],
+    "flag": ["true", "false"],
+    "tiny": ["-128", "127"],
+    "small": ["-32768", "32767"],
+    "number": ["-2147483648", "2147483647"],
+    "amount": ["1", "-0.0", "1e-400", "1.7976931348623157e308", "0.1", "9007199254740993", "5e-324"],
+    "share": ["0.1", "-3.4028234663852886e38", "16777217", "1e-46", "-0.0"],
+    "price": ["1.25", '"1.500"', "1e7", "-0.00", "99999999.99", "0e999999999"],
+    "bytes": ['"aGk="', '""'],
+    "day": ['"2026-01-31"', '"0001-01-01"', '"9999-12-31"', '"1582-10-10"'],
+    "at": ['"2026-01-31T12:00:00.5+02:00"', '"1900-01-01t00:00:00z"', '"9999-12-31T23:59:59.999999Z"'],
+    "local": ['"2026-01-31T12:00:00"', '"0001-01-01T00:00:00"', '"2026-01-31T12:00:00.1234567"'],
+    "list": ["[]", '["x", null, ""]'],
+    "map": ["{}", '{"x": 1, "y": null, "x": 2}', '{"": 0}'],
+    "item": ["{}", '{"sku": "x", "count": 1, "sizes": [1, null, 2.5]}', '{"count": null, "other": [{}]}'],
+}
+"""Values that have the types of the schema, by field."""
+
+ODD = [
+    *("null", '"1"', "1", "1.0", "-1e2", "true", '"true"', "[]", "{}", '"x"', '""', "[1]", '{"a": 1}'),
+    *("NaN", "Infinity", "-Infinity", '"NaN"', "01", "+1", ".5", "1.", "0x1", "1e", "--1", "tru", "nul"),
+    *("128", "-32769", "2147483648", "9223372036854775808", "-9223372036854775809", "9" * 400, "1e400"),
+    *("1e39", "1.125", "123456789", "1e-999999999", "1e99999999999999999999", '"sNaN"', '"1e2"', '" 1"'),
+    *(r'"\ud800"', r'"\udc00\ud800"', r'"\ud83d\ud83d\ude00"', r'"\x"', r'"\u12"', '"a\nb"', '"\x7f"', "'x'"),
+    *('"not base64"', '"aGk"', '"2026-02-30"', '"2026-1-31"', '"2026-01-31T24:00:00Z"', '"0000-01-01"'),
+    *('"2026-01-31T12:00:00"', '"2026-01-31T12:00:00Z"', '"2026-01-31 12:00:00+00:00"', "1769860800"),
+    *(
+        '"2016-12-31T23:59:60Z"',
+        '{"sku": 1}',
+        '{"sku": "x", "sku": null}',
+        '[null, "x"]',
+        "[1, 2",
+        '{"x": "1"}',
+    ),
+]
+"""Values that have other types, or are not JSON, whatever the field."""
+
+NAMES = [*GOOD, "ID", "Text", "Number", r"\u0069d", r"te\u0078t", "other", "", "_batch_id", "error", "data"]
+
+
+def mostly(common: st.SearchStrategy, rare: st.SearchStrategy) -> st.SearchStrategy:
+    return st.integers(0, 9).flatmap(lambda chance: common if chance else rare)
+
+
+@st.composite
+def members(draw: st.DrawFn) -> str:
+    """Return one member of an object."""
+    name = draw(st.sampled_from(NAMES))
+    value = draw(mostly(st.sampled_from(GOOD.get(name, ODD)), st.sampled_from(ODD)))
+    space = draw(mostly(st.just(""), st.sampled_from([" ", "\n\t\r ", "\ufeff", "\xa0", "/**/"])))
+    return f'{space}"{name}"{space}:{space}{value}{space}'
+
+
+def objects() -> st.SearchStrategy[bytes]:
+    """Return documents with the required field, mostly, in which other fields may be missing or repeated."""
+    identified = mostly(st.sampled_from(GOOD["id"]).map(lambda value: [f'"id":{value}']), st.just([]))
+    return st.builds(
+        lambda first, rest: ("{" + ",".join([*first, *rest]) + "}").encode(),
+        identified,
+        st.lists(members(), max_size=8),
+    )
+
+
+def damaged(document: bytes) -> st.SearchStrategy[bytes]:
+    """Return changed copies of a document."""
+    inserted = st.sampled_from(
+        [
+            b"",
+            b"\xff",
+            b"\xed\xa0\x80",
+            b"\xc3",
+            b"\xa9",
+            b"\0",
+            b",",
+            b"//",
+            b"{}",
+            b"\xef\xbb\xbf",
+            b" ",
+            b"\n",
+        ]
+    )
+    place = st.integers(0, len(document))
+    return st.one_of(
+        place.map(lambda end: document[:end]),
+        st.builds(lambda at, part: document[:at] + part + document[at:], place, inserted),
+        st.builds(lambda part: document + part, st.sampled_from([document, b"\n" + document, b"\n", b"x"])),
+        st.just(gzip.compress(document, mtime=0)),
+        st.sampled_from([b"null", b"[]", b"[%s]" % document, b"1", b'"x"', b" ", b"{", b"\xc3", b"\xa9{}"]),
+    )
+
+
+documents = objects().flatmap(lambda document: mostly(st.just(document), damaged(document)))
+
+
+def typed_rows(**changes: Any) -> TypedRows:
+    given = {"name": "orders", "source": "orders", "table": "orders", "format": "json", "schema": SCHEMA}
+    table = TableSettings(**given | changes)
+    return TypedRows(table, str(table.schema_))
+
+
+def in_spark(rows: str, schema: str = SCHEMA) -> Any:
+    """Return the transformation to the same rows with all steps in the JVM."""
+    projection = Projection(["*"])
+
+    def transform(new: DataFrame) -> DataFrame:
+        decoded = decode(Json(schema))(new.select("*")).select("*")
+        if rows == "errors":
+            return decoded.where("error IS NOT NULL").drop("stream", "batch_id", "value")
+        return projection.kept(decoded) if rows == "kept" else projection.good(decoded)
+
+    return transform
+
+
+def by_tasks(rows: str, **changes: Any) -> Any:
+    """Return the transformation of a typed table, whose steps are all in Python."""
+    typed = typed_rows(**{"on_bad_record": "keep" if rows == "kept" else "separate"} | changes)
+
+    def transform(new: DataFrame) -> Any:
+        found = typed.of_errors(new) if rows == "errors" else typed.of_table(new)
+        assert is_mapped(found)
+        return found
+
+    return transform
+
+
+@pytest.fixture(scope="module")
+def payloads() -> list[bytes]:
+    """Random documents. All are consumed in one step, since a step takes a second."""
+    found = []
+
+    @settings(derandomize=True, max_examples=1500)
+    @given(documents)
+    def collect(document: bytes) -> None:
+        found.append(document)
+
+    collect()
+    return found
+
+
+@pytest.fixture
+def rows_of(derived):
+    """Consumes what is new into a table, and returns these rows, sorted."""
+
+    def rows_of(name: str, transform: Any, **changes: Any) -> list[str]:
+        table = DerivedTable(f"{derived.table.uri}_{name}")
+        commits = replace(derived, table=table).run(transform=transform, **changes)
+        rows = DeltaTable(table.folder.uri).to_pyarrow_table().to_pylist()
+        new = {commit.batch_id for commit in commits}
+        return sorted(repr(sorted(row.items())) for row in rows if row.pop("_batch_id") in new)
+
+    return rows_of
+
+
+@pytest.mark.parametrize(
+    ("rows", "partition_by"),
+    [("kept", ()), ("kept", ("text",)), ("good", ("day", "tiny")), ("errors", ())],
+    ids=["kept", "partitioned by a text", "good", "errors"],
+)
+def test_documents_near_the_edges_have_the_same_rows(bench, rows_of, payloads, rows, partition_by):
+    bench.put(*payloads)
+    bench.run()
+    tasks = rows_of("tasks", by_tasks(rows), partition_by=partition_by)
+    assert tasks == rows_of("spark", in_spark(rows), partition_by=partition_by)
+    assert len(tasks) == len(payloads) if rows == "kept" else len(tasks) > len(payloads) / 5
+
+
+@pytest.mark.parametrize("rows", ["kept", "good", "errors"])
+def test_the_columns_and_the_files_have_the_same_types(bench, derived, rows_of, rows):
+    bench.put(b"\xf3\x89\x9a\xc2broken aggregate", order(1), b"{")
+    bench.run()
+    assert rows_of("tasks", by_tasks(rows)) == rows_of("spark", in_spark(rows))
+    tasks, spark = (DeltaTable(f"{derived.table.uri}_{name}") for name in ("tasks", "spark"))
+    assert tasks.schema() == spark.schema()
+    assert file_schema(tasks) == file_schema(spark)
+
+
+def file_schema(table: DeltaTable) -> pa.Schema:
+    """Return the columns of a table's only file."""
+    (path,) = table.file_uris()
+    return pq.read_schema(path)
+
+
+def test_values_are_widened_to_the_columns_of_a_table_in_the_same_way(bench, rows_of):
+    wide = "id BIGINT, amount DOUBLE, gone STRING, item STRUCT<count: INT>"
+    narrow = "amount FLOAT, id TINYINT, item STRUCT<count: INT>"
+    for schema in (wide, narrow):
+        bench.put(order(1, 0.1, gone="x", item={"count": 1}), order(None, 3.5), b"{")
+        bench.run()
+        tasks = rows_of("tasks", by_tasks("kept", schema=schema))
+        assert tasks == rows_of("spark", in_spark("kept", schema))
