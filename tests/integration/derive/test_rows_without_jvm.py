@@ -151,7 +151,7 @@ def by_tasks(rows: str, **changes: Any) -> Any:
 
     def transform(new: DataFrame) -> Any:
         found = typed.of_errors(new) if rows == "errors" else typed.of_table(new)
-        assert is_mapped(found)
+        assert is_mapped(found.rows)
         return found
 
     return transform
