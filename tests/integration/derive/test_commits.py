@@ -200,8 +200,8 @@ def test_an_upsert_is_planned_again_a_bounded_number_of_times(bench, derived, mo
 def test_a_file_that_vanished_before_the_commit_fails_the_run(bench, derived, monkeypatch):
     real = derive_run.write
 
-    def write(snapshot, rows, batch_id):
-        manifest = real(snapshot, rows, batch_id)
+    def write(snapshot, *arguments):
+        manifest = real(snapshot, *arguments)
         snapshot.table.files.delete_file(manifest.files[0].path)
         return manifest
 
