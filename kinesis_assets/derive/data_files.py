@@ -23,7 +23,7 @@ from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.storage import TableFolder
@@ -37,6 +37,9 @@ CHANGES_FOLDER = "_kinesis/changes"
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)
 """The types whose smallest and greatest value a file's statistics name. Those of others would have to be
 rounded."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The names that a Delta property can list without quotes."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -262,13 +265,29 @@ def _partition_texts(name: str, values: pa.Array) -> pa.Array:
     return texts
 
 
+def bounded_columns(columns: Iterable[pa.Field]) -> list[str]:
+    """Return the columns whose smallest and greatest value a file's statistics name.
+
+    A table must list them in `delta.dataSkippingStatsColumns`: for any other column of a file with such
+    values, `DeltaTable.to_pyarrow_dataset` compares with null, and finds no rows.
+    """
+    return [
+        field.name
+        for field in columns
+        if any(is_type(field.type) for is_type in _BOUNDED) and _PLAIN_NAME.fullmatch(field.name)
+    ]
+
+
 def _statistics(schema: pa.Schema, footer: pq.FileMetaData) -> str:
-    """Return the statistics of the Delta protocol, as JSON."""
-    names = {field.name for field in schema if any(is_type(field.type) for is_type in _BOUNDED)}
+    """Return the statistics of the Delta protocol, as JSON.
+
+    If the values of one column are not known, those of no column are named, see `bounded_columns`.
+    """
+    names = bounded_columns(schema)
     smallest: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    unknown: set[str] = set()
+    is_complete = True
     for group in (footer.row_group(number) for number in range(footer.num_row_groups)):
         for column in (group.column(number) for number in range(group.num_columns)):
             name, found = column.path_in_schema, column.statistics
@@ -282,18 +301,15 @@ def _statistics(schema: pa.Schema, footer: pq.FileMetaData) -> str:
             except OverflowError:  # a date after the year 9999
                 bounds = None
             if bounds is None:
-                unknown.add(name)
+                is_complete = False
                 continue
             smallest[name] = min(smallest.get(name, bounds[0]), bounds[0])
             greatest[name] = max(greatest.get(name, bounds[1]), bounds[1])
-    return json.dumps(
-        {
-            "numRecords": footer.num_rows,
-            "minValues": {name: _text(value) for name, value in smallest.items() if name not in unknown},
-            "maxValues": {name: _text(value) for name, value in greatest.items() if name not in unknown},
-            "nullCount": nulls,
-        }
-    )
+    statistics: dict[str, Any] = {"numRecords": footer.num_rows, "nullCount": nulls}
+    if is_complete:
+        statistics["minValues"] = {name: _text(value) for name, value in smallest.items()}
+        statistics["maxValues"] = {name: _text(value) for name, value in greatest.items()}
+    return json.dumps(statistics)
 
 
 def _text(value: Any) -> Any:

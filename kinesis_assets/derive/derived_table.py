@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from deltalake import CommitProperties, Schema
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import Transaction
 
+from kinesis_assets.derive.data_files import bounded_columns
 from kinesis_assets.derive.records import RecordFiles
 from kinesis_assets.errors import CommitOvertaken, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.table.log_entries import KEEP_ENTRIES
 from kinesis_assets.table.opening import has_later_version, open_delta, open_or_create
 from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.properties import HISTORY_PROPERTIES
+from kinesis_assets.table.properties import HISTORY_PROPERTIES, STATISTICS_PROPERTY
 from kinesis_assets.table.rewrites import RewriteLog
 from kinesis_assets.table.storage import TableFolder
 
@@ -99,13 +101,16 @@ class DerivedTable:
             TableUnreachable: The table can be neither opened nor created.
             TableUnsuitable: The table is not a derived table, or has other partition columns.
         """
+        columns = Schema.from_json(json.dumps(schema))
+        stored = [field for field in pa.schema(columns.to_arrow()) if field.name not in partition_by]
         snapshot = open_or_create(
             self.snapshot,
             self.uri,
             self.folder,
-            Schema.from_json(json.dumps(schema)),
+            columns,
             partition_by=partition_by,
-            configuration=HISTORY_PROPERTIES | {SOURCE_PROPERTY: source},
+            configuration=HISTORY_PROPERTIES
+            | {SOURCE_PROPERTY: source, STATISTICS_PROPERTY: ",".join(bounded_columns(stored))},
         )
         snapshot.check_identity(source, partition_by)
         return snapshot

@@ -19,6 +19,9 @@ local folder, each entry. In a bucket it lists only the entries after the newest
 
 DELETED_RETENTION = "delta.deletedFileRetentionDuration"
 
+STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
+"""The columns whose statistics readers use to skip files."""
+
 HISTORY_PROPERTIES = {
     "delta.logRetentionDuration": f"interval {HISTORY_RETENTION.days} days",
     DELETED_RETENTION: f"interval {HISTORY_RETENTION.days} days",
@@ -27,7 +30,7 @@ HISTORY_PROPERTIES = {
 
 TABLE_PROPERTIES = HISTORY_PROPERTIES | {
     # Replay and doctor skip files by these statistics. Those of `data` would only make the log larger.
-    "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
+    STATISTICS_PROPERTY: ",".join(STATISTICS),
     # Opening the table takes one request for the newest checkpoint and one for each later entry. Writing a
     # checkpoint takes time in proportion to the table's files and tombstones.
     "delta.checkpointInterval": "20",

@@ -71,7 +71,13 @@ def test_the_statistics_name_the_smallest_and_the_greatest_value(tmp_path):
 )
 def test_bounds_that_cannot_be_stored_exactly_are_left_out(tmp_path, values):
     (file,) = write(tmp_path, values)
-    assert json.loads(file.statistics)["maxValues"].get("value") is None
+    assert json.loads(file.statistics).get("maxValues", {}).get("value") is None
+
+
+def test_if_the_bounds_of_one_column_are_unknown_no_bounds_are_named(tmp_path):
+    (file,) = write(tmp_path, pa.array(["z" * 5000]))
+    found = json.loads(file.statistics)
+    assert (found["numRecords"], found.keys() & {"minValues", "maxValues"}) == (1, set())
 
 
 def test_rows_with_a_partition_date_that_no_program_can_read_are_not_written(tmp_path):
