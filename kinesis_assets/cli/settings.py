@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from kinesis_assets.dagster.settings import StreamSettings, reason_of, without_parser
+from kinesis_assets.dagster.setting_errors import reason_of
+from kinesis_assets.dagster.settings import StreamSettings, without_parser
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:

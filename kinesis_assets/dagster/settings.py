@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
+from kinesis_assets.dagster.setting_errors import reason_of
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
@@ -30,7 +31,6 @@ from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
 
 _Arguments = ParamSpec("_Arguments")
 _Settings = TypeVar("_Settings", bound="Settings")
@@ -38,16 +38,6 @@ _Result = TypeVar("_Result")
 
 UNIT: Final = "unit"
 """The key of a setting's unit in its JSON schema."""
-
-_MAX_SHOWN = 80
-"""The maximum number of characters of an invalid value that an error repeats."""
-
-_BOUNDS = {
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "less_than_equal": "at most {le:g}",
-}
-"""By pydantic's type of the error, how a bound is worded."""
 
 
 def takes(
@@ -148,8 +138,8 @@ class ConnectionSettings(Settings):
     )
 
 
-class RunSettings(Settings):
-    """What a run reads, and how it writes it."""
+class StreamTable(Settings):
+    """A stream and its table."""
 
     stream: Annotated[str, valid(StreamAddress.parse)] = Field(
         kw_only=False,
@@ -160,6 +150,11 @@ class RunSettings(Settings):
         description="Path or URI (s3://, file://) of the stream's Delta table. The first run creates it.",
         examples=["s3://my-lake/raw/clicks"],
     )
+
+
+class ReadSettings(Settings):
+    """What a run reads, and how it commits it."""
+
     start: Annotated[str | Mapping[str, str], valid(StartPositions.of)] = Field(
         default="TRIM_HORIZON",
         description="Where the first run starts: TRIM_HORIZON, LATEST, AT_TIMESTAMP:time, "
@@ -280,8 +275,12 @@ class RunSettings(Settings):
         return {} if value is None else value
 
 
-class StreamSettings(ConnectionSettings, RunSettings):
-    """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
+class RunSettings(ReadSettings, StreamTable):
+    """What a run reads, and how it writes it."""
+
+
+class SharedSettings(ConnectionSettings, ReadSettings):
+    """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(
         default=30,
@@ -296,6 +295,10 @@ class StreamSettings(ConnectionSettings, RunSettings):
         examples=["0 4 * * 0"],
     )
 
+
+class StreamSettings(SharedSettings, RunSettings):
+    """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
+
     if not TYPE_CHECKING:  # as above
 
         def __init__(self, stream: str, **settings: Any) -> None:
@@ -307,33 +310,3 @@ def without_parser(field: FieldInfo) -> FieldInfo:
     field = copy(field)
     field.metadata = [each for each in field.metadata if not isinstance(each, AfterValidator)]
     return field
-
-
-def reason_of(error: ValidationError, name: str | None = None) -> str:
-    """Return in one line what is wrong with some settings.
-
-    Args:
-        error: The error of their validation.
-        name: The setting, if only its value was validated.
-    """
-    reasons: dict[str, str] = {}
-    for details in error.errors():
-        setting = name or ".".join(map(str, details["loc"][:1]))  # none if several do not fit together
-        reasons.setdefault(setting, _reason(details, setting))  # a union has an error for each of its types
-    return "; ".join(reasons.values())
-
-
-def _reason(details: ErrorDetails, name: str) -> str:
-    context = details.get("ctx", {})
-    if isinstance(context.get("error"), InvalidInput):
-        return str(context["error"])
-    match details["type"]:
-        case "missing":
-            return f"{name} is missing"
-        case "extra_forbidden":
-            return f"unknown setting {name[:_MAX_SHOWN]}"
-        case bound if bound in _BOUNDS:
-            wanted = f"must be {_BOUNDS[bound].format_map(context)}"
-        case _:
-            wanted = details["msg"].replace("Input should be", "must be")
-    return f"{name} {wanted}, not {repr(details['input'])[:_MAX_SHOWN]}"
