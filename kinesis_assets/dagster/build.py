@@ -65,7 +65,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             else min(settings.sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
             "kinesis": KinesisResource(**settings.of(ConnectionSettings)),
         }
-    )
+    ).declare(settings)
     stream = address.name
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)
