@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 MARKERS_KEPT = timedelta(days=1)
-"""How long stop markers, heartbeats and files about progress are kept. An attempt stops within minutes, and the
-last file of a live run is at most a minute old."""
+"""How long stop markers, heartbeats and files about progress are kept. An attempt stops within minutes, and
+the last file of a live run is at most a minute old."""
 
 _AT_ONCE = 16
 
