@@ -24,7 +24,8 @@ from kinesis_assets.dagster.names import (
 )
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings, takes
+from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
+from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -64,7 +65,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             else min(settings.sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
             "kinesis": KinesisResource(**settings.of(ConnectionSettings)),
         }
-    )
+    ).declare(settings)
     stream = address.name
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)

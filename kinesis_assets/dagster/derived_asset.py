@@ -13,7 +13,7 @@ from kinesis_assets.dagster.consumption import Consumption, attach, derived_meta
 from kinesis_assets.dagster.derived_events import report_missing_events
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
-from kinesis_assets.dagster.settings import takes
+from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.storage import TableFolder

@@ -13,7 +13,7 @@ from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.names import stream_key
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import RunSettings
+from kinesis_assets.dagster.settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.shard_events import shard_events
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
@@ -46,12 +46,25 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     handover: float = 0.0
     kinesis: KinesisResource
     _opened: OpenStream | None = PrivateAttr(default=None)
+    _declared: StreamSettings | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         if isinstance(stream := fields.get("stream"), str) and stream.startswith("arn:"):
             address = StreamAddress.parse(stream)
             fields |= {"stream": address.name, "stream_arn": address.arn}
         super().__init__(**fields)
+
+    @property
+    def declared(self) -> StreamSettings:
+        """All settings of the stream, as they were declared."""
+        if self._declared is None:
+            raise InvalidInput(f"stream {self.stream}: its definitions were not built from its settings")
+        return self._declared
+
+    def declare(self, settings: StreamSettings) -> ShardIOManager:
+        """Keep all settings of the stream, of which the fields are a part, and return this manager."""
+        self._declared = settings
+        return self
 
     @property
     def opened(self) -> OpenStream:

@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from kinesis_assets.dagster.setting_errors import reason_of
-from kinesis_assets.dagster.settings import Settings
+from kinesis_assets.dagster.settings_base import Settings
 from kinesis_assets.dagster.templates import has_template
 from kinesis_assets.dagster.yaml_model import alternatives_of, yaml_model
 from kinesis_assets.errors import InvalidInput

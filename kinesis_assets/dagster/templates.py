@@ -43,14 +43,14 @@ class Renderer:
     Attributes:
         setting: The setting's name in the YAML.
         context: The context with the variables.
-        keep_text: Whether the value of a single expression that is a text stays one. Otherwise Dagster
-            evaluates it as a Python literal, which numbers and lists from environment variables need.
+        is_text: Whether the setting may be a text. Otherwise Dagster evaluates the value of a single
+            expression as a Python literal, so that an environment variable may contain a list or a map.
         required: Whether the setting must have a value.
     """
 
     setting: str
     context: dg.ResolutionContext
-    keep_text: bool
+    is_text: bool
     required: bool
 
     def render(self, value: Any) -> Any:
@@ -59,13 +59,16 @@ class Renderer:
         Raises:
             InvalidInput: A template is malformed, or an expression in it has no value.
         """
-        if isinstance(value, dict):
-            return {key: self.render(each) for key, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.render(each) for each in value]
-        return self._rendered(value) if is_template(value) else value
+        return self._rendered(value, keep_text=self.is_text)
 
-    def _rendered(self, template: str) -> Any:
+    def _rendered(self, value: Any, *, keep_text: bool) -> Any:
+        if isinstance(value, dict):
+            return {key: self._rendered(each, keep_text=True) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._rendered(each, keep_text=True) for each in value]
+        return self._value(value, keep_text=keep_text) if is_template(value) else value
+
+    def _value(self, template: str, *, keep_text: bool) -> Any:
         values: list[Any] = []
 
         def record(value: Any) -> Any:
@@ -89,7 +92,7 @@ class Renderer:
             if template.lstrip().startswith("{{") and str(values[0]) == "":
                 raise self._invalid(template, "the expression at its beginning is empty")
             return text
-        if self.keep_text and isinstance(values[-1], str):
+        if keep_text and isinstance(values[-1], str):
             return values[-1]
         return self.context.resolve_value(template)
 

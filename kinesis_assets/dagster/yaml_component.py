@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
-from kinesis_assets.dagster.settings import Settings
+from kinesis_assets.dagster.settings_base import Settings
 from kinesis_assets.dagster.templates import Renderer
 from kinesis_assets.dagster.yaml_model import alternatives_of, yaml_model
 from kinesis_assets.errors import InvalidInput
@@ -59,7 +59,7 @@ def _rendered(context: dg.ResolutionContext, model: BaseModel) -> dict[str, Any]
             renderer = Renderer(
                 setting,
                 context.at_path(setting),
-                keep_text=str in alternatives_of(field.annotation),
+                is_text=str in alternatives_of(field.annotation),
                 required=field.is_required(),
             )
             settings[setting] = renderer.render(getattr(model, name))

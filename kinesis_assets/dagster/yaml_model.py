@@ -16,11 +16,11 @@ from pydantic import (
     field_validator,
 )
 
-from kinesis_assets.dagster.settings import without_parser
+from kinesis_assets.dagster.settings_base import without_parser
 from kinesis_assets.dagster.templates import is_template
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.settings import Settings
+    from kinesis_assets.dagster.settings_base import Settings
 
 _TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
 

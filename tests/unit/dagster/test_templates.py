@@ -58,9 +58,17 @@ def test_the_value_of_an_environment_variable_has_the_type_of_its_setting(monkey
 
 
 def test_templates_in_lists_and_maps_are_rendered(monkeypatch):
-    monkeypatch.setenv(NAME, "8g")
-    config = {"spark.driver.memory": f"{{{{ env.{NAME} }}}}", "spark.executor.memory": "8g"}
-    assert set(loaded(**CLICKS, spark_config=config)[0].spark_config.values()) == {"8g"}
+    monkeypatch.setenv(NAME, "8")
+    config = {
+        "spark.executor.cores": f"{{{{ env.{NAME} }}}}",
+        "spark.driver.memory": f"{{{{ env.{NAME} }}}}g",
+    }
+    assert set(loaded(**CLICKS, spark_config=config)[0].spark_config.values()) == {"8", "8g"}
+    table = {"name": "orders", "source": "clicks", "table": "orders", "format": "json"} | {
+        "schema": "a STRING"
+    }
+    select = ["a", f"{{{{ env.{NAME} }}}}"]
+    assert loaded(KinesisTableComponent, **table, select=select)[0].select == ["a", "8"]
 
 
 def test_a_variable_that_is_not_set_leaves_an_optional_setting_at_its_default():
