@@ -68,7 +68,8 @@ def test_templates_in_lists_and_maps_are_rendered(monkeypatch):
         "schema": "a STRING"
     }
     select = ["a", f"{{{{ env.{NAME} }}}}"]
-    assert loaded(KinesisTableComponent, **table, select=select)[0].select == ["a", "8"]
+    typed, _ = loaded(KinesisTableComponent, **table, select=select)
+    assert typed.select == ["a", "8"]
 
 
 def test_a_variable_that_is_not_set_leaves_an_optional_setting_at_its_default():
