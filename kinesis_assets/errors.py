@@ -210,6 +210,10 @@ class TableUnsuitable(TableError):
     """The table at the URI has another schema or partitioning."""
 
 
+class StoreUnsuitable(TableError):
+    """The table's store ignores the condition of a conditional put, so commits could overwrite each other."""
+
+
 class TableOfAnotherStream(TableError):
     """The table belongs to a stream with another ARN. Nothing was changed."""
 
@@ -307,9 +311,8 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run.
-
-    What was read of a shard before it failed is committed.
+    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
+    shard before it failed is committed.
 
     Attributes:
         errors: The reason for each of them, by shard id.
