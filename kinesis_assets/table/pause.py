@@ -28,8 +28,8 @@ _MAX_REASON = 500
 _MAX_BYTES = 1 << 16
 
 _WAY_OUT = (
-    "so it is unknown whether the stream is paused; nothing was changed. Run `kinesis-assets resume` to delete"
-    " the file, or `kinesis-assets pause` to replace it"
+    "so it is unknown whether the stream is paused; nothing was changed. To delete the file, run "
+    "`kinesis-assets resume`; to replace it, run `kinesis-assets pause`"
 )
 
 

@@ -69,6 +69,7 @@ def test_every_effect_of_a_plan_is_documented():
 def test_a_paused_stream_is_refused_until_it_is_resumed(operate, cli):
     operate("pause")
     assert "the producers change their format" in cli("run", "--stream", "clicks", "--table", "./clicks").err
+    assert cli("maintain", "--stream", "clicks", "--table", "./clicks").exit_code == 0
     assert "the producers change their format" in operate("resume").out
     assert operate("resume", "--json").lines[0]["reason"] is None
 

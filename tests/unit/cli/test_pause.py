@@ -78,7 +78,7 @@ def test_a_pause_is_shown_by_plan_and_does_not_keep_other_commands_from_working(
         ("shard", "resumes"),
     ]
     assert "schema change" in done.lines[0]["reason"]
-    for name in ("positions", "maintain", "doctor"):
+    for name in ("positions", "doctor"):
         assert paused(name).exit_code == 0
 
 
