@@ -12,6 +12,7 @@ from kinesis_assets.dagster.bad_records import with_bad_records
 from kinesis_assets.dagster.consumption import Consumption, attach
 from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
@@ -135,6 +136,7 @@ def _asset(
 
     consumption = Consumption(stream, upstream, settings.table, derivation)
 
+    @shown_as_failures()
     def derived() -> dg.MaterializeResult[Any]:
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, stream)
