@@ -27,6 +27,7 @@ from kinesis_assets.dagster.sensor_runs import (
 )
 from kinesis_assets.dagster.sensor_skip_reason import skip_reason
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.table.pause import read_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -77,7 +78,8 @@ def evaluate(
     ended = list(ended_runs(instance, stream, keys, before.backoff, now))
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
-    candidates = readable - busy - waiting.keys()
+    pause = read_pause(opened.table)
+    candidates = set() if pause else readable - busy - waiting.keys()
     turns = in_turn(contiguous_ranges(keys, candidates), keys, before.last_asked)
     due = DueShards(opened, listing, shards, before.signals, ended)
     # A continuous run reads idle shards at little cost.
@@ -93,20 +95,19 @@ def evaluate(
     }
     if not follows or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
         derived = ()
+    reason = skip_reason(
+        waiting,
+        liveness.dead,
+        idle=len(candidates),
+        busy=not readable.isdisjoint(busy),
+        not_probed=due.error,
+    )
     return dg.SensorResult(
         run_requests=run_requests(opened, ranges, blocked, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
-        skip_reason=None
-        if ranges
-        else skip_reason(
-            waiting,
-            liveness.dead,
-            idle=len(candidates),
-            busy=not readable.isdisjoint(busy),
-            not_probed=due.error,
-        ),
+        skip_reason=None if ranges else str(pause or reason),
     )
 
 
