@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_SECRETS = re.compile(
-    # If AWS rejects a signature, it repeats the request's headers. This one is a credential.
-    r"(?<=x-amz-security-token)[:=]\s*[^\s<>&'\"]+"
-    r"|(?<=//)[^\s<>'\"/]*:[^\s<>'\"@]*@",
-    re.IGNORECASE,
-)
 _NAMED = 3
 """How many shards an error about a whole stream names. It counts the others."""
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def without_secrets(text: str) -> str:
-    """Return a message as one printable line, without session tokens and passwords in URLs."""
-    line = _SECRETS.sub("***", " ".join(_COLOURS.sub("", text).split()))
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line
-    )
 
 
 class KinesisAssetsError(Exception):

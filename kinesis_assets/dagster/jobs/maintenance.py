@@ -10,6 +10,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
@@ -47,6 +48,7 @@ def build_maintenance_job(
         required_resource_keys={io_manager_key(stream)},
         config_schema={"dry_run": _DRY_RUN},
     )
+    @shown_as_failures()
     def keep(context: dg.OpExecutionContext) -> None:
         opened = open_stream(context.resources, stream)
         derived = derived_tables(assets_of_location(context), stream) if tables is None else tables
