@@ -115,7 +115,8 @@ def _name(file: TableFile) -> str:
 def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
     """Write the rows of some files to new files, without committing them."""
     table = snapshot.table
-    writer = DerivedFileWriter(writing_job(snapshot, batch_id))
+    partition_by = snapshot.delta.metadata().partition_columns
+    writer = DerivedFileWriter(writing_job(table, snapshot.schema, partition_by, batch_id))
     schema = pa.schema(snapshot.delta.schema().to_arrow())
     read = 0
     try:
