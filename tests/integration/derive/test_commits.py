@@ -148,8 +148,8 @@ def test_files_are_written_again_if_another_run_created_the_table_with_wider_typ
         table.open_or_create(source.id, {"type": "struct", "fields": fields}, ())
         return real(table, schema, changed, job)
 
-    source = open_source(bench.table.uri)
     land(bench, order(1, item="x"))
+    source = open_source(bench.table.uri)
     monkeypatch.setattr(derive_run, "write", write)
     derived.run(transform=lambda new: orders(new).select("id", "item"))
     assert derived.values("id", "item") == [(1, "x")]
