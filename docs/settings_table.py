@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
-from kinesis_assets.dagster.settings import UNIT, Settings, StreamSettings
+from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.settings_base import UNIT, Settings
 from kinesis_assets.dagster.table_settings import DecodingSettings
 
 _SETTINGS: dict[str, dict[str, type[Settings]]] = {

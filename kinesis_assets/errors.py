@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_SECRETS = re.compile(
-    # If AWS rejects a signature, it repeats the request's headers. This one is a credential.
-    r"(?<=x-amz-security-token)[:=]\s*[^\s<>&'\"]+"
-    r"|(?<=//)[^\s<>'\"/]*:[^\s<>'\"@]*@",
-    re.IGNORECASE,
-)
 _NAMED = 3
 """How many shards an error about a whole stream names. It counts the others."""
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def without_secrets(text: str) -> str:
-    """Return a message as one printable line, without session tokens and passwords in URLs."""
-    line = _SECRETS.sub("***", " ".join(_COLOURS.sub("", text).split()))
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line
-    )
 
 
 class KinesisAssetsError(Exception):
@@ -221,6 +206,10 @@ class TableUnsuitable(TableError):
     """The table at the URI has another schema or partitioning."""
 
 
+class StoreUnsuitable(TableError):
+    """The table's store ignores the condition of a conditional put, so commits could overwrite each other."""
+
+
 class TableOfAnotherStream(TableError):
     """The table belongs to a stream with another ARN. Nothing was changed."""
 
@@ -314,9 +303,8 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run.
-
-    What was read of a shard before it failed is committed.
+    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
+    shard before it failed is committed.
 
     Attributes:
         errors: The reason for each of them, by shard id.

@@ -12,10 +12,12 @@ from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
 from kinesis_assets.cli.options import FAILED, storage_error
 from kinesis_assets.cli.output import OutputFailed, guard_output
+from kinesis_assets.cli.plan import plan
 from kinesis_assets.cli.positions import positions
 from kinesis_assets.cli.replay import replay
 from kinesis_assets.cli.run import run
 from kinesis_assets.cli.seek import seek
+from kinesis_assets.cli.show import show
 from kinesis_assets.cli.spark import spark
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, RunCanceled
 
@@ -28,7 +30,22 @@ def commands() -> None:
     """Ingest Kinesis streams as Dagster assets."""
 
 
-for _command in (demo, dev, local, spark, run, positions, seek, maintain, replay, adopt, doctor, infer):
+for _command in (
+    demo,
+    dev,
+    local,
+    spark,
+    show,
+    plan,
+    run,
+    positions,
+    seek,
+    maintain,
+    replay,
+    adopt,
+    doctor,
+    infer,
+):
     commands.add_command(_command)
 
 

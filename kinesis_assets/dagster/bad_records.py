@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Self
 
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
@@ -69,10 +69,15 @@ def with_bad_records(
         max_bad_share: The maximum share of these rows; None if there is no limit.
     """
 
+    @wraps(transform)
     def transformed(new: DataFrame) -> DataFrame | CheckedRows:
-        from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # loads PySpark
+        from pyspark.sql import DataFrame  # noqa: PLC0415  # loads PySpark
+
+        from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # likewise
 
         rows = transform(new)
+        if not isinstance(rows, DataFrame):
+            return rows  # which is refused
         if max_bad_share is None and not {*KEEPING} <= {*rows.columns}:
             return rows
         if "error" not in rows.columns:

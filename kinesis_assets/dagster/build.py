@@ -9,6 +9,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.after_landing import moves_after_landing
 from kinesis_assets.dagster.consumption import derived_tables
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
@@ -24,7 +25,8 @@ from kinesis_assets.dagster.names import (
 )
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings, takes
+from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
+from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -64,7 +66,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             else min(settings.sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
             "kinesis": KinesisResource(**settings.of(ConnectionSettings)),
         }
-    )
+    ).declare(settings)
     stream = address.name
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)
@@ -105,7 +107,8 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         else:
             from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
 
-            run_continuously(context, open_stream(context.resources, stream), plan, seconds)
+            with shown_as_failures():
+                run_continuously(context, open_stream(context.resources, stream), plan, seconds)
 
     below = dg.AssetSelection.assets(raw_key(stream)).downstream(include_self=False)
 

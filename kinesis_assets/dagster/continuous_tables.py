@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.consumption import Consumption, consumption_of, derived_metadata
+from kinesis_assets.dagster.consumption import Consumption, consumption_of
 from kinesis_assets.dagster.dagster_internals import definition_of, report_event
-from kinesis_assets.dagster.derived_events import report_missing_events
+from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.spark.session import tagged
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.dagster.missing_events import ComparisonProgress
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.records import DerivedCommit
 
@@ -36,21 +37,25 @@ def continuous_derivations(
         spark: The session. The jobs have the tag `tag_of` of the run.
     """
     tables = tables_of(context, stream.name)
-    unreported = set(tables)  # tables whose last commits may have no event
+    unreported = set(tables)  # tables with commits that may have no event
+    progress: dict[dg.AssetKey, ComparisonProgress] = {}
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
-            report_missing_events(context, stream, key, consumption.table)
+            progress[key] = report_missing_events(context, stream, key, consumption.table)
             unreported.discard(key)
         with tagged(spark, tag_of(context)):
             for commit in consumption.commits(context, spark):
                 unreported.add(key)
                 yield commit  # the caller reports it before it continues
-                unreported.discard(key)
+                if progress[key].through == commit.commit_id:  # no other run has committed before it
+                    unreported.discard(key)
 
     def report(name: str, commit: DerivedCommit) -> None:
         key = dg.AssetKey.from_user_string(name)
-        report_event(context, dg.AssetMaterialization(key, metadata=derived_metadata([commit])))
+        metadata, after = metadata_after(progress[key], [commit])
+        report_event(context, dg.AssetMaterialization(key, metadata=metadata))
+        progress[key] = after
 
     def report_failure(name: str, error: Exception) -> None:
         context.log.error("%s could not consume its source, and tries again: %s", name, error)

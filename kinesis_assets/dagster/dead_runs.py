@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.dagster_internals import sensor_cursors
 from kinesis_assets.dagster.names import sensor_name
-from kinesis_assets.dagster.sensor import Cursor
+from kinesis_assets.dagster.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor_runs import unfinished_runs
 from kinesis_assets.table.heartbeat import heartbeats
 

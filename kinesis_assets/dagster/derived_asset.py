@@ -9,11 +9,12 @@ import dagster as dg
 
 from kinesis_assets.dagster.after_landing import after_landing
 from kinesis_assets.dagster.bad_records import with_bad_records
-from kinesis_assets.dagster.consumption import Consumption, attach, derived_metadata
-from kinesis_assets.dagster.derived_events import report_missing_events
+from kinesis_assets.dagster.consumption import Consumption, attach
+from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
-from kinesis_assets.dagster.settings import takes
+from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.storage import TableFolder
@@ -135,12 +136,14 @@ def _asset(
 
     consumption = Consumption(stream, upstream, settings.table, derivation)
 
+    @shown_as_failures()
     def derived() -> dg.MaterializeResult[Any]:
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, stream)
-        report_missing_events(context, opened, key, settings.table)
+        progress = report_missing_events(context, opened, key, settings.table)
         spark = opened.start_spark()
-        return dg.MaterializeResult(metadata=derived_metadata(list(consumption.commits(context, spark))))
+        metadata, _ = metadata_after(progress, list(consumption.commits(context, spark)))
+        return dg.MaterializeResult(metadata=metadata)
 
     attach(consumption, derived)
     return dg.asset(

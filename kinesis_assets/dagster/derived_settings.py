@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.settings import UNIT, Settings, Texts, valid
+from kinesis_assets.dagster.settings_base import UNIT, Settings, Texts, valid
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.stream_address import StreamAddress

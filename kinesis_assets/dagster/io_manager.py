@@ -9,17 +9,21 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.names import stream_key
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import RunSettings
-from kinesis_assets.dagster.shard_events import shard_events
+from kinesis_assets.dagster.run_log import LandingLog, RunLog
+from kinesis_assets.dagster.settings import RunSettings, StreamSettings
+from kinesis_assets.dagster.shard_events import shard_events, totals_event
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.ingest.plan import RunPlan, plan_run
+from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.spark.session import wrap_spark_errors
+from kinesis_assets.table.progress import ProgressFiles
 
 if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
@@ -30,7 +34,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
 
     Loading the stream's asset returns a `RunPlan` for the run's partitions. Storing a `RunPlan` executes it
     in one commit. It then reports an AssetMaterialization for each shard that is committed or finished, and
-    an AssetObservation for each other shard.
+    an AssetObservation for each other shard. An AssetObservation without a partition has the totals.
 
     The fields are described in `RunSettings`. Besides:
 
@@ -46,12 +50,25 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     handover: float = 0.0
     kinesis: KinesisResource
     _opened: OpenStream | None = PrivateAttr(default=None)
+    _declared: StreamSettings | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         if isinstance(stream := fields.get("stream"), str) and stream.startswith("arn:"):
             address = StreamAddress.parse(stream)
             fields |= {"stream": address.name, "stream_arn": address.arn}
         super().__init__(**fields)
+
+    @property
+    def declared(self) -> StreamSettings:
+        """All settings of the stream, as they were declared."""
+        if self._declared is None:
+            raise InvalidInput(f"stream {self.stream}: its definitions were not built from its settings")
+        return self._declared
+
+    def declare(self, settings: StreamSettings) -> ShardIOManager:
+        """Keep all settings of the stream, of which the fields are a part, and return this manager."""
+        self._declared = settings
+        return self
 
     @property
     def opened(self) -> OpenStream:
@@ -71,6 +88,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         del context
         self.opened.close()
 
+    @shown_as_failures()
     def load_input(self, context: dg.InputContext) -> RunPlan:
         """Plan the next range of each of the run's shards.
 
@@ -90,8 +108,9 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         stream.start_heartbeat(context.step_context)
         return plan
 
+    @shown_as_failures()
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
-        """Land and commit a plan, and report an event for each shard.
+        """Land and commit a plan, and report an event for each shard and one for the totals.
 
         Raises:
             DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
@@ -123,13 +142,21 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             for event in shard_events(context.asset_key, self.stream, result):
                 context.log_event(event)
 
+        def log_totals(result: RunResult) -> None:
+            totals = RunTotals.of(result)
+            if totals.rows or totals.failed:
+                context.log_event(totals_event(context.asset_key, totals, stream.table))
+
+        progress = ProgressFiles(stream.table.folder, obj.batch_id)
         with graceful_stop.canceling(context.step_context):
-            with wrap_spark_errors(f"stream {self.stream}"):
+            with LandingLog(RunLog(context.log.info), progress), wrap_spark_errors(f"stream {self.stream}"):
                 result = execute_run(
                     partial(land, spark), stream.client, stream.table, obj, by=context.run_id
                 )
             if graceful_stop.stop_requested:
                 log_each(result.read())
+                log_totals(result.read())
+        log_totals(result)
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)

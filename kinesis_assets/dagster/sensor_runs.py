@@ -1,8 +1,9 @@
-"""The runs that the sensor observes: which are unfinished, which are dead, and which shards they have."""
+"""The runs that the sensor observes: which are unfinished, dead or ended, and which shards they have."""
 
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -10,6 +11,7 @@ import dagster as dg
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
+from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.dagster.run_liveness import (
     SECONDS_SILENT,
     SECONDS_TO_PLAN,
@@ -17,13 +19,15 @@ from kinesis_assets.dagster.run_liveness import (
     Liveness,
     RunObservation,
 )
+from kinesis_assets.dagster.sensor_backoff import EndedRun
 from kinesis_assets.errors import InvalidInput, TableError
 from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from kinesis_assets.dagster.sensor_backoff import Backoff
     from kinesis_assets.dagster.stream import OpenStream
 
 _log = logging.getLogger(__name__)
@@ -190,6 +194,43 @@ def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
         and record.start_time is not None
         and now - record.start_time >= seconds - handover
     )
+
+
+def ended_runs(
+    instance: dg.DagsterInstance, stream: str, keys: Sequence[str], before: Backoff, now: float
+) -> Iterator[EndedRun]:
+    """Yield the runs of the raw asset that succeeded or failed and are not yet counted.
+
+    Canceled runs are left out: they do not show whether their shards fail.
+    """
+    since = before.since(now)
+    ended = dg.RunsFilter(
+        statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE],
+        updated_after=datetime.fromtimestamp(since, UTC),
+    )
+    for record in instance.get_run_records(ended):
+        run = record.dagster_run
+        if run.run_id in before.counted:  # it may have many events
+            continue
+        # A run whose tags were changed later was counted when it ended.
+        if not materializes_raw(instance, run, stream) or (
+            record.end_time is not None and record.end_time < since
+        ):
+            continue
+        range_ = tagged_partitions(run.tags, keys)
+        # The events are read only for a failed run.
+        done = range_ if run.is_success else _materialized_by(instance, stream, run.run_id)
+        failed = [shard_id for shard_id in range_ if shard_id not in done]
+        yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
+
+
+def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
+    """Return the shards whose last event of a run is a materialization."""
+    last: dict[str, bool] = {}
+    for event in events_of(instance, run_id, newest_first=True):
+        if event.asset_key == raw_key(stream) and event.partition is not None:
+            last.setdefault(event.partition, isinstance(event, dg.AssetMaterialization))
+    return {shard_id for shard_id, materialized in last.items() if materialized}
 
 
 def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from functools import wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    field_validator,
-)
-from pydantic_core import PydanticKnownError
+from pydantic import Field, field_validator
 
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -28,98 +15,9 @@ from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.storage import TableFolder
 
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
-
-_Arguments = ParamSpec("_Arguments")
-_Settings = TypeVar("_Settings", bound="Settings")
-_Result = TypeVar("_Result")
-
-UNIT: Final = "unit"
-"""The key of a setting's unit in its JSON schema."""
-
-_MAX_SHOWN = 80
-"""The maximum number of characters of an invalid value that an error repeats."""
-
-_BOUNDS = {
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "less_than_equal": "at most {le:g}",
-}
-"""By pydantic's type of the error, how a bound is worded."""
-
-
-def takes(
-    settings: Callable[_Arguments, _Settings],
-) -> Callable[[Callable[[_Settings], _Result]], Callable[_Arguments, _Result]]:
-    """Give a function of settings the arguments of their class, for editors and type checkers too."""
-
-    def decorate(build: Callable[[_Settings], _Result]) -> Callable[_Arguments, _Result]:
-        @wraps(build)
-        def from_arguments(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            return build(settings(*args, **kwargs))
-
-        from_arguments.__signature__ = signature(settings)  # type: ignore[attr-defined]
-        return from_arguments
-
-    return decorate
-
-
-def valid(parse: Callable[[Any], object]) -> AfterValidator:
-    """Validate a setting with its parser, and keep it as it was written."""
-
-    def check(value: Any) -> Any:
-        parse(value)
-        return value
-
-    return AfterValidator(check)
-
-
-def _refuse_text(value: Any) -> Any:
-    # pydantic refuses it with an error of a type that Dagster does not know, and fails to report.
-    if isinstance(value, str | bytes):
-        raise PydanticKnownError("list_type")
-    return value
-
-
-Texts = Annotated[Sequence[str], BeforeValidator(_refuse_text)]
-"""The type of a setting that is a list of texts. A single text is not."""
-
 
 def _check_endpoint_url(url: str | None) -> None:
     ClientSettings(endpoint_url=url)
-
-
-class Settings(BaseModel):
-    """Settings that raise `InvalidInput`, and may come from environment variables of a run.
-
-    Raises:
-        InvalidInput: A setting is unknown, missing or invalid.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
-
-        def __init__(self, **settings: Any) -> None:
-            reason = None
-            try:
-                super().__init__(**settings)
-            except ValidationError as error:
-                reason = reason_of(error)
-            if reason is not None:  # not raised from pydantic's error, which may contain a secret
-                raise InvalidInput(reason)
-
-    @field_validator("*", mode="wrap")
-    @classmethod
-    def _keep_environment_variable(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-        """Keep a `dg.EnvVar`. Dagster replaces it when a run starts, and the value is validated then."""
-        return value if hasattr(value, "env_var_name") else validate(value)
-
-    def of(self, group: type[Settings]) -> dict[str, Any]:
-        """Return the settings that a group declares, by name."""
-        return {name: getattr(self, name) for name in group.model_fields}
 
 
 class ConnectionSettings(Settings):
@@ -148,8 +46,8 @@ class ConnectionSettings(Settings):
     )
 
 
-class RunSettings(Settings):
-    """What a run reads, and how it writes it."""
+class StreamTable(Settings):
+    """A stream and its table."""
 
     stream: Annotated[str, valid(StreamAddress.parse)] = Field(
         kw_only=False,
@@ -160,6 +58,11 @@ class RunSettings(Settings):
         description="Path or URI (s3://, file://) of the stream's Delta table. The first run creates it.",
         examples=["s3://my-lake/raw/clicks"],
     )
+
+
+class ReadSettings(Settings):
+    """What a run reads, and how it commits it."""
+
     start: Annotated[str | Mapping[str, str], valid(StartPositions.of)] = Field(
         default="TRIM_HORIZON",
         description="Where the first run starts: TRIM_HORIZON, LATEST, AT_TIMESTAMP:time, "
@@ -280,8 +183,12 @@ class RunSettings(Settings):
         return {} if value is None else value
 
 
-class StreamSettings(ConnectionSettings, RunSettings):
-    """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
+class RunSettings(ReadSettings, StreamTable):
+    """What a run reads, and how it writes it."""
+
+
+class SharedSettings(ConnectionSettings, ReadSettings):
+    """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(
         default=30,
@@ -296,44 +203,11 @@ class StreamSettings(ConnectionSettings, RunSettings):
         examples=["0 4 * * 0"],
     )
 
+
+class StreamSettings(SharedSettings, RunSettings):
+    """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
+
     if not TYPE_CHECKING:  # as above
 
         def __init__(self, stream: str, **settings: Any) -> None:
             super().__init__(stream=stream, **settings)
-
-
-def without_parser(field: FieldInfo) -> FieldInfo:
-    """Return a field with the type and the bounds of a setting, but without its parser."""
-    field = copy(field)
-    field.metadata = [each for each in field.metadata if not isinstance(each, AfterValidator)]
-    return field
-
-
-def reason_of(error: ValidationError, name: str | None = None) -> str:
-    """Return in one line what is wrong with some settings.
-
-    Args:
-        error: The error of their validation.
-        name: The setting, if only its value was validated.
-    """
-    reasons: dict[str, str] = {}
-    for details in error.errors():
-        setting = name or ".".join(map(str, details["loc"][:1]))  # none if several do not fit together
-        reasons.setdefault(setting, _reason(details, setting))  # a union has an error for each of its types
-    return "; ".join(reasons.values())
-
-
-def _reason(details: ErrorDetails, name: str) -> str:
-    context = details.get("ctx", {})
-    if isinstance(context.get("error"), InvalidInput):
-        return str(context["error"])
-    match details["type"]:
-        case "missing":
-            return f"{name} is missing"
-        case "extra_forbidden":
-            return f"unknown setting {name[:_MAX_SHOWN]}"
-        case bound if bound in _BOUNDS:
-            wanted = f"must be {_BOUNDS[bound].format_map(context)}"
-        case _:
-            wanted = details["msg"].replace("Input should be", "must be")
-    return f"{name} {wanted}, not {repr(details['input'])[:_MAX_SHOWN]}"

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
-from kinesis_assets.dagster.settings import Settings, Texts, valid
+from kinesis_assets.dagster.settings_base import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING
 

@@ -16,11 +16,11 @@ from pydantic import (
     field_validator,
 )
 
-from kinesis_assets.dagster.settings import without_parser
+from kinesis_assets.dagster.settings_base import without_parser
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.settings import Settings
+    from kinesis_assets.dagster.settings_base import Settings
 
 _TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from deltalake.schema import PrimitiveType
 from pyspark.errors import (
     AnalysisException,
     PySparkAttributeError,
     PySparkTypeError,
     PySparkValueError,
 )
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
@@ -25,7 +28,7 @@ from kinesis_assets.spark.session import first_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from kinesis_assets.derive.changed_rows import ChangedRows
     from kinesis_assets.derive.derived_table import DerivedSnapshot
@@ -105,7 +108,8 @@ def changes_of(
         partition_by: The partition columns of the table.
 
     Raises:
-        InvalidInput: Spark cannot analyze the transformation.
+        InvalidInput: The transformation does not return a DataFrame, the source lacks a column of a roll-up,
+            or Spark cannot analyze the transformation or the condition of an upsert.
     """
     with ExitStack() as cached:
 
@@ -115,6 +119,7 @@ def changes_of(
             return frame
 
         if isinstance(mode, Rollup):
+            _check_groups(table, source, mode.by)
             groups = cache(touched_groups(spark, source, rows, mode.by, partition_by))
             source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
             checked = _transformed(table, transform, source_rows)
@@ -136,6 +141,7 @@ def changes_of(
         if mode is None:
             yield StepChanges(checked, count)
             return
+        _check_condition(table, checked.rows, mode.delete_where)
         checked = replace(checked, rows=cache(checked.rows))
         if count is None and checked.error_column is not None:
             count = partial(counted, checked.rows, checked.error_column)
@@ -149,6 +155,12 @@ def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> Ch
     try:
         rows = transform(source_rows)
         checked = rows if isinstance(rows, CheckedRows) else CheckedRows(rows)
+        if not isinstance(checked.rows, DataFrame):
+            name = getattr(transform, "__name__", "of the table")
+            raise InvalidInput(
+                f"table {table}: the function {name} must return a DataFrame of Spark, but it returned "
+                f"{_described(checked.rows)}. Nothing was written. Correct the function"
+            )
         checked.rows.schema  # noqa: B018  # a session on Spark Connect analyzes only now
     except _REFUSALS as error:
         raise InvalidInput(
@@ -156,3 +168,36 @@ def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> Ch
             "Correct the function"
         ) from error
     return checked
+
+
+def _described(value: object) -> str:
+    kind = type(value)
+    return "None" if value is None else f"an object of the type {kind.__module__}.{kind.__qualname__}"
+
+
+def _check_condition(table: str, rows: DataFrame, condition: str | None) -> None:
+    """Let Spark analyze the condition of deleted rows."""
+    if condition is None:
+        return
+    try:
+        rows.where(F.expr(condition)).schema  # noqa: B018  # as above
+    except _REFUSALS as error:
+        raise InvalidInput(
+            f"table {table}: Spark refuses delete_where, so nothing was written: {first_line(error)}. "
+            "Correct the condition, which sees the columns that the function returns"
+        ) from error
+
+
+def _check_groups(table: str, source: Source, by: Sequence[str]) -> None:
+    """Check that a source has the columns of a roll-up, and that their values can be compared."""
+    types = {field.name: field.type for field in source.delta.schema().fields}
+    if missing := [name for name in by if name not in types]:
+        raise InvalidInput(
+            f"table {table}: by: the source {source.uri} has no column {', '.join(missing)}. Nothing was "
+            f"written. Its columns are {', '.join(types)}"
+        )
+    if nested := [name for name in by if not isinstance(types[name], PrimitiveType)]:
+        raise InvalidInput(
+            f"table {table}: by: the values of {', '.join(nested)} have parts, so they cannot be compared. "
+            "Nothing was written. Add columns with these parts to the source"
+        )

@@ -19,7 +19,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.record_counts import RecordCounts
-from kinesis_assets.table.data_file import CODEC
+from kinesis_assets.table.data_file import NEW_FILES, Compression
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.storage import write_new
 
@@ -97,6 +97,7 @@ class WritingJob:
         partition_by: The partition columns.
         batch_id: The attempt's batch id.
         layout: The sizes of the files.
+        compression: How the files are compressed.
         removed: The files of the table that are replaced by copies without some of their rows, by the number
             that `read.FILE_COLUMN` has for them.
         error_column: The column that is not null in new rows of records that could not be decoded; None if
@@ -109,6 +110,7 @@ class WritingJob:
     partition_by: tuple[str, ...]
     batch_id: int
     layout: FileLayout = FileLayout()
+    compression: Compression = NEW_FILES
     removed: Mapping[int, TableFile] = field(default_factory=dict)
     error_column: str | None = None
     keeps_errors: bool = True
@@ -122,11 +124,8 @@ def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
         batch_id: The attempt's batch id.
         folder: The folder within that of the table, with a slash at its end.
     """
-    return (
-        re.fullmatch(rf"{folder}part-{batch_id}-[0-9a-f]{{32}}\.{CODEC}\.parquet", file.path) is not None
-        and file.size > 0
-        and file.new_rows <= file.rows
-    )
+    name = rf"{folder}part-{batch_id}-[0-9a-f]{{32}}\.{NEW_FILES.name}\.parquet"
+    return re.fullmatch(name, file.path) is not None and file.size > 0 and file.new_rows <= file.rows
 
 
 class DerivedFileWriter:
@@ -156,7 +155,8 @@ class DerivedFileWriter:
                 if len(self._open) >= self._job.layout.open_files:
                     self._close(next(iter(self._open)))
                 partition = dict(zip(self._job.partition_by, values, strict=True))
-                path = f"{self._folder}part-{self._job.batch_id}-{uuid4().hex}.{CODEC}.parquet"
+                name = f"part-{self._job.batch_id}-{uuid4().hex}.{self._job.compression.name}.parquet"
+                path = f"{self._folder}{name}"
                 self._open[values] = _OpenFile(self._filesystem, path, self._schema, self._job, partition)
             file = self._open[values]
             file.write(part)
@@ -213,7 +213,11 @@ class _OpenFile:
         self._sink = write_new(filesystem, self._path)
         self._footers: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
-            self._sink, schema, compression=CODEC, metadata_collector=self._footers
+            self._sink,
+            schema,
+            compression=job.compression.codec,
+            compression_level=job.compression.level,
+            metadata_collector=self._footers,
         )
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._rows = self._new_rows = self.written = 0

@@ -36,6 +36,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.refusals import require_writable
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ def _check_table(
     """Check that a table can be written with some columns, before rows are computed. Raises its errors."""
     if present is None:
         require_writable(table.uri, table.files)  # which also creates the folder on a local disk
+        check_conditional_puts(table.uri, table.folder)
         return
     present.check_identity(source.id, derivation.partition_by)
     if derivation.all_columns:

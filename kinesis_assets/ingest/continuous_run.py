@@ -52,6 +52,7 @@ class ContinuousRun:
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
             reason. Throttling is news only after `ReadTiming.stall_seconds`.
         on_commit: Called when the table has new commits, of this run or of another one.
+        on_iteration: Called with the whole result of each iteration, after `report`.
         by: Name of the run, kept with each commit.
 
     Attributes:
@@ -68,6 +69,7 @@ class ContinuousRun:
         *,
         report: Callable[[RunResult], object],
         on_commit: Callable[[], object] = lambda: None,
+        on_iteration: Callable[[RunResult], object] = lambda _: None,
         by: str | None = None,
     ) -> None:
         self.batch_id: int | None = None
@@ -78,6 +80,7 @@ class ContinuousRun:
         self._timing = timing
         self._report = report
         self._on_commit = on_commit
+        self._on_iteration = on_iteration
         self._by = by
         self._clock = client.settings.timing.clock
         self._shard_list = _ShardList(client, timing.max_listing_age)
@@ -206,6 +209,7 @@ class ContinuousRun:
         ]
         if news:
             self._report(result.only(news))
+        self._on_iteration(result)
         if any(self._shards[shard_id].finished for shard_id in plan.ranges):
             self._shard_list.expire()  # the shard has children
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
 """A function that lands ranges of independent shards, as `land` does in Spark."""
+
+PROGRESS_INTERVAL = 10.0
+"""Seconds from one file about the progress of a task to the next."""
 
 TIP_REFRESH = timedelta(hours=1)
 """An idle shard's tip time is committed again at this age, well within the shortest retention of 24 h."""
@@ -73,7 +77,13 @@ def execute_run(
     started = clock.monotonic()
     until = read_until(plan.batch_id)
     job = LandingJob(
-        str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
+        str(client.address),
+        client.settings,
+        table.folder,
+        plan.batch_id,
+        until,
+        table.policy.data_files,
+        inf if repeated else PROGRESS_INTERVAL,
     )
     landing = Landing()
     finished = plan.expected.finished | plan.given_up.keys()

@@ -58,6 +58,14 @@ class TableFolder:
             )
         return cls(table.rstrip("/"))
 
+    @property
+    def bucket(self) -> tuple[str, str] | None:
+        """The bucket and the prefix, which may be empty, of a folder on S3; None for a folder on a disk."""
+        if not self.uri.startswith("s3://"):
+            return None
+        bucket, _, prefix = self.uri.removeprefix("s3://").partition("/")
+        return bucket, prefix
+
     def open(self) -> pyarrow.fs.FileSystem:
         """Return a file system whose root is the folder, which need not exist.
 

@@ -37,7 +37,7 @@ BESIDE = {
 USES_BESIDE = {"dagster": frozenset({"decoders", "schemas"})}
 """Folders beside the layers that another folder may import too."""
 
-EVERYWHERE = frozenset({"errors", "retry"})
+EVERYWHERE = frozenset({"errors", "redaction", "retry"})
 """Modules of the package's root that every folder may import."""
 
 

@@ -15,7 +15,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from kinesis_assets.dagster.names import sensor_name
 from kinesis_assets.dagster.run_liveness import Liveness, SignOfLife
-from kinesis_assets.dagster.sensor import Cursor
+from kinesis_assets.dagster.sensor_cursor import Cursor
 from kinesis_assets.table.heartbeat import Heartbeat, heartbeats
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from functools import partial
 import dagster as dg
 from pydantic import Field
 
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import replay_metadata
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
@@ -46,6 +47,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
     name = replay_name(stream)
 
     @dg.op(name=op_key(name), required_resource_keys={io_manager_key(stream)})
+    @shown_as_failures()
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from kinesis_assets.replay.run import replay  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.replay.task import fill  # noqa: PLC0415
@@ -72,7 +74,10 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         for shard_id, outcome in result.outcomes.items():
             event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
             metadata = replay_metadata(stream, outcome, result)
-            context.log_event(event(raw_key(stream), partition=shard_id, metadata=metadata))
+            reason = None if outcome.error is None else str(outcome.error)
+            context.log_event(
+                event(raw_key(stream), partition=shard_id, description=reason, metadata=metadata)
+            )
         if result.errors:
             raise ShardsNotCommitted(stream, result.errors)
 

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
+from kinesis_assets.dagster.bad_records import with_bad_records
 from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.checked_rows import CheckedRows
 from kinesis_assets.derive.upsert import Upsert
-from kinesis_assets.errors import InvalidInput, LandingFailed
+from kinesis_assets.errors import InvalidInput
 from support.derived import order, orders
 
 MODES = {"append": None, "upsert": Upsert(("id",), ("amount",))}
@@ -61,22 +63,79 @@ def test_the_table_is_unchanged_and_the_corrected_function_consumes_the_same_row
     assert either.values("id") == [1, 2]
 
 
-def test_a_roll_up_that_spark_cannot_analyze_is_refused_too(bench, derived, tmp_path):
+@pytest.fixture
+def above(bench, derived, tmp_path):
+    """A roll-up of the orders by id, of which one is new."""
     bench.put(order(1))
     bench.run()
     derived.run()
-    above = replace(derived, table=type(derived.table)(str(tmp_path / "above")))
+    derivation = replace(derived.derivation, source=derived.table.uri, mode=Rollup(("id",)))
+    return replace(derived, table=type(derived.table)(str(tmp_path / "above")), derivation=derivation)
+
+
+def test_a_roll_up_that_spark_cannot_analyze_is_refused_too(above):
     with pytest.raises(InvalidInput, match=r"nothing was written: \[UNRESOLVED_COLUMN.*`price`"):
-        above.run(
-            source=derived.table.uri,
-            transform=lambda rows: rows.groupBy("id").agg(F.sum("price")),
-            mode=Rollup(("id",)),
-        )
+        above.run(transform=lambda rows: rows.groupBy("id").agg(F.sum("price")))
     assert not DeltaTable.is_deltatable(above.table.folder.uri)
 
 
-class Unanalyzed:
+@pytest.mark.parametrize(
+    ("by", "reason"),
+    [
+        (("id", "price"), r"by: the source .* has no column price\..* Its columns are id, item, amount"),
+        (("parts",), "by: the values of parts have parts"),
+    ],
+    ids=["missing", "nested"],
+)
+def test_a_roll_up_by_a_column_that_cannot_identify_groups_is_refused(bench, derived, above, by, reason):
+    bench.put(order(2))
+    bench.run()
+    derived.run(transform=lambda rows: orders(rows).withColumn("parts", F.array("id")))
+    with pytest.raises(InvalidInput, match=reason):
+        above.run(transform=lambda rows: rows.groupBy("id").count(), mode=Rollup(by))
+    assert not DeltaTable.is_deltatable(above.table.folder.uri)
+
+
+def nothing(rows):
+    """Count rows without returning them, as a function without `return` does."""
+    rows.count()
+
+
+RESULTS = {
+    "nothing must return a DataFrame of Spark, but it returned None": nothing,
+    "<lambda> must return a DataFrame of Spark, but it returned an object of the type builtins.list": (
+        lambda rows: rows.columns
+    ),
+}
+"""Functions that return no DataFrame, by the error."""
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize(("reason", "function"), RESULTS.items(), ids=["None", "list"])
+def test_a_function_that_returns_no_data_frame_is_refused_with_its_name(either, reason, function, bounded):
+    transform = with_bad_records(function, either.table.uri, 0.5 if bounded else None)
+    with pytest.raises(InvalidInput) as caught:
+        either.run(transform=transform)
+    assert str(caught.value) == (
+        f"table {either.table.uri}: the function {reason}. Nothing was written. Correct the function"
+    )
+    assert not DeltaTable.is_deltatable(either.table.folder.uri)
+
+
+def test_the_function_of_a_roll_up_that_returns_no_data_frame_is_refused_too(above):
+    with pytest.raises(InvalidInput, match="the function nothing must return a DataFrame of Spark"):
+        above.run(transform=nothing)
+    assert not DeltaTable.is_deltatable(above.table.folder.uri)
+
+
+class Unanalyzed(DataFrame):
     """Rows that Spark Connect has not analyzed yet."""
+
+    def __new__(cls):
+        return object.__new__(cls)
+
+    def __init__(self):
+        pass
 
     @property
     def schema(self):
@@ -95,9 +154,15 @@ def test_rows_that_spark_connect_refuses_only_later_are_refused_in_the_same_way(
         derived.run(transform=lambda _: rows)
 
 
-def test_a_condition_that_spark_cannot_analyze_fails_with_its_reason(bench, derived):
+CONDITIONS = {"UNRESOLVED_COLUMN": "op = 'DELETE'", "FILTER_NOT_BOOLEAN": "item", "PARSE_SYNTAX": "amount >"}
+
+
+@pytest.mark.parametrize(("reason", "condition"), CONDITIONS.items(), ids=CONDITIONS)
+def test_a_condition_that_spark_cannot_analyze_is_refused_before_the_table_is_created(
+    bench, derived, reason, condition
+):
     bench.put(order(1))
     bench.run()
-    with pytest.raises(LandingFailed, match=r"nothing was committed: \[UNRESOLVED_COLUMN.*`op`"):
-        derived.run(mode=Upsert(("id",), ("amount",), delete_where="op = 'DELETE'"))
-    assert derived.rows.num_rows == 0
+    with pytest.raises(InvalidInput, match=rf"refuses delete_where, so nothing was written: \[.*{reason}"):
+        derived.run(mode=Upsert(("id",), ("amount",), delete_where=condition))
+    assert not DeltaTable.is_deltatable(derived.table.folder.uri)

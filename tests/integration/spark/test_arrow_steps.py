@@ -1,4 +1,4 @@
-"""Steps of Arrow batches in Spark: in a row they stay in Python, and after anything else they get its rows."""
+"""Steps of Arrow batches in Spark: in a row they stay in Python, and after anything else get its rows."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dagster._core.execution.plan.objects import StepFailureData, StepSuccessDat
 
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
-from kinesis_assets.dagster.sensor import Cursor
+from kinesis_assets.dagster.sensor_cursor import Cursor
 from support.daemon import FIRST, LAST, Status
 from support.shard_ids import A, B
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,13 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.consumption import derived_metadata
-from kinesis_assets.dagster.derived_events import MAX_COMMITS, report_missing_events
+from kinesis_assets.dagster.derived_events import (
+    COMPARED,
+    MAX_COMMITS,
+    metadata_after,
+    report_missing_events,
+)
+from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.records import FORMAT, DerivedCommit
@@ -73,8 +80,8 @@ class Orders:
             if commits:
                 self.commit(*[context.run.run_id] * commits)
             with self.project.open_stream() as opened:
-                report_missing_events(context, opened, KEY, self.table.uri)
-            return dg.MaterializeResult(metadata=derived_metadata([]))
+                progress = report_missing_events(context, opened, KEY, self.table.uri)
+            return dg.MaterializeResult(metadata=metadata_after(progress, [])[0])
 
         return dg.materialize([orders], instance=self.instance).run_id
 
@@ -180,11 +187,60 @@ def test_a_commit_whose_event_is_behind_many_others_is_not_reported_again(orders
     assert orders.covered == [(1, last(made))]
 
 
-def test_a_bounded_number_of_commits_is_reported(orders):
+def test_the_first_comparison_of_an_instance_reports_a_bounded_number_of_commits(orders):
     made = orders.commit(*["gone"] * (MAX_COMMITS + 5))
     orders.run()
     orders.run()
     assert orders.covered == [(MAX_COMMITS, last(made))]
+
+
+def test_later_comparisons_report_all_commits(orders):
+    before = orders.commit("gone")
+    orders.run()
+    made = orders.commit(*["gone"] * (MAX_COMMITS + 5))
+    orders.run()
+    assert orders.covered == [(1, last(before)), (MAX_COMMITS + 5, last(made))]
+
+
+def test_commits_behind_many_that_were_reported_are_reported_after_the_end_of_their_run(
+    orders, daemon: Daemon, instance
+):
+    run = daemon.run({})
+    made = orders.commit(run.run_id, run.run_id)
+    others = orders.commit(*["other"] * 30)
+    instance.report_runless_asset_event(event(*others))
+    orders.run()
+    for _ in range(3):
+        later = orders.commit(*["another"] * 30)
+        instance.report_runless_asset_event(event(*later))
+        orders.run()
+    daemon.end(run, Status.CANCELED)
+    orders.run()
+    assert (2, last(made)) in orders.covered
+    assert len(orders.covered) == 5
+
+
+def test_an_event_says_how_far_the_commits_were_compared(orders, daemon: Daemon, instance):
+    run = daemon.run({})
+    waiting = orders.commit(run.run_id, run.run_id)
+    own = orders.commit("other")
+    instance.report_runless_asset_event(event(*own))
+    orders.run()
+    (newest,) = instance.fetch_materializations(KEY, limit=1).records
+    progress = json.loads(newest.asset_materialization.metadata[COMPARED].value)
+    assert progress == {
+        "through": own[0].commit_id,
+        "left": [[waiting[1].commit_id, None, [run.run_id]]],
+    }
+
+
+def test_the_progress_moves_with_the_commits_of_a_run_up_to_one_of_another_run(orders):
+    first, other, last_ = orders.commit("own", "other", "own")
+    _, progress = metadata_after(ComparisonProgress(), [first])
+    assert progress.through == first.commit_id
+    _, progress = metadata_after(progress, [last_])
+    assert progress.through == first.commit_id
+    assert other.previous == first.commit_id
 
 
 def test_commits_before_an_unreadable_record_are_left_out(orders):

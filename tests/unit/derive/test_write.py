@@ -12,7 +12,7 @@ from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.write import checked_manifest
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.table.data_file import CODEC
+from kinesis_assets.table.data_file import NEW_FILES
 from kinesis_assets.table.storage import TableFolder
 
 BATCH = 7
@@ -23,7 +23,9 @@ DROPPING = replace(COUNTING, keeps_errors=False)
 
 
 def file(number, rows, new_rows=0, folder="", batch_id=BATCH):
-    return DerivedFile(f"{folder}part-{batch_id}-{number:032x}.{CODEC}.parquet", 1, rows, new_rows, {}, "{}")
+    return DerivedFile(
+        f"{folder}part-{batch_id}-{number:032x}.{NEW_FILES.name}.parquet", 1, rows, new_rows, {}, "{}"
+    )
 
 
 def replaced(number, rows):

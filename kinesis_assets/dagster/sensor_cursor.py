@@ -1,0 +1,42 @@
+"""The cursor of a stream's sensor."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kinesis_assets.dagster.missing_events import ComparisonProgress
+from kinesis_assets.dagster.run_liveness import Liveness
+from kinesis_assets.dagster.sensor_backoff import Backoff
+
+
+class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the sensor remembers from tick to tick. If it is lost, the sensor only repeats work.
+
+    Attributes:
+        last_asked: The last shard that a tick requested. Partition ranges after it come first, so that each
+            gets its turn if there are more ranges than runs in a tick.
+        backoff: The shards whose runs fail.
+        commits: How far the commits of positions were compared with the events.
+        fills: The same for the commits that changed rows behind the positions.
+        liveness: When the unfinished runs last showed a sign of life.
+    """
+
+    last_asked: str | None = None
+    backoff: Backoff = Backoff()
+    commits: ComparisonProgress = ComparisonProgress()
+    fills: ComparisonProgress = ComparisonProgress()
+    liveness: Liveness = Liveness()
+
+    @classmethod
+    def parse(cls, text: str | None) -> Cursor:
+        """Read what `encode` returned. An older version stored only the last shard."""
+        if not text or not text.startswith("{"):
+            return cls(last_asked=text)
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError:
+            return cls()
+
+    def encode(self) -> str:
+        """Return the cursor as JSON."""
+        return msgspec.json.encode(self).decode()
