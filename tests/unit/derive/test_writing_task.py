@@ -48,9 +48,8 @@ class Folder:
             ],
             INPUT,
         )
-        job = WritingJob(
-            TableFolder.at(str(self.folder)), SCHEMA, self.partition_by, NOW, self.layout, self.files
-        )
+        folder = TableFolder.at(str(self.folder))
+        job = WritingJob(folder, SCHEMA, self.partition_by, NOW, self.layout, removed=self.files)
         (found,) = writing_task(job)(iter([batch.slice(0, 1), batch.slice(1)]))
         return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest)
 
