@@ -25,6 +25,7 @@ from kinesis_assets.dagster.sensor_runs import (
 )
 from kinesis_assets.dagster.sensor_skip_reason import skip_reason
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.table.pause import read_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -75,7 +76,8 @@ def evaluate(
     ended = ended_runs(instance, stream, keys, before.backoff, now)
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
-    due = contiguous_ranges(keys, readable - busy - waiting.keys())
+    pause = read_pause(opened.table)
+    due = [] if pause else contiguous_ranges(keys, readable - busy - waiting.keys())
     ranges = next_ranges(due, keys, before.last_asked)
     missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
     after = Cursor(ranges[-1][-1] if ranges else before.last_asked, backoff, commits, fills, liveness)
@@ -94,7 +96,7 @@ def evaluate(
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
-        skip_reason=None if ranges else skip_reason(waiting, liveness.dead),
+        skip_reason=None if ranges else str(pause or skip_reason(waiting, liveness.dead)),
     )
 
 
