@@ -11,6 +11,7 @@ from kinesis_assets.dagster.after_landing import moves_after_landing
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
@@ -138,7 +139,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     schedule = settings.maintenance_schedule
     return dg.Definitions(
         assets=[external, raw],
-        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream)],
+        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream), build_catch_up_job(stream)],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],
         resources={manager_key: manager},

@@ -3,6 +3,7 @@
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
@@ -15,7 +16,10 @@ from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 
-_MAX_RUNTIME = 24 * 3600
+if TYPE_CHECKING:
+    from kinesis_assets.replay.outcome import ReplayResult
+
+MAX_RUNTIME = 24 * 3600
 """Seconds. It exceeds the time limit of a replay, because Dagster's limit would discard the whole replay."""
 
 
@@ -37,6 +41,15 @@ class ReplayConfig(dg.Config):
 def replay_name(stream: str) -> str:
     """Return the name of a stream's replay job."""
     return f"{raw_key(stream).to_python_identifier()}_replay"
+
+
+def report_replay(context: dg.OpExecutionContext, stream: str, result: "ReplayResult") -> None:
+    """Report a materialization of each shard to which rows were added, and an observation of each other."""
+    for shard_id, outcome in result.outcomes.items():
+        event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
+        metadata = replay_metadata(stream, outcome, result)
+        reason = None if outcome.error is None else str(outcome.error)
+        context.log_event(event(raw_key(stream), partition=shard_id, description=reason, metadata=metadata))
 
 
 def build_replay_job(stream: str) -> dg.JobDefinition:
@@ -71,19 +84,13 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
                 config.shards,
                 by=context.run_id,
             )
-        for shard_id, outcome in result.outcomes.items():
-            event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
-            metadata = replay_metadata(stream, outcome, result)
-            reason = None if outcome.error is None else str(outcome.error)
-            context.log_event(
-                event(raw_key(stream), partition=shard_id, description=reason, metadata=metadata)
-            )
+        report_replay(context, stream, result)
         if result.errors:
             raise ShardsNotCommitted(stream, result.errors)
 
     @dg.job(
         name=name,
-        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(_MAX_RUNTIME)},
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
         description=f"Reads a range of {stream} again and adds the rows that the table lacks. It moves no "
         "position and adds no duplicates.",
     )
