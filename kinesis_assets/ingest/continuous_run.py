@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from kinesis_assets.errors import ShardsNotCommitted, StreamPaused
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import plan_run
-from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import retry_listing
