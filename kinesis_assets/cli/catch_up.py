@@ -16,6 +16,7 @@ from kinesis_assets.cli.options import (
     stream_options,
     user_name,
 )
+from kinesis_assets.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,7 +47,8 @@ def catch_up(
 
     project, name = project_of(**stream), user_name(by)
     if apply:
-        facts = run_catch_up(project, dagster_instance(), shard_ids=shard_ids, by=name)
+        with progress_bar("adding skipped records", as_json=as_json):
+            facts = run_catch_up(project, dagster_instance(), shard_ids=shard_ids, by=name)
         with project.open_stream() as opened:
             lost = gaps_to_fill(opened.client, opened.table, shard_ids, expired=True)
         for shard_id, gaps in lost.items():

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 
+_PROBING = timedelta(minutes=15)
+"""Time in which a catch-up finds the first record that it skips. A seek that takes longer is not committed."""
+
+
 class Direction(StrEnum):
     """The direction in which a seek moves a shard's position."""
 
@@ -184,7 +188,7 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
         return move
     first, current = unread.get(move.shard_id), passed(shard.position)
     since, hours = shard.complete_until, shard.retention_hours
-    complete = since is not None and hours is not None and since + timedelta(hours=hours) > now
+    complete = since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
     known: Gap | None = msgspec.structs.replace(gap, to_fill=True)
     if complete and (first is None or (probe.first is not None and _number(first) >= _number(probe.first))):
         known = None  # nothing is skipped

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
-from kinesis_assets.dagster.jobs.replay import MAX_RUNTIME, report_replay
+from kinesis_assets.dagster.jobs.replay import MAX_RUNTIME, logged_fill, report_replay
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import ShardsNotCommitted
@@ -39,7 +39,6 @@ def build_catch_up_job(stream: str) -> dg.JobDefinition:
     @shown_as_failures()
     def catch_up(context: dg.OpExecutionContext, config: CatchUpConfig) -> None:
         from kinesis_assets.catch_up.run import backfill, jump  # noqa: PLC0415  # only its runs need it
-        from kinesis_assets.replay.task import fill  # noqa: PLC0415
         from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
 
         opened = open_stream(context.resources, stream)
@@ -59,7 +58,7 @@ def build_catch_up_job(stream: str) -> dg.JobDefinition:
         graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
         with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
             result, errors = backfill(
-                partial(fill, spark), opened.client, opened.table, config.shards, by=context.run_id
+                logged_fill(context, spark), opened.client, opened.table, config.shards, by=context.run_id
             )
         if result is not None:
             report_replay(context, stream, result)
