@@ -49,7 +49,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
         partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
         the automation conditions of assets below the raw asset, which does too; the maintenance
-        job with its schedule; and the jobs that replay a range and set positions.
+        job with its schedule; and the jobs that replay a range, set positions and catch up.
 
     Raises:
         InvalidInput: An argument is invalid.

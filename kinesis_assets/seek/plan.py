@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _PROBING = timedelta(minutes=15)
-"""Time in which a catch-up finds the first record that it skips. A seek that takes longer is not committed."""
+"""Time in which a catch-up finds the first record that it skips. A seek that takes longer is refused."""
 
 
 class Direction(StrEnum):
