@@ -11,6 +11,7 @@ from kinesis_assets.dagster.after_landing import moves_after_landing
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
@@ -48,7 +49,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
         partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
         the automation conditions of assets below the raw asset, which does too; the maintenance
-        job with its schedule; and the jobs that replay a range and set positions.
+        job with its schedule; and the jobs that replay a range, set positions and catch up.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -142,7 +143,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     schedule = settings.maintenance_schedule
     return dg.Definitions(
         assets=[external, raw],
-        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream)],
+        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream), build_catch_up_job(stream)],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],
         resources={manager_key: manager},
