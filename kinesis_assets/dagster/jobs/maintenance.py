@@ -3,6 +3,7 @@
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ import dagster as dg
 from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.finished_partitions import prune_partitions
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
@@ -54,7 +56,9 @@ def build_maintenance_job(
         derived = derived_tables(assets_of_location(context), stream) if tables is None else tables
         dry_run = context.op_config["dry_run"]
         errors: dict[str, Exception] = {}
-        due = {raw_key(stream): _raw_steps(opened, context.run_id, dry_run=dry_run)}
+        raw_steps = _raw_steps(opened, context.run_id, dry_run=dry_run)
+        partitions = prune_partitions(opened, context.instance, dry_run=dry_run)
+        due: dict[dg.AssetKey, Iterator[Step]] = {raw_key(stream): chain(raw_steps, partitions)}
         due |= {key: derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
         for key, steps in due.items():
             try:
