@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.after_landing import after_landing
+    from kinesis_assets.dagster.asset_props import KinesisAssetProps
     from kinesis_assets.dagster.build import build_kinesis_stream
     from kinesis_assets.dagster.component import KinesisStreamComponent
     from kinesis_assets.dagster.derived_asset import derived_table, rollup
@@ -104,6 +105,7 @@ __all__ = [
     "DerivedTablesFailed",
     "InvalidInput",
     "JavaUnavailable",
+    "KinesisAssetProps",
     "KinesisAssetsError",
     "KinesisDataSource",
     "KinesisResource",
@@ -179,6 +181,7 @@ _HOMES = {
     "new_rows": "derive.new_rows",
     "read_table": "derive.read_table",
     "rollup": "dagster.derived_asset",
+    "KinesisAssetProps": "dagster.asset_props",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",
     "KinesisStreamComponent": "dagster.component",

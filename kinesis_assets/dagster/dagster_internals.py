@@ -164,6 +164,19 @@ def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
         return []
 
 
+def loading_of(context: dg.ComponentLoadContext) -> object:
+    """Return an object that is the same for all components that are loaded together, and for no others.
+
+    Args:
+        context: The context of a component.
+    """
+    try:
+        return context.component_tree.state_tracker
+    except AttributeError:
+        _warn("ComponentTree.state_tracker", "components with the same names are refused by Dagster alone")
+        return context
+
+
 @cache
 def _warn(name: str, consequence: str) -> None:
     """Log a warning, once for each missing name."""

@@ -1,5 +1,9 @@
 """A typed table of a stream's records, defined in YAML."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from kinesis_assets.dagster.derived_asset import build_derived_table
@@ -9,6 +13,10 @@ from kinesis_assets.dagster.table_settings import SCHEMA_FILES, TableSettings
 from kinesis_assets.dagster.typed_rows import TypedRows
 from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.stream_address import StreamAddress
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.asset_props import AssetRole
 
 
 class TableScaffolder(SettingsScaffolder):
@@ -32,6 +40,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         rows = TypedRows(self, self._schema_text(context))
         key = dg.AssetKey.from_user_string(self.name)
         assets = [build_derived_table(key, self, rows.of_table, all_columns=self.follows_registry)]
+        roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
         if self.on_bad_record == "separate":
             errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
             settings = DerivedTableSettings(
@@ -42,7 +51,9 @@ class KinesisTableComponent(TableSettings, YamlComponent):
             )
             description = f"The records that could not be decoded for {key.to_user_string()}."
             assets.append(build_derived_table(errors_key, settings, rows.of_errors, description=description))
-        return dg.Definitions(assets=assets)
+            roles[errors_key] = "errors"
+        stream = StreamAddress.parse(self.source).name
+        return self.customized(context, stream, roles, dg.Definitions(assets=assets))
 
     def _schema_text(self, context: dg.ComponentLoadContext) -> str:
         """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL.
