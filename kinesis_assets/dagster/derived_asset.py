@@ -22,7 +22,7 @@ from kinesis_assets.table.storage import TableFolder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.derive.changes import CheckedRows
+    from kinesis_assets.derive.checked_rows import CheckedRows
     from kinesis_assets.derive.run import Derivation
 
 Transform = Callable[["DataFrame"], "DataFrame"]
