@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kinesis_assets.dagster.account_component import KinesisAccountComponent
     from kinesis_assets.dagster.after_landing import after_landing
     from kinesis_assets.dagster.asset_props import KinesisAssetProps
     from kinesis_assets.dagster.build import build_kinesis_stream
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         StreamNotFound,
         StreamPaused,
         StreamRecreated,
+        StreamsNotListed,
         TableError,
         TableMissing,
         TableNotWritable,
@@ -105,6 +107,7 @@ __all__ = [
     "DerivedTablesFailed",
     "InvalidInput",
     "JavaUnavailable",
+    "KinesisAccountComponent",
     "KinesisAssetProps",
     "KinesisAssetsError",
     "KinesisDataSource",
@@ -151,6 +154,7 @@ __all__ = [
     "StreamNotFound",
     "StreamPaused",
     "StreamRecreated",
+    "StreamsNotListed",
     "TableError",
     "TableMissing",
     "TableNotWritable",
@@ -181,6 +185,7 @@ _HOMES = {
     "new_rows": "derive.new_rows",
     "read_table": "derive.read_table",
     "rollup": "dagster.derived_asset",
+    "KinesisAccountComponent": "dagster.account_component",
     "KinesisAssetProps": "dagster.asset_props",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",

@@ -33,6 +33,8 @@ PageLimit = Annotated[int, Meta(ge=1, le=10_000)]
 NextToken = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
 ShardIterator = Annotated[str, Meta(min_length=1, max_length=512)]
 MaxRecordSizeInKiB = Annotated[int, Meta(ge=1024, le=10_240)]
+TagKey = Annotated[str, Meta(min_length=1, max_length=128)]
+TagValue = Annotated[str, Meta(max_length=256)]
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
 RecordDistributionStrategy = Literal["USER_PARTITION_KEY", "AUTO"]
 Timestamp = float
