@@ -48,7 +48,7 @@ def _check_table(template: str) -> None:
 
 
 def _check_state(state: DefsStateConfigArgs) -> None:
-    if state.management_type == "LEGACY_CODE_SERVER_SNAPSHOTS":
+    if state.management_type.value == "LEGACY_CODE_SERVER_SNAPSHOTS":
         raise InvalidInput(
             "defs_state: LEGACY_CODE_SERVER_SNAPSHOTS remembers no stream, so that one which is missing in a "
             "list would lose its assets; use LOCAL_FILESYSTEM or VERSIONED_STATE_STORAGE"

@@ -88,7 +88,8 @@ def json_of(response: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(response, default=str))
 
 
-def test_a_page_that_comes_again_is_refused(local, names):
+@pytest.mark.usefixtures("names")
+def test_a_page_that_comes_again_is_refused(local):
     account = AccountClient(settings_of(local))
     first = account._client.list_streams()
     account._client.list_streams = lambda **_: first
