@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dagster import ComponentTree
 from dagster.components.testing import create_defs_folder_sandbox
 
 from kinesis_assets import KinesisStreamComponent
@@ -45,3 +46,8 @@ def loaded(
             (path / name).write_text(content, encoding="utf-8")
         with sandbox.load_component_and_build_defs(defs_path=path) as found:
             return found
+
+
+def definitions_of(component: dg.Component) -> dg.Definitions:
+    """Return the definitions of a component that is alone in its project."""
+    return component.build_defs(ComponentTree.for_test().load_context)

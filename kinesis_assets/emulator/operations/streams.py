@@ -22,8 +22,7 @@ from kinesis_assets.emulator.shapes import (
     StreamARN,
     StreamMode,
     StreamName,
-    TagKey,
-    TagValue,
+    Tags,
 )
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ class CreateStream(Request, kw_only=True):
     stream_mode_details: StreamModeDetails | None = None
     max_record_size_in_kib: MaxRecordSizeInKiB = 1024
     record_distribution_strategy: RecordDistributionStrategy | None = None
-    tags: dict[TagKey, TagValue] | None = None
+    tags: Tags | None = None
 
     def execute(self, account: Account) -> None:
         """Create the stream, which is active immediately."""

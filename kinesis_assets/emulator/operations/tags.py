@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from kinesis_assets.emulator.errors import InvalidArgumentException
 from kinesis_assets.emulator.requests import StreamRequest
-from kinesis_assets.emulator.shapes import Member, TagKey, TagValue
+from kinesis_assets.emulator.shapes import Member, TagKey, Tags
 
 if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
@@ -36,7 +36,7 @@ class ListTagsForStreamOutput(Member):
 class AddTagsToStream(StreamRequest, kw_only=True):
     """Add tags to a stream, or replace the values of tags."""
 
-    tags: dict[TagKey, TagValue]
+    tags: Tags
 
     def execute(self, account: Account) -> None:
         """Set the tags immediately."""
