@@ -35,7 +35,7 @@ OTHERS = {
     "sensor_interval_seconds": 31,
     "retention_days": 32,
     "maintenance_schedule": "1 2 3 4 *",
-    "max_idle_seconds": 33.5,
+    "max_idle_seconds": 330.5,
     "group_name": "shop",
     "owners": ["team:shop"],
     "tags": {"domain": "shop"},
