@@ -82,7 +82,7 @@ def evaluate(
     pause = read_pause(opened.table)
     candidates = set() if pause else readable - busy - waiting.keys()
     turns = in_turn(contiguous_ranges(keys, candidates), keys, before.last_asked)
-    due = DueShards(opened, listing, shards, before.signals, ended)
+    due = DueShards(opened, listing, shards, signals=before.signals, ended=ended, failing=backoff.shards)
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
     missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
@@ -105,7 +105,7 @@ def evaluate(
         not_probed=due.error,
     )
     return dg.SensorResult(
-        run_requests=run_requests(opened, ranges, blocked, derived),
+        run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *seen, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
