@@ -11,6 +11,7 @@ from kinesis_assets.dagster.after_landing import moves_after_landing
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
@@ -23,7 +24,7 @@ from kinesis_assets.dagster.names import (
     shard_partitions,
     stream_key,
 )
-from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.settings_base import takes
@@ -48,7 +49,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
         partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
         the automation conditions of assets below the raw asset, which does too; the maintenance
-        job with its schedule; and the jobs that replay a range and set positions.
+        job with its schedule; and the jobs that replay a range, set positions and catch up.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -87,8 +88,8 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             partitions_def=partitions,
             ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=manager_key)},
             io_manager_key=manager_key,
-            # In a continuous run an output would materialize every partition of the run.
-            output_required=follow_for is None,
+            # An output would materialize every partition of the run.
+            output_required=False,
             required_resource_keys={manager_key},
             backfill_policy=dg.BackfillPolicy.single_run(),
             group_name=group,
@@ -104,7 +105,9 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     def raw(plan: RunPlan) -> Iterator[dg.Output[RunPlan]]:
         context = dg.AssetExecutionContext.get()
         seconds = None if follow_for is None else continuous_run_seconds(context.run.tags)
-        if seconds is None:
+        if seconds is None and reports_only_news(context.run.tags):
+            getattr(context.resources, manager_key).execute_and_report_news(context, plan)
+        elif seconds is None:
             yield dg.Output(plan)
         else:
             from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
@@ -140,7 +143,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     schedule = settings.maintenance_schedule
     return dg.Definitions(
         assets=[external, raw],
-        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream)],
+        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream), build_catch_up_job(stream)],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],
         resources={manager_key: manager},
