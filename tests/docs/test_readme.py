@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent
-from support.command_line import RunCommand
+from support.dagster_components import definitions_of
+
+if TYPE_CHECKING:
+    from support.command_line import RunCommand
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
@@ -47,9 +51,7 @@ def test_the_yaml_block_defines_a_stream() -> None:
     (text,) = blocks("yaml")
     document = yaml.safe_load(text)
     assert document["type"] == "kinesis_assets.KinesisStreamComponent"
-    definitions = KinesisStreamComponent(**document["attributes"]).build_defs(
-        ComponentTree.for_test().load_context
-    )
+    definitions = definitions_of(KinesisStreamComponent(**document["attributes"]))
     assert {asset.key.path[-1] for asset in definitions.resolve_all_asset_specs()} == {"clicks", "clicks_raw"}
 
 
