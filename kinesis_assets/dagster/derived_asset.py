@@ -13,6 +13,7 @@ from kinesis_assets.dagster.consumption import Consumption, attach
 from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.freshness import policy_of
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
@@ -155,4 +156,5 @@ def _asset(
         automation_condition=after_landing(),
         description=description or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
         metadata={"dagster/uri": TableFolder.at(settings.table).uri},
+        freshness_policy=policy_of(settings.freshness),
     )(derived)

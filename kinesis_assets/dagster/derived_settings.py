@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from kinesis_assets.dagster.freshness import FreshnessField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, Texts, valid
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import InvalidInput
@@ -41,6 +42,11 @@ class DerivedSettings(Settings):
         "consumed: fail; ignore them and keep what was derived from them; or rebuild the table from the rows "
         "that the source has.",
         examples=["rebuild"],
+    )
+    freshness: FreshnessField = Field(
+        default=None,
+        description="Freshness policy of the table's asset. See docs/checks.md.",
+        examples=[{"fail_after_seconds": 3600, "warn_after_seconds": 1800}],
     )
 
 

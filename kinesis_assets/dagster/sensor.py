@@ -9,7 +9,9 @@ import time
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from msgspec import structs
 
+from kinesis_assets.dagster.checks.tick import check_events
 from kinesis_assets.dagster.names import shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
@@ -78,7 +80,12 @@ def evaluate(
     due = contiguous_ranges(keys, readable - busy - waiting.keys())
     ranges = next_ranges(due, keys, before.last_asked)
     missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
-    after = Cursor(ranges[-1][-1] if ranges else before.last_asked, backoff, commits, fills, liveness)
+    last_asked = ranges[-1][-1] if ranges else before.last_asked
+    after = Cursor(last_asked, backoff, commits, fills, liveness)
+    evaluations, checks = check_events(
+        opened, instance, listing, shards, before=before.checks, now=now, waiting=after.waiting_to_be_read
+    )
+    after = structs.replace(after, checks=checks)
     blocked = {
         shard_id
         for record in unfinished
@@ -89,10 +96,11 @@ def evaluate(
         opened, alive, keys, now, derived=derived, finished=finished
     ):
         derived = ()
+    discoveries = [_discovery(stream, shard_id, shards[shard_id]) for shard_id in new]
     return dg.SensorResult(
         run_requests=run_requests(opened, ranges, blocked, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
-        asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
+        asset_events=[*missing, *discoveries, *evaluations],
         cursor=after.encode(),
         skip_reason=None if ranges else skip_reason(waiting, liveness.dead),
     )

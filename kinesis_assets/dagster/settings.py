@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, field_validator
 
+from kinesis_assets.dagster.checks.settings import ChecksField
+from kinesis_assets.dagster.freshness import FreshnessField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
@@ -201,6 +203,17 @@ class SharedSettings(ConnectionSettings, ReadSettings):
         default="17 3 * * *",  # once a day, when the late records of the previous day have landed
         description="Cron schedule of the maintenance job, in UTC.",
         examples=["0 4 * * 0"],
+    )
+    checks: ChecksField = Field(
+        default={},
+        description="Bounds and severities of the asset checks of the raw table, by the name of the check; "
+        "off for a check that is not needed. See docs/checks.md.",
+        examples=[{"lag": {"max_seconds": 300, "severity": "ERROR"}, "compaction_debt": "off"}],
+    )
+    freshness: FreshnessField = Field(
+        default=None,
+        description="Freshness policy of the raw asset. A check of the lag says more, see docs/checks.md.",
+        examples=[{"fail_after_seconds": 3600, "warn_after_seconds": 1800}],
     )
 
 
