@@ -86,6 +86,10 @@ class ServiceTimeUncertain(StreamError):
     """Two responses disagree about the service's clock, so neither was used."""
 
 
+class StreamPaused(StreamError):
+    """An operator has paused the stream. Nothing was changed."""
+
+
 class MaintenanceFailed(StreamError):
     """The maintenance of several tables of a stream failed. That of its other tables is done."""
 
@@ -256,6 +260,10 @@ class PositionsMissing(TableError):
 
 class PositionsUnreadable(TableError):
     """The positions file that the table's log names is missing or invalid."""
+
+
+class PauseUnreadable(TableError):
+    """The file that says whether the stream is paused is damaged or cannot be accessed."""
 
 
 class DataFileInvalid(TableError):

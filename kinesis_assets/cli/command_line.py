@@ -12,6 +12,7 @@ from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
 from kinesis_assets.cli.options import FAILED, storage_error
 from kinesis_assets.cli.output import OutputFailed, guard_output
+from kinesis_assets.cli.pause import pause, resume
 from kinesis_assets.cli.plan import plan
 from kinesis_assets.cli.positions import positions
 from kinesis_assets.cli.replay import replay
@@ -37,6 +38,8 @@ for _command in (
     spark,
     show,
     plan,
+    pause,
+    resume,
     run,
     positions,
     seek,

@@ -17,15 +17,18 @@ def plan(*, as_json: bool, **stream: Any) -> None:
     """Print what the next run would do with the configuration, and change nothing.
 
     One row is about the table, one about each shard, and one about each setting that has no effect or an
-    effect beyond the run. The exit code is 0 only if nothing would be refused.
+    effect beyond the run. If the stream is paused, a row says so. The exit code is 0 only if nothing would be
+    refused.
     """
     from kinesis_assets.dagster.setting_effects import setting_effects  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.ingest.preview import Effect, preview_run  # noqa: PLC0415
+    from kinesis_assets.table.pause import read_pause  # noqa: PLC0415
 
     project = project_of(**stream)
     with project.open_stream() as opened:
-        preview = preview_run(opened.client, opened.table, opened.policy)
+        preview, pause = preview_run(opened.client, opened.table, opened.policy), read_pause(opened.table)
         rows = [
+            *([] if pause is None else [_row("stream", project.stream, "paused", None, str(pause))]),
             _row("table", opened.table.uri, preview.effect, None, preview.reason),
             *(
                 _row("shard", shard.shard_id, shard.effect, shard.position, shard.reason)

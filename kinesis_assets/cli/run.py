@@ -46,6 +46,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     The exit code is 0 only if every shard is committed or finished.
     """
     from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.table.pause import refuse_paused  # noqa: PLC0415
 
     project, instance = project_of(**stream), dagster_instance()
     with project.open_stream() as opened:
@@ -53,6 +54,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
         unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
+        refuse_paused(project.stream, opened.table)
         prepare(opened.settings.spark_config)  # raises before anything is written
         opened.table.require_writable()  # before Spark is started
     asked = [

@@ -69,7 +69,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             if follow_for is None
             else min(settings.sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
             "kinesis": KinesisResource(**settings.of(ConnectionSettings)),
-            "checks": json.dumps(settings.checks, default=str),
+            "checks": json.dumps(settings.checks, default=str, sort_keys=True),
         }
     ).declare(settings)
     stream = address.name

@@ -11,6 +11,7 @@ import yaml
 
 from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.templates import is_template
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.redaction import MASK, mask_secrets
 
@@ -24,8 +25,6 @@ _SECRET_NAMES = re.compile(r"secret|password|token|access[.]?key|credential$", r
 
 _SECRET_PARTS = re.compile(r"((?:secret|password|token|access[.]?key)[\w.]*[=:])[^\s,;&\"']+", re.IGNORECASE)
 """Secrets within a value, such as a system property in the options of the JVM."""
-
-_TEMPLATE_MARKS = ("{{", "{%", "{#")
 
 
 def effective_settings(project: StreamProject) -> dict[str, Any]:
@@ -82,14 +81,9 @@ def _shown(name: str, value: Any) -> Any:
 
 
 def _escaped(value: Any) -> Any:
-    """Return a value that Dagster, which evaluates each text of a component as a template, reads as it is."""
+    """Return a value whose texts are no templates, but texts that look like them."""
     if isinstance(value, dict):
         return {key: _escaped(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_escaped(each) for each in value]
-    if not isinstance(value, str) or not value:
-        return value
-    if any(mark in value for mark in _TEMPLATE_MARKS):
-        return f"{{{{ {repr(value)!a} }}}}"
-    read = dg.ResolutionContext.default().resolve_value(value)
-    return value if isinstance(read, str) and read == value else repr(value)
+    return f"{{{{ {value!a} }}}}" if is_template(value) else value

@@ -157,7 +157,12 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         with graceful_stop.canceling(context.step_context):
             with LandingLog(RunLog(context.log.info), progress), wrap_spark_errors(f"stream {self.stream}"):
                 result = execute_run(
-                    partial(land, spark), stream.client, stream.table, obj, by=context.run_id
+                    partial(land, spark),
+                    stream.client,
+                    stream.table,
+                    obj,
+                    by=context.run_id,
+                    tip_refresh=stream.tip_refresh,
                 )
             if graceful_stop.stop_requested:
                 log_each(result.read())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress
+from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff
@@ -20,6 +21,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         commits: How far the commits of positions were compared with the events.
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
+        signals: What was found in shards that were idle, see `DueShards`.
         checks: What the asset checks remember.
     """
 
@@ -28,12 +30,14 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     commits: ComparisonProgress = ComparisonProgress()
     fills: ComparisonProgress = ComparisonProgress()
     liveness: Liveness = Liveness()
+    signals: dict[str, Signal] = {}
     checks: ChecksProgress = ChecksProgress()
 
     @property
     def waiting_to_be_read(self) -> set[str]:
-        """The shards that were read to their tip or not, but whose next read is due: their runs fail."""
-        return set(self.backoff.shards)
+        """The shards that wait to be read: their last run failed, or something has arrived in them."""
+        found = {shard_id for shard_id, signal in self.signals.items() if not signal.refuted}
+        return found.union(self.backoff.shards)
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:

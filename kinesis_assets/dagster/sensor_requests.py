@@ -18,18 +18,18 @@ RUNS_PER_TICK = 3
 """The maximum number of runs that a tick requests."""
 
 
-def next_ranges(ranges: list[list[str]], keys: Sequence[str], last: str | None) -> list[list[str]]:
-    """Return the ranges that a tick requests. Those after the last requested shard come first.
+def in_turn(ranges: Sequence[Sequence[str]], keys: Sequence[str], last: str | None) -> list[Sequence[str]]:
+    """Return the ranges with those after the last requested shard first.
 
     Args:
-        ranges: The ranges of shards that are due.
+        ranges: The ranges of shards.
         keys: The newest partitions in Dagster's order.
         last: The last shard that an earlier tick requested.
     """
-    if last in keys:
-        after = set(keys[keys.index(last) + 1 :])
-        ranges = sorted(ranges, key=lambda range_: range_[0] not in after)
-    return ranges[:RUNS_PER_TICK]
+    if last not in keys:
+        return list(ranges)
+    after = set(keys[keys.index(last) + 1 :])
+    return sorted(ranges, key=lambda range_: range_[0] not in after)
 
 
 def run_requests(

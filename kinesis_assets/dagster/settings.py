@@ -164,6 +164,16 @@ class ReadSettings(Settings):
         examples=[5],
         json_schema_extra={UNIT: "seconds"},
     )
+    max_idle_seconds: float = Field(
+        default=14_400.0,
+        ge=60,
+        allow_inf_nan=False,
+        description="Maximum time without a run of a shard that has no new records, at most a sixth of the "
+        "stream's retention. The sensor requests a run at its next tick after a record has arrived. "
+        "Does not apply to continuous runs.",
+        examples=[3600],
+        json_schema_extra={UNIT: "seconds"},
+    )
     spark_config: Mapping[str, Any] = Field(
         default={},
         description="Settings of the Spark session.",

@@ -1,23 +1,31 @@
 """A typed table of a stream's records, defined in YAML."""
 
 import dagster as dg
-from pydantic import BaseModel
 
 from kinesis_assets.dagster.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.table_settings import SCHEMA_FILES, TableSettings
 from kinesis_assets.dagster.typed_rows import TypedRows
-from kinesis_assets.dagster.yaml_model import YamlComponent, yaml_model
+from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
 from kinesis_assets.errors import InvalidInput
 
 
+class TableScaffolder(SettingsScaffolder):
+    """`dg scaffold defs kinesis_assets.KinesisTableComponent`. The name is that of the folder by default."""
+
+    settings = TableSettings
+    named_by_folder = "name"
+
+
+@dg.scaffold_with(TableScaffolder)
 class KinesisTableComponent(TableSettings, YamlComponent):
     """Decode the records of a stream into the rows of a typed table, each exactly once."""
 
     @classmethod
-    def model(cls) -> type[BaseModel]:
-        """Return the model of the YAML."""
-        return yaml_model(cls.__name__, TableSettings)
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return what `dg` shows about the component."""
+        return type_spec()
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the asset of the table, and that of its errors if they are separate."""

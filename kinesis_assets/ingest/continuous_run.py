@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.errors import ShardsNotCommitted, StreamPaused
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import plan_run
-from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import retry_listing
@@ -102,7 +103,7 @@ class ContinuousRun:
             StopMarker(self._table.folder, batch_id).set()
 
     def run(self, plan: RunPlan) -> None:
-        """Run until the time is over, another run replaces this one, all shards are finished, or `stop`.
+        """Run until the time is over, another run replaces it, all shards are finished, a pause, or `stop`.
 
         Args:
             plan: The plan of the first iteration. Later iterations read the next ranges of its shards.
@@ -126,7 +127,10 @@ class ContinuousRun:
             if all(shard.finished for shard in self._shards.values()):
                 break
             if due := [shard_id for shard_id, shard in self._shards.items() if shard.due <= now]:
-                plan, first = self._for_iteration(first or self._plan(due)), None
+                try:
+                    plan, first = self._for_iteration(first or self._plan(due)), None
+                except StreamPaused:
+                    break
                 may_end = now - started >= timing.may_end_after
                 if self._is_read_by_another_run(plan) and may_end:
                     break

@@ -165,6 +165,7 @@ def plan_run(
 
     Raises:
         InvalidInput: The starts do not fit the stream.
+        StreamPaused: An operator has paused the stream.
         StreamError: The stream cannot be reached, was recreated, or its shard list is incomplete or
             contradicts the table after all retries.
         TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
@@ -265,9 +266,12 @@ def _positions_or_first(
     """Return the stream's positions; commit its first ones if it has none."""
     from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.pause import refuse_paused  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
 
     snapshot, positions = stored_positions(table, listing, policy.on_recreated, asked)
+    if snapshot is not None:
+        refuse_paused(client.stream, table)
     if snapshot is not None and positions is not None:
         refuse_rewritten(table, snapshot, positions)
         if snapshot.owner is None:

@@ -16,7 +16,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_assets.errors import StoreUnsuitable, without_secrets
+from kinesis_assets.errors import StoreUnsuitable
+from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from kinesis_assets.table.storage import TableFolder

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kinesis_assets import errors
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.preview import Effect
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
+from kinesis_assets.table.pause import PAUSE_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
 COMMANDS = {
@@ -62,3 +64,17 @@ def test_the_plan_is_that_of_the_page(operate):
 def test_every_effect_of_a_plan_is_documented():
     table = re.findall(r"^\| ([a-z ]+) \| (?=[A-Z])", PAGE, re.MULTILINE)
     assert table == list(Effect)
+
+
+def test_a_paused_stream_is_refused_until_it_is_resumed(operate, cli):
+    operate("pause")
+    assert "the producers change their format" in cli("run", "--stream", "clicks", "--table", "./clicks").err
+    assert cli("maintain", "--stream", "clicks", "--table", "./clicks").exit_code == 0
+    assert "the producers change their format" in operate("resume").out
+    assert operate("resume", "--json").lines[0]["reason"] is None
+
+
+def test_the_documented_names_exist():
+    assert f"`{PAUSE_FILE}`" in PAGE
+    for name in re.findall(r"`([A-Z]\w+)`", PAGE):
+        assert hasattr(errors, name), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,12 +20,12 @@ from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compactio
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.ingest.run import TIP_REFRESH
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.kinesis.data_loss import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     import dagster as dg
 
@@ -142,7 +143,11 @@ class Evaluation:
     def _of_shards(self) -> Iterator[CheckResult]:
         checks, now = self._checks, self._now
         if checks.lag is not None:
-            idle = longest_idle(self._opened)
+            settings = self._opened.settings
+            # In a continuous run, a tip time is committed again after this time.
+            idle = TIP_REFRESH
+            if settings.follow_for is None:
+                idle = timedelta(seconds=settings.max_idle_seconds)
             yield check_lag(checks.lag, self._readable, now, waiting=self.progress.waiting, idle=idle)
         if checks.time_to_loss is not None:
             yield check_time_to_loss(checks.time_to_loss, self._shards, now)
@@ -189,13 +194,3 @@ def _state_of(opened: OpenStream, listing: StreamListing) -> TableState | None:
     if positions is None:
         return None
     return TableState(snapshot, positions, snapshot.amendment(identity))
-
-
-def longest_idle(opened: OpenStream) -> timedelta:
-    """Return the longest time after which the tip time of a shard without new records is recorded again.
-
-    Args:
-        opened: The stream.
-    """
-    del opened
-    return TIP_REFRESH

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.result import CheckResult, counted, duration, worst
 from kinesis_assets.dagster.checks.unread import lag_of, unread_for
+from kinesis_assets.ingest.idle_shards import longest_wait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +35,10 @@ def check_lag(
         shards: The shards that can be read.
         now: The time.
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
-        idle: See `lag_of`.
+        idle: The longest time by the settings from one read to the next of a shard without new records.
     """
     lags = {
-        shard_id: lag_of(shard, now, waiting_since=waiting.get(shard_id), idle=idle)
+        shard_id: lag_of(shard, now, waiting_since=waiting.get(shard_id), idle=longest_wait(shard, idle))
         for shard_id, shard in shards.items()
     }
     known = sorted(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kinesis_assets.ingest.idle_shards import is_behind
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,13 +49,6 @@ def readable(shards: Mapping[str, ShardPosition]) -> dict[str, ShardPosition]:
     }
 
 
-def is_at_tip(shard: ShardPosition) -> bool:
-    """Return whether the last committed read of a shard reached its tip."""
-    if shard.tip_time is None:
-        return False
-    return shard.last_arrival is None or shard.last_arrival < shard.tip_time + CLOCK_STEP
-
-
 def unread_shards(
     before: Mapping[str, Unread], shards: Mapping[str, ShardPosition], now: datetime
 ) -> dict[str, Unread]:
@@ -73,7 +66,7 @@ def unread_shards(
         if shard_id not in shards and time - entry.found < _REMEMBERED
     }
     for shard_id, shard in shards.items():
-        if is_at_tip(shard):
+        if not is_behind(shard):
             continue
         seen_until = None if shard.seen_until is None else shard.seen_until.timestamp()
         known = before.get(shard_id)
@@ -121,7 +114,7 @@ def lag_of(
     """
     if shard.complete_until is None:
         return None
-    if not is_at_tip(shard):
+    if is_behind(shard):
         lag = now - shard.complete_until
     elif waiting_since is not None:
         lag = timedelta(seconds=now.timestamp() - waiting_since)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ARGUMENTS = {
     "plan": [],
+    "pause": ["--reason", "a test"],
+    "resume": [],
     "run": [],
     "positions": [],
     "seek": ["--to", "TRIM_HORIZON", "--all-shards", "--apply"],

@@ -64,6 +64,7 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "stop_timeout": 50.0,
         "follow_for": 1800.0,
         "commit_interval": 2.0,
+        "max_idle_seconds": 7200.0,
         "sensor_interval_seconds": 40,
         "retention_days": 60,
         "maintenance_schedule": "0 4 * * *",

@@ -158,6 +158,7 @@ def test_an_unreadable_amendment_stops_neither_runs_nor_the_events_of_commits(so
     path = Path(opened.table.uri, "_kinesis", "past", f"{amendment.commit_id}.json")
     content = path.read_bytes()
     path.write_text("{")
+    source.put(A, 1)
 
     assert daemon.requested_ranges() == [(A,)]
 
@@ -176,6 +177,7 @@ def test_an_unreadable_commit_stops_no_run_and_is_reported_later(source, daemon,
     source.put(A, 3)
     result = daemon.commit([A], None)
     amendment = fill(daemon)
+    source.put(A, 1)
 
     def refuse(positions: StreamPositions) -> CommitLink:
         raise TableUnreachable("table", f"{positions.commit_id} cannot be read")
