@@ -239,7 +239,7 @@ class CursorConflict(TableError):
 
 
 class UpsertOvertaken(TableError):
-    """Another commit changed the files of the derived table during an upsert. Nothing was committed."""
+    """Another commit changed the files or the columns of the derived table first. Nothing was committed."""
 
 
 class SchemaChangeRefused(TableError):

@@ -32,11 +32,10 @@ from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.table_metadata import definition_metadata, raw_columns
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.table.schema import COLUMNS
-from kinesis_assets.table.storage import TableFolder
 
 _START_OF_A_RUN = 30.0
 """Seconds from a tick of the sensor until the run that it requests starts to read."""
@@ -58,7 +57,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     Raises:
         InvalidInput: An argument is invalid.
     """
-    address, table = StreamAddress.parse(settings.stream), TableFolder.at(settings.table)
+    address = StreamAddress.parse(settings.stream)
     address.region_name(settings.region_name)
     follow_for = settings.follow_for
     manager = ShardIOManager(
@@ -72,15 +71,18 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             "checks": json.dumps(settings.checks, default=str, sort_keys=True),
         }
     ).declare(settings)
-    stream = address.name
+    stream, group = address.name, settings.group_name or group_name(address.name)
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)
     external = dg.AssetSpec(
         stream_key(stream),
         partitions_def=partitions,
-        group_name=group_name(stream),
+        group_name=group,
+        owners=settings.owners,
+        tags=settings.tags,
         kinds={"aws", "kinesis"},
         description=f"The Kinesis stream {address}. Each shard is a partition.",
+        metadata={} if address.arn is None else {"ARN": address.arn},
     )
 
     # The backfill policy, which is in beta, makes a range of shards one run.
@@ -94,13 +96,13 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             output_required=follow_for is None,
             required_resource_keys={manager_key},
             backfill_policy=dg.BackfillPolicy.single_run(),
-            group_name=group_name(stream),
-            kinds={"pyspark", "deltalake"},
-            description=f"The unmodified records of {stream}, each exactly once, in {settings.table}.",
-            metadata={
-                "dagster/column_schema": _column_schema(),
-                "dagster/uri": table.uri,
-            },
+            group_name=group,
+            owners=settings.owners,
+            tags=settings.tags,
+            kinds={*settings.kinds},
+            description=settings.description
+            or f"The unmodified records of {address}, each exactly once, in {settings.table}.",
+            metadata=definition_metadata(settings.table) | {"dagster/column_schema": raw_columns()},
             freshness_policy=policy_of(settings.freshness),
         )
 
@@ -166,14 +168,3 @@ def _derived_tables(
         for key in derived_tables(definitions, stream)
         if key in selected and moves_after_landing(definitions[key], key)
     ]
-
-
-def _column_schema() -> dg.TableSchema:
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                column.name, column.type, constraints=dg.TableColumnConstraints(nullable=column.nullable)
-            )
-            for column in COLUMNS
-        ]
-    )

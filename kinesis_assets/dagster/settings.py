@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, field_validator
 
+from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.checks.settings import ChecksField
-from kinesis_assets.dagster.freshness import FreshnessField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
@@ -199,7 +199,7 @@ class RunSettings(ReadSettings, StreamTable):
     """What a run reads, and how it writes it."""
 
 
-class SharedSettings(ConnectionSettings, ReadSettings):
+class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(
@@ -220,14 +220,9 @@ class SharedSettings(ConnectionSettings, ReadSettings):
         "off for a check that is not needed. See docs/checks.md.",
         examples=[{"lag": {"max_seconds": 300, "severity": "ERROR"}, "compaction_debt": "off"}],
     )
-    freshness: FreshnessField = Field(
-        default=None,
-        description="Freshness policy of the raw asset. A check of the lag says more, see docs/checks.md.",
-        examples=[{"fail_after_seconds": 3600, "warn_after_seconds": 1800}],
-    )
 
 
-class StreamSettings(SharedSettings, RunSettings):
+class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
     """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
 
     if not TYPE_CHECKING:  # as above

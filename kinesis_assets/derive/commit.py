@@ -40,6 +40,7 @@ def commit(
     cursor: Cursor,
     batch_id: int,
     manifest: Manifest = _EMPTY,
+    bad_records: int | None = None,
     removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
@@ -53,6 +54,7 @@ def commit(
         cursor: The position in the source after these rows.
         batch_id: The attempt's id, which its rows carry.
         manifest: The files that it wrote.
+        bad_records: How many records could not be decoded; None if they were not counted.
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version; None if any version will do.
         restarts: Whether the record starts a new chain, because the table was emptied.
@@ -103,7 +105,7 @@ def commit(
                 cursor=cursor,
                 rows=sum(file.new_rows for file in manifest.files),
                 deleted=sum(file.rows for file in manifest.replaced),
-                bad_records=manifest.bad_records,
+                bad_records=bad_records,
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
             )
             actions: list[AddAction | RemoveAction] = [

@@ -86,7 +86,8 @@ class PlainDerived:
         """Write the files of a commit, and return the function that commits them."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
         rows = list(rows)
-        job = writing_job(base, batch_id)
+        partition_by = base.delta.metadata().partition_columns
+        job = writing_job(self.table, base.schema, partition_by, batch_id)
         kept, changed = (
             DerivedFileWriter(job),
             DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/"),

@@ -117,7 +117,9 @@ def _name(file: TableFile) -> str:
 def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
     """Write the rows of some files to new files, without committing them."""
     table = snapshot.table
-    writer = DerivedFileWriter(replace(writing_job(snapshot, batch_id), compression=REWRITTEN_FILES))
+    partition_by = snapshot.delta.metadata().partition_columns
+    job = writing_job(table, snapshot.schema, partition_by, batch_id)
+    writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
     schema = pa.schema(snapshot.delta.schema().to_arrow())
     read = 0
     try:

@@ -37,6 +37,12 @@ OTHERS = {
     "maintenance_schedule": "1 2 3 4 *",
     "checks": {"lag": {"max_seconds": 60.5}},
     "freshness": {"fail_after_seconds": 3600.5},
+    "max_idle_seconds": 330.5,
+    "group_name": "shop",
+    "owners": ["team:shop"],
+    "tags": {"domain": "shop"},
+    "kinds": ["deltalake"],
+    "description": "All clicks.",
 }
 """Of each setting another value than its default."""
 
