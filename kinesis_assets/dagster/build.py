@@ -15,6 +15,7 @@ from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.freshness import policy_of
 from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
@@ -45,17 +46,23 @@ _START_OF_A_RUN = 30.0
 def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     """Build the definitions that ingest one stream into its table.
 
-    The arguments are the fields of `kinesis_assets.dagster.settings.StreamSettings`: first the stream's name
-    or ARN; by name its table, and any other setting. All are described there and in docs/reading.md.
+        The arguments are the fields of `kinesis_assets.dagster.settings.StreamSettings`: first the stream's name
+        or ARN; by name its table, and any other setting. All are described there and in docs/reading.md.
 
     Returns:
-        The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
-        partition for each shard, and its checks; the I/O manager of both; the sensor, which runs by default;
-        the sensor of the automation conditions of assets below the raw asset, which does too; the maintenance
-        job with its schedule; and the jobs that replay a range and set positions.
+            The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
+    <<<<<<< HEAD
+            partition for each shard, and its checks; the I/O manager of both; the sensor, which runs by default;
+            the sensor of the automation conditions of assets below the raw asset, which does too; the maintenance
+            job with its schedule; and the jobs that replay a range and set positions.
+    =======
+            partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
+            the automation conditions of assets below the raw asset, which does too; the maintenance
+            job with its schedule; and the jobs that replay a range, set positions and catch up.
+    >>>>>>> main
 
     Raises:
-        InvalidInput: An argument is invalid.
+            InvalidInput: An argument is invalid.
     """
     address = StreamAddress.parse(settings.stream)
     address.region_name(settings.region_name)
@@ -148,7 +155,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     return dg.Definitions(
         assets=[external, raw],
         asset_checks=[] if checks is None else [checks],
-        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream)],
+        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream), build_catch_up_job(stream)],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],
         resources={manager_key: manager},
