@@ -46,23 +46,17 @@ _START_OF_A_RUN = 30.0
 def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     """Build the definitions that ingest one stream into its table.
 
-        The arguments are the fields of `kinesis_assets.dagster.settings.StreamSettings`: first the stream's name
-        or ARN; by name its table, and any other setting. All are described there and in docs/reading.md.
+    The arguments are the fields of `kinesis_assets.dagster.settings.StreamSettings`: first the stream's name
+    or ARN; by name its table, and any other setting. All are described there and in docs/reading.md.
 
     Returns:
-            The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
-    <<<<<<< HEAD
-            partition for each shard, and its checks; the I/O manager of both; the sensor, which runs by default;
-            the sensor of the automation conditions of assets below the raw asset, which does too; the maintenance
-            job with its schedule; and the jobs that replay a range and set positions.
-    =======
-            partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
-            the automation conditions of assets below the raw asset, which does too; the maintenance
-            job with its schedule; and the jobs that replay a range, set positions and catch up.
-    >>>>>>> main
+        The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
+        partition for each shard, and its checks; the I/O manager of both; the sensor, which runs by default;
+        the sensor of the automation conditions of assets below the raw asset, which does too; the maintenance
+        job with its schedule; and the jobs that replay a range, set positions and catch up.
 
     Raises:
-            InvalidInput: An argument is invalid.
+        InvalidInput: An argument is invalid.
     """
     address = StreamAddress.parse(settings.stream)
     address.region_name(settings.region_name)
