@@ -28,7 +28,7 @@ from kinesis_assets.dagster.names import (
     shard_partitions,
     stream_key,
 )
-from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.settings_base import takes
@@ -93,8 +93,8 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             partitions_def=partitions,
             ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=manager_key)},
             io_manager_key=manager_key,
-            # In a continuous run an output would materialize every partition of the run.
-            output_required=follow_for is None,
+            # An output would materialize every partition of the run.
+            output_required=False,
             required_resource_keys={manager_key},
             backfill_policy=dg.BackfillPolicy.single_run(),
             group_name=group,
@@ -111,7 +111,9 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     def raw(plan: RunPlan) -> Iterator[dg.Output[RunPlan]]:
         context = dg.AssetExecutionContext.get()
         seconds = None if follow_for is None else continuous_run_seconds(context.run.tags)
-        if seconds is None:
+        if seconds is None and reports_only_news(context.run.tags):
+            getattr(context.resources, manager_key).execute_and_report_news(context, plan)
+        elif seconds is None:
             yield dg.Output(plan)
         else:
             from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs

@@ -9,6 +9,7 @@ from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff
+from kinesis_assets.dagster.stream_observation import Observed
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,6 +23,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
         signals: What was found in shards that were idle, see `DueShards`.
+        observed: The last observation of the stream.
         checks: What the asset checks remember.
     """
 
@@ -31,6 +33,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     fills: ComparisonProgress = ComparisonProgress()
     liveness: Liveness = Liveness()
     signals: dict[str, Signal] = {}
+    observed: Observed = Observed()
     checks: ChecksProgress = ChecksProgress()
 
     @property
