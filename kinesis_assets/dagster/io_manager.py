@@ -213,8 +213,8 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                 log_each(result.read())
                 log_totals(result.read())
         log_totals(result)
-        if result.version is not None:
-            RunChecks(context.step_context, stream, obj.listing).report()
+        if any(outcome.rows for outcome in result.outcomes.values()):
+            RunChecks(step, stream, plan.listing).report()
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)
