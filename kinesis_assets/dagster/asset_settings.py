@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.freshness import FreshnessField
@@ -19,6 +18,8 @@ def _accepted_as(name: str) -> Callable[[Any], None]:
     """Return a parser of a field that Dagster's own specification of an asset has too."""
 
     def check(value: Any) -> None:
+        import dagster as dg  # noqa: PLC0415  # the command line has the settings before it needs Dagster
+
         given: dict[str, Any] = {name: value or None}
         reason = None
         try:
