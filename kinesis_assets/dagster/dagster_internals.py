@@ -15,6 +15,9 @@ import dagster as dg
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from dagster.components import DefsStateConfig
 
 _log = logging.getLogger(__name__)
 
@@ -162,6 +165,43 @@ def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
     except AttributeError:
         _warn("DagsterInstance.all_instigator_state", f"the cursor of the sensor {name} cannot be read")
         return []
+
+
+def loading_of(context: dg.ComponentLoadContext) -> object:
+    """Return an object that is the same for all components that are loaded together, and for no others.
+
+    Args:
+        context: The context of a component.
+    """
+    try:
+        return context.component_tree.state_tracker
+    except AttributeError:
+        _warn("ComponentTree.state_tracker", "components with the same names are refused by Dagster alone")
+        return context
+
+
+def stored_state(config: DefsStateConfig, project_root: Path) -> bytes | None:
+    """Return the state of a state-backed component as it was last stored; None if there is none.
+
+    Dagster has no public API for it outside of `build_defs_from_state`.
+
+    Args:
+        config: The component's `defs_state_config`.
+        project_root: The folder of the project.
+    """
+    try:
+        from dagster._core.definitions.definitions_load_context import (  # noqa: PLC0415  # it may be missing
+            DefinitionsLoadContext,
+        )
+        from dagster._core.storage.defs_state import DefsStateStorage  # noqa: PLC0415  # likewise
+
+        state_path = DefinitionsLoadContext.get().state_path
+        storage = DefsStateStorage.get()
+    except (ImportError, AttributeError):
+        _warn("DefinitionsLoadContext.state_path", "a refresh does not see the previous state of a component")
+        return None
+    with state_path(config, storage, project_root) as path:
+        return None if path is None else path.read_bytes()
 
 
 @cache
