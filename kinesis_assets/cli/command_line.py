@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kinesis_assets.cli.adopt import adopt
+from kinesis_assets.cli.catch_up import catch_up
 from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.infer import infer
 from kinesis_assets.cli.interrupts import INTERRUPTED
@@ -43,6 +44,7 @@ for _command in (
     run,
     positions,
     seek,
+    catch_up,
     maintain,
     replay,
     adopt,

@@ -16,6 +16,7 @@ from kinesis_assets.cli.options import (
     project_of,
     stream_options,
 )
+from kinesis_assets.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,8 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
             read_rows=read_rows if rows else None,
             probes_store=not dry_run,
         )
-        findings = list(examination.findings())
+        with progress_bar("verifying", as_json=as_json):
+            findings = list(examination.findings())
     print_rows([facts_of_finding(project.stream, finding) for finding in findings], as_json=as_json)
     sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 

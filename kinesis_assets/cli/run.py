@@ -15,6 +15,7 @@ from kinesis_assets.cli.options import (
     project_of,
     stream_options,
 )
+from kinesis_assets.cli.progress import progress_bar
 from kinesis_assets.errors import InvalidInput
 
 SHARD_FIELDS = (
@@ -64,8 +65,9 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     ]
     rows: list[dict[str, Any]] = []
     try:
-        for facts in project.materialize(instance, asked):
-            rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # so that they are printed after an error too
+        with progress_bar("reading new records", as_json=as_json):
+            for facts in project.materialize(instance, asked):
+                rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # so that they are printed after an error too
     finally:
         print_rows(rows, as_json=as_json)
     sys.exit(0 if all(row["error"] is None for row in rows) else FAILED)

@@ -52,6 +52,7 @@ class DueShards:
         shards: The position of each shard.
         signals: The signals of the previous tick, by shard id.
         ended: The runs that ended since.
+        failing: The shards whose last run failed. They are due once they no longer wait.
 
     Attributes:
         signals: The signals for the next tick.
@@ -62,8 +63,10 @@ class DueShards:
         opened: OpenStream,
         listing: StreamListing,
         shards: Mapping[str, ShardPosition],
+        *,
         signals: Mapping[str, Signal],
         ended: Iterable[EndedRun],
+        failing: Collection[str],
     ) -> None:
         read = {shard_id for run in ended for shard_id in run.materialized}
         self.signals = {
@@ -74,6 +77,7 @@ class DueShards:
         self._now = listing.summary.service_time
         self._max_idle = timedelta(seconds=opened.settings.max_idle_seconds)
         self._shards = shards
+        self._failing = failing
         # Of other shards a run must find out what has become of them.
         self._open = {shard.shard_id for shard in listing.shards if not shard.closed}
         self._prober = Prober(opened.client, _SECONDS)
@@ -112,7 +116,7 @@ class DueShards:
         unknown = {
             shard_id
             for shard_id in shard_ids
-            if shard_id not in self._open or is_behind(self._shards[shard_id])
+            if shard_id not in self._open or shard_id in self._failing or is_behind(self._shards[shard_id])
         }
         waited = {
             shard_id: time_since_read(shard, self._now) / longest_wait(shard, self._max_idle)

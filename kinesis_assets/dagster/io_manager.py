@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from kinesis_assets.dagster.dagster_internals import add_asset_metadata
+from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import event_metadata
@@ -19,6 +19,7 @@ from kinesis_assets.dagster.settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.shard_events import shard_events, totals_event
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.ingest.outcome import shards_with_news
 from kinesis_assets.ingest.plan import RunPlan, plan_run
 from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -26,6 +27,8 @@ from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.progress import ProgressFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_assets.ingest.outcome import RunResult
 
 
@@ -113,9 +116,56 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         """Land and commit a plan, and report an event for each shard and one for the totals.
 
         Raises:
+            InvalidInput: The asset's body did not return a plan.
+
+        Also raises what `execute` raises.
+        """
+        if not isinstance(obj, RunPlan):
+            raise InvalidInput(
+                f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
+                "its body must return its plan, or a plan with fewer shards"
+            )
+        result = self.execute(context.step_context, context.asset_key, obj, context.log_event)
+        # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
+        metadata = {
+            shard_id: event_metadata(self.stream, outcome, result)
+            for shard_id, outcome in result.outcomes.items()
+        }
+        add_asset_metadata(context.step_context, context.asset_key, metadata)
+
+    @shown_as_failures()
+    def execute_and_report_news(self, context: dg.AssetExecutionContext, plan: RunPlan) -> None:
+        """Land and commit a plan, and report only the shards with news, see `shards_with_news`.
+
+        Call this in the asset's body, which then must not return an output: for an output, Dagster reports a
+        materialization of each partition of the run.
+
+        Raises what `execute` raises.
+        """
+        log_event = partial(report_event, context)
+        result = self.execute(context.get_step_execution_context(), context.asset_key, plan, log_event)
+        news = result.only(shards_with_news(plan, result))
+        for event in shard_events(context.asset_key, self.stream, news):
+            log_event(event)
+
+    def execute(
+        self,
+        step: dg.StepExecutionContext,
+        key: dg.AssetKey,
+        plan: RunPlan,
+        log_event: Callable[[dg.AssetMaterialization | dg.AssetObservation], object],
+    ) -> RunResult:
+        """Land and commit a plan, and report the totals. If it fails or is stopped, also report each shard.
+
+        Args:
+            step: The step that materializes the asset.
+            key: The asset's key.
+            plan: The plan.
+            log_event: Stores an event.
+
+        Raises:
             DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
                 and reported, or dropped after `stop_timeout`.
-            InvalidInput: The asset's body did not return a plan.
             LandingFailed: The Spark job failed.
             ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
                 materialized.
@@ -124,38 +174,33 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         from kinesis_assets.ingest.run import execute_run  # noqa: PLC0415
         from kinesis_assets.table.stop_marker import StopMarker  # noqa: PLC0415
 
-        if not isinstance(obj, RunPlan):
-            raise InvalidInput(
-                f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
-                "its body must return its plan, or a plan with fewer shards"
-            )
         stream = self.opened
         # Spark sets its own handler for interrupts, so the session must start before ours is set.
         spark = stream.start_spark()
         graceful_stop = stream.graceful_stop = GracefulStop(
             self.stop_timeout,
-            request_stop=StopMarker(stream.table.folder, obj.batch_id).set,
-            give_up=partial(cancel_landing, spark, obj.batch_id),
+            request_stop=StopMarker(stream.table.folder, plan.batch_id).set,
+            give_up=partial(cancel_landing, spark, plan.batch_id),
         )
 
         def log_each(result: RunResult) -> None:
-            for event in shard_events(context.asset_key, self.stream, result):
-                context.log_event(event)
+            for event in shard_events(key, self.stream, result):
+                log_event(event)
 
         def log_totals(result: RunResult) -> None:
             totals = RunTotals.of(result)
             if totals.rows or totals.failed:
-                context.log_event(totals_event(context.asset_key, totals, stream.table))
+                log_event(totals_event(key, totals, stream.table))
 
-        progress = ProgressFiles(stream.table.folder, obj.batch_id)
-        with graceful_stop.canceling(context.step_context):
-            with LandingLog(RunLog(context.log.info), progress), wrap_spark_errors(f"stream {self.stream}"):
+        progress = ProgressFiles(stream.table.folder, plan.batch_id)
+        with graceful_stop.canceling(step):
+            with LandingLog(RunLog(step.log.info), progress), wrap_spark_errors(f"stream {self.stream}"):
                 result = execute_run(
                     partial(land, spark),
                     stream.client,
                     stream.table,
-                    obj,
-                    by=context.run_id,
+                    plan,
+                    by=step.run_id,
                     tip_refresh=stream.tip_refresh,
                 )
             if graceful_stop.stop_requested:
@@ -166,9 +211,4 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)
             raise ShardsNotCommitted(self.stream, result.errors)
-        # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
-        metadata = {
-            shard_id: event_metadata(self.stream, outcome, result)
-            for shard_id, outcome in result.outcomes.items()
-        }
-        add_asset_metadata(context.step_context, context.asset_key, metadata)
+        return result

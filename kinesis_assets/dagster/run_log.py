@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.table.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from kinesis_assets.ingest.outcome import RunResult
@@ -22,6 +22,20 @@ _log = logging.getLogger(__name__)
 
 LOG_INTERVAL = 10.0
 """Seconds between two lines."""
+
+
+_shown_by: list[Callable[[Progress], object]] = []
+"""What shows the progress of the runs in this process, besides their logs."""
+
+
+@contextmanager
+def progress_shown_by(show: Callable[[Progress], object]) -> Iterator[None]:
+    """Have the progress of the runs in this process shown by a function too, while the context is entered."""
+    _shown_by.append(show)
+    try:
+        yield
+    finally:
+        _shown_by.remove(show)
 
 
 class RunLog:
@@ -69,6 +83,8 @@ class RunLog:
 
     def show(self, progress: Progress) -> None:
         """Log how far the run is, if it is time and something was read since the last line."""
+        for show in _shown_by:
+            show(progress)
         now = self._clock()
         seconds = now - self._logged_at
         if seconds < self._interval or progress.records == self._logged.records:

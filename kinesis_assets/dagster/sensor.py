@@ -26,6 +26,7 @@ from kinesis_assets.dagster.sensor_runs import (
     unfinished_runs,
 )
 from kinesis_assets.dagster.sensor_skip_reason import skip_reason
+from kinesis_assets.dagster.stream_observation import observe_stream
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.pause import read_pause
 
@@ -81,12 +82,13 @@ def evaluate(
     pause = read_pause(opened.table)
     candidates = set() if pause else readable - busy - waiting.keys()
     turns = in_turn(contiguous_ranges(keys, candidates), keys, before.last_asked)
-    due = DueShards(opened, listing, shards, before.signals, ended)
+    due = DueShards(opened, listing, shards, signals=before.signals, ended=ended, failing=backoff.shards)
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
     missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
     last_asked = ranges[-1][-1] if ranges else before.last_asked
-    after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals)
+    seen, observed = observe_stream(stream_key(stream), listing, shards, before.observed, now)
+    after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals, observed)
     blocked = {
         shard_id
         for record in unfinished
@@ -103,9 +105,9 @@ def evaluate(
         not_probed=due.error,
     )
     return dg.SensorResult(
-        run_requests=run_requests(opened, ranges, blocked, derived),
+        run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
-        asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
+        asset_events=[*missing, *seen, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
         skip_reason=None if ranges else str(pause or reason),
     )

@@ -8,6 +8,7 @@ from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff
+from kinesis_assets.dagster.stream_observation import Observed
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,6 +22,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
         signals: What was found in shards that were idle, see `DueShards`.
+        observed: The last observation of the stream.
     """
 
     last_asked: str | None = None
@@ -29,6 +31,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     fills: ComparisonProgress = ComparisonProgress()
     liveness: Liveness = Liveness()
     signals: dict[str, Signal] = {}
+    observed: Observed = Observed()
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.names import raw_key
-from kinesis_assets.dagster.partition_ranges import continuous_run_tags, range_tags
+from kinesis_assets.dagster.partition_ranges import continuous_run_tags, range_tags, reporting_news
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -36,6 +36,7 @@ def run_requests(
     opened: OpenStream,
     ranges: Sequence[Sequence[str]],
     blocked: Collection[str],
+    failing: Collection[str],
     derived: Collection[dg.AssetKey] = (),
 ) -> list[dg.RunRequest]:
     """Return the request of a run over each range.
@@ -45,20 +46,24 @@ def run_requests(
         ranges: The ranges.
         blocked: The shards whose single partitions runs that are over may block in Dagster's queue, see
             `continuous_run_tags`.
+        failing: The shards whose last run failed. Dagster shows them as failed until they are reported.
         derived: The derived tables that the first run includes.
     """
     # There is no run key, because the key of a failed run would block its shards forever.
     return [
         dg.RunRequest(
             asset_selection=[raw_key(opened.name), *(() if number else derived)],
-            tags=_tags(opened, range_, blocked),
+            tags=_tags(opened, range_, blocked, failing),
         )
         for number, range_ in enumerate(ranges)
     ]
 
 
-def _tags(opened: OpenStream, range_: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
+def _tags(
+    opened: OpenStream, range_: Sequence[str], blocked: Collection[str], failing: Collection[str]
+) -> dict[str, str]:
     """Return the tags of the run that is requested over a range."""
-    if opened.settings.follow_for is None:
-        return range_tags(range_, as_range=not set(range_).isdisjoint(blocked))
-    return continuous_run_tags(range_, opened.settings.follow_for, opened.handover)
+    if opened.settings.follow_for is not None:
+        return continuous_run_tags(range_, opened.settings.follow_for, opened.handover)
+    tags = range_tags(range_, as_range=not set(range_).isdisjoint(blocked))
+    return reporting_news(tags) if set(range_).isdisjoint(failing) else tags

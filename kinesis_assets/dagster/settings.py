@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, field_validator
 
+from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
@@ -197,7 +198,7 @@ class RunSettings(ReadSettings, StreamTable):
     """What a run reads, and how it writes it."""
 
 
-class SharedSettings(ConnectionSettings, ReadSettings):
+class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(
@@ -214,7 +215,7 @@ class SharedSettings(ConnectionSettings, ReadSettings):
     )
 
 
-class StreamSettings(SharedSettings, RunSettings):
+class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
     """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
 
     if not TYPE_CHECKING:  # as above

@@ -110,6 +110,33 @@ class RunResult:
         return replace(self, outcomes=read)
 
 
+def shards_with_news(plan: RunPlan, result: RunResult) -> list[str]:
+    """Return the shards that a run moved, finished or read for the first time, and those that failed.
+
+    Args:
+        plan: The run's plan.
+        result: Its result.
+    """
+    return [
+        shard_id
+        for shard_id, outcome in result.outcomes.items()
+        if outcome.error is not None or _is_news(plan.expected.shards.get(shard_id), outcome)
+    ]
+
+
+def _is_news(before: ShardPosition | None, outcome: ShardOutcome) -> bool:
+    if before is None or outcome.stats is None:
+        return True
+    if before.finished:
+        return False
+    return (
+        before.seen_until is None
+        or outcome.state is ShardState.FINISHED
+        or outcome.stats.through != before.position
+        or bool(outcome.gaps)
+    )
+
+
 def shard_outcome(
     plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
 ) -> ShardOutcome:

@@ -11,6 +11,7 @@ import yaml
 
 from kinesis_assets import errors
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.jobs.catch_up import catch_up_name
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.preview import Effect
 from kinesis_assets.ingest.run import execute_run
@@ -18,11 +19,13 @@ from kinesis_assets.ingest.task import land_group
 from kinesis_assets.table.pause import PAUSE_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
-COMMANDS = {
-    line.split()[1]: shlex.split(line)[1:]
+LINES = [
+    shlex.split(line)[1:]
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for line in block.splitlines()
-}
+]
+COMMANDS = {line[0]: line for line in LINES}
+"""The last command of each name."""
 
 
 @pytest.fixture
@@ -72,6 +75,17 @@ def test_a_paused_stream_is_refused_until_it_is_resumed(operate, cli):
     assert cli("maintain", "--stream", "clicks", "--table", "./clicks").exit_code == 0
     assert "the producers change their format" in operate("resume").out
     assert operate("resume", "--json").lines[0]["reason"] is None
+
+
+def test_a_catch_up_is_planned_and_applied(spark, operate, cli):
+    del spark
+    assert [command for command in LINES if command[0] == "catch-up"] == [
+        COMMANDS["catch-up"][:-1],
+        COMMANDS["catch-up"],
+    ]
+    assert cli(*COMMANDS["catch-up"][:-1]).exit_code == 0
+    operate("catch-up")
+    assert f"`{catch_up_name('clicks')}`" in PAGE
 
 
 def test_the_documented_names_exist():

@@ -18,6 +18,7 @@ LAYERS = (
     ("cli",),
     ("demo",),
     ("dagster",),
+    ("catch_up",),
     ("doctor", "replay", "adopt", "derive"),
     ("seek",),
     ("ingest",),

@@ -9,6 +9,7 @@ import socket
 import subprocess
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from support.waiting import wait_until
@@ -41,16 +42,16 @@ def build() -> Path:
             return program
         if shutil.which("go") is None:
             raise GatewayUnavailable("Go is not on the PATH; versitygw needs version 1.25 or newer")
-        unfinished = BUILDS / "unfinished"
         command = ["go", "install", "-ldflags=-s -w", f"{PROGRAM}@{VERSION}"]
-        settings = {"GOBIN": str(unfinished), "CGO_ENABLED": "0"}
-        done = subprocess.run(
-            command, env=os.environ | settings, capture_output=True, text=True, timeout=1800, check=False
-        )
-        if done.returncode:
-            raise GatewayUnavailable(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
-        program.parent.mkdir(exist_ok=True)
-        return (unfinished / "versitygw").rename(program)
+        with TemporaryDirectory(dir=BUILDS) as unfinished:
+            settings = {"GOBIN": unfinished, "CGO_ENABLED": "0"}
+            done = subprocess.run(
+                command, env=os.environ | settings, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise GatewayUnavailable(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
+            program.parent.mkdir(exist_ok=True)
+            return Path(unfinished, program.name).rename(program)
 
 
 @contextmanager

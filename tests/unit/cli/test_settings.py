@@ -27,6 +27,7 @@ OTHERS = {
     "stop_timeout": 14.5,
     "follow_for": 1500.0,
     "commit_interval": 2.5,
+    "max_idle_seconds": 3600.5,
     "region_name": "eu-west-1",
     "endpoint_url": "http://127.0.0.1:1",
     "profile_name": "reader",
@@ -35,6 +36,11 @@ OTHERS = {
     "sensor_interval_seconds": 31,
     "retention_days": 32,
     "maintenance_schedule": "1 2 3 4 *",
+    "group_name": "shop",
+    "owners": ["team:shop"],
+    "tags": {"domain": "shop"},
+    "kinds": ["deltalake"],
+    "description": "All clicks.",
 }
 """Of each setting another value than its default."""
 

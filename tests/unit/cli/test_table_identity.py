@@ -25,6 +25,7 @@ ARGUMENTS = {
     "run": [],
     "positions": [],
     "seek": ["--to", "TRIM_HORIZON", "--all-shards", "--apply"],
+    "catch-up": [],
     "maintain": [],
     "replay": ["--from", "TRIM_HORIZON"],
     "adopt": ["--apply"],
