@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from kinesis_assets.dagster.freshness import FreshnessField
 from kinesis_assets.dagster.settings_base import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
 
@@ -53,6 +54,12 @@ class AssetSettings(Settings):
         default=("pyspark", "deltalake"),
         description="Kinds of the table's asset, which Dagster shows as icons.",
         examples=[["deltalake", "bronze"]],
+    )
+    freshness: FreshnessField = Field(
+        default=None,
+        description="Freshness policy of the asset, by the age of its latest materialization. For a raw "
+        "table, the check of its lag says more, see docs/checks.md.",
+        examples=[{"fail_after_seconds": 3600, "warn_after_seconds": 1800}],
     )
 
 
