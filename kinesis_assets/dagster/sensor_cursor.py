@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.dagster.run_liveness import Liveness
@@ -23,6 +24,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         liveness: When the unfinished runs last showed a sign of life.
         signals: What was found in shards that were idle, see `DueShards`.
         observed: The last observation of the stream.
+        checks: What the asset checks remember.
     """
 
     last_asked: str | None = None
@@ -32,6 +34,13 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     liveness: Liveness = Liveness()
     signals: dict[str, Signal] = {}
     observed: Observed = Observed()
+    checks: ChecksProgress = ChecksProgress()
+
+    @property
+    def waiting_to_be_read(self) -> set[str]:
+        """The shards that wait to be read: their last run failed, or something has arrived in them."""
+        found = {shard_id for shard_id, signal in self.signals.items() if not signal.refuted}
+        return found.union(self.backoff.shards)
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:
