@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
+import msgspec
 import pytest
 
-from kinesis_assets.dagster.finished_partitions import prune_partitions
+from kinesis_assets.dagster.finished_partitions import _is_old, prune_partitions
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import ClocksDisagree
@@ -74,6 +75,14 @@ def test_the_partition_of_an_unfinished_shard_stays_although_it_is_no_longer_lis
     source.split(A)
     faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
     assert pruned(daemon) == []
+
+
+def test_a_shard_that_was_read_long_ago_is_not_old_before_it_is_finished(resharded):
+    finished = resharded.positions.shards[A]
+    unfinished = msgspec.structs.replace(finished, finished=False)
+    now, age = datetime.now(UTC), timedelta(days=30)
+    assert _is_old(finished, now, age, 24)
+    assert not _is_old(unfinished, now, age, 24)
 
 
 def test_a_partition_that_is_no_shard_stays(resharded):
