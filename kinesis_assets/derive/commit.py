@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from deltalake.transaction import AddAction, RemoveAction
 
 from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.records import FORMAT, DerivedCommit, ReplacedFile
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
@@ -54,7 +55,8 @@ def commit(
         batch_id: The attempt's id, which its rows carry.
         manifest: The files that it wrote.
         removed: The files of *base* that these replace.
-        base: Commit only if this is still the newest version; None if any version will do.
+        base: Commit only if this is still the newest version, but for compactions of other files; None if any
+            version will do.
         restarts: Whether the record starts a new chain, because the table was emptied.
         by: The Dagster run id or the person that commits.
 
@@ -64,7 +66,8 @@ def commit(
     Raises:
         CursorConflict: Another run has moved the position; nothing was committed.
         TableRewritten: The table was restored or overwritten; nothing was committed.
-        UpsertOvertaken: Another commit came after *base*; nothing was committed.
+        UpsertOvertaken: Another commit came after *base*, or a compaction of removed files; nothing was
+            committed.
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is missing, or does not have its rows.
         CommitFailed: Every try failed.
@@ -82,7 +85,7 @@ def commit(
                 "another run has consumed the same rows of the source. This run added none of its rows; the "
                 "next run continues after the other one",
             )
-        if base is not None and snapshot.delta.version() != base.delta.version():
+        if base is not None and not _still_holds(base, snapshot, removed):
             raise UpsertOvertaken(
                 table.uri,
                 f"another commit came after version {base.delta.version()}, on which this one is based. "
@@ -114,6 +117,20 @@ def commit(
         return None
 
     return commit_until_known(table, committed)
+
+
+def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequence[TableFile]) -> bool:
+    """Return whether files can be replaced in the newest version with the same result as in an earlier one.
+
+    Compactions in between change nothing if they have left these files: all rows that are replaced are there.
+    """
+    first, last = base.delta.version(), newest.delta.version()
+    if first == last:
+        return True
+    if not newest.table.rewrites.are_compactions(first, last):
+        return False
+    present = {file.path for file in files_of(newest.delta)}
+    return all(file.path in present for file in removed)
 
 
 def _own(

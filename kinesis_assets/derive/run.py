@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -27,6 +26,7 @@ from kinesis_assets.errors import (
     TableRewritten,
     UpsertOvertaken,
 )
+from kinesis_assets.retry import RetryPolicy, retry
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 
@@ -167,7 +167,7 @@ def _step(
                 by=by,
             )
 
-        return _until_not_overtaken(attempt), rows.more
+        return _until_not_overtaken(table, attempt), rows.more
 
 
 def _changes_columns(present: DerivedSnapshot | None, schema: dict[str, Any], derivation: Derivation) -> bool:
@@ -179,12 +179,10 @@ def _changes_columns(present: DerivedSnapshot | None, schema: dict[str, Any], de
     return bool(new_columns(present, schema))
 
 
-def _until_not_overtaken(attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
+def _until_not_overtaken(table: DerivedTable, attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
     """Make an attempt again, a bounded number of times, if another commit changed the table meanwhile."""
-    for _ in range(UPSERT_TRIES - 1):
-        with suppress(UpsertOvertaken):
-            return attempt()
-    return attempt()
+    policy = RetryPolicy(UPSERT_TRIES, table.policy.commits.backoff)
+    return retry(attempt, on=UpsertOvertaken, policy=policy, sleep=table.clock.sleep)
 
 
 def _present(table: DerivedTable) -> DerivedSnapshot | None:
@@ -221,4 +219,4 @@ def _emptied(
             by=by,
         )
 
-    return _until_not_overtaken(attempt)
+    return _until_not_overtaken(table, attempt)
