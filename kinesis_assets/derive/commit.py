@@ -8,7 +8,7 @@ nevertheless: only the records from the newest one back to the expected one show
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -18,18 +18,21 @@ from kinesis_assets.derive.records import FORMAT, DerivedCommit, ReplacedFile
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.retry import RetryPolicy, retry
 from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_loop import commit_until_known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
 
+UPSERT_TRIES = 10
+"""How often an upsert is planned again because another commit changed the table's files meanwhile."""
 
 _EMPTY = Manifest()
 
@@ -44,6 +47,7 @@ def commit(
     removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
+    columns: dict[str, Any] | None = None,
     by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.
@@ -58,6 +62,7 @@ def commit(
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
         restarts: Whether the record starts a new chain, because the table was emptied.
+        columns: The schema that the table gets; None to keep its own. *base* must have no files.
         by: The Dagster run id or the person that commits.
 
     Returns:
@@ -113,10 +118,16 @@ def commit(
                 *map(add_action, manifest.files),
                 *map(remove_action, removed),
             ]
-            snapshot.commit(record, actions, exclusive=base is not None)
+            snapshot.commit(record, actions, exclusive=base is not None, columns=columns)
         return None
 
     return commit_until_known(table, committed)
+
+
+def until_not_overtaken(table: DerivedTable, attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
+    """Make an attempt again, a bounded number of times, if another commit changed the table meanwhile."""
+    policy = RetryPolicy(UPSERT_TRIES, table.policy.commits.backoff)
+    return retry(attempt, on=UpsertOvertaken, policy=policy, sleep=table.clock.sleep)
 
 
 def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequence[TableFile]) -> bool:

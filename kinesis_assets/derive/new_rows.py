@@ -20,6 +20,7 @@ from kinesis_assets.errors import SourceRowsMissing, TableOfAnotherSource, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import date
 
     from kinesis_assets.derive.source import Source, SourceCommit
 
@@ -121,10 +122,26 @@ def _history(
         files=[each.file for each in files if selection.may_include(each.first, each.last)],
         selection=selection,
         batch_column=source.batch_column,
-        cursor=msgspec.structs.replace(start, history=through),
+        cursor=msgspec.structs.replace(start, history=through, unread=_first_date(source, files, through)),
         more=through is not None or bool(commits),
-        deleted=[text for commit in commits for text in (commit.rewound, commit.expired) if text],
+        deleted=[
+            *(commit.rewound for commit in commits if commit.rewound),
+            *(commit.expired for commit in commits if commit.expired and _has_unread(start, commit)),
+        ],
     )
+
+
+def _has_unread(start: Cursor, commit: SourceCommit) -> bool:
+    """Return whether the rows that expired may include some of the history that were not consumed before."""
+    return start.unread is None or commit.floor is None or commit.floor > start.unread
+
+
+def _first_date(source: Source, files: Sequence[_RankedFile], through: int | None) -> date | None:
+    """Return the first date of the rows in files that are left after a step; None if it is unknown."""
+    if source.date_column is None or through is None:
+        return None
+    dates = {each.file.partition[source.date_column] for each in files if each.may_follow(through)}
+    return None if None in dates else min(dates, default=None)
 
 
 def _limit(files: Sequence[_RankedFile], max_bytes: float) -> int | None:
@@ -244,6 +261,10 @@ class _RankedFile:
     file: TableFile
     first: int | None
     last: int | None
+
+    def may_follow(self, batch_id: int) -> bool:
+        """Return whether rows may have a greater batch id."""
+        return self.last is None or self.last > batch_id
 
     @property
     def rows_of_one_batch(self) -> int | None:

@@ -8,30 +8,29 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import Manifest
-from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.new_rows import first_cursor, rows_since
+from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.derive.schema import accept_columns, new_columns, refuse_missing_columns, table_schema
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.write import write
 from kinesis_assets.errors import (
+    SchemaChangeRefused,
     SourceCommitsMissing,
     SourceRowsDeleted,
     SourceRowsMissing,
     TableMissing,
     TableRewritten,
-    UpsertOvertaken,
 )
-from kinesis_assets.retry import RetryPolicy, retry
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.upsert import Upsert
-
-UPSERT_TRIES = 10
-"""How often an upsert is planned again because another commit changed the table's files meanwhile."""
 
 _MOVE_AFTER = timedelta(days=1)
 """A position is moved without rows if its commit is older than this: the source deletes old records."""
@@ -126,15 +122,9 @@ def _step(
     except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
         if derivation.on_deleted is not OnDeleted.REBUILD:
             raise
-        return _emptied(table, source, newest, by), True
-    if rows.deleted and derivation.on_deleted is OnDeleted.REBUILD and newest is not None:
-        return _emptied(table, source, newest, by), True
-    if rows.deleted and derivation.on_deleted is OnDeleted.FAIL:
-        raise SourceRowsDeleted(
-            table.uri,
-            f"the source {source.uri} no longer has {'; '.join(rows.deleted)}. Nothing was changed. Set "
-            "on_deleted to ignore to keep what was derived from them, or to rebuild to start again",
-        )
+        return emptied(table, source, newest, by), True
+    if rows.deleted and not _is_accepted(table, source, rows, newest, derivation.on_deleted):
+        return emptied(table, source, newest, by), True
     is_empty = not rows.files and not rows.replaced
     if newest is not None and is_empty and not _is_due(table, newest, rows):
         return None, False
@@ -144,7 +134,11 @@ def _step(
         spark, source, rows, derivation.transform, mode, table=table.uri, partition_by=partition_by
     ) as changes:
         schema = table_schema(table.uri, changes.new.rows, partition_by, () if mode is None else mode.columns)
-        if _changes_columns(present, schema, derivation):
+        if present is not None and _needs_restart(present, schema, derivation):
+            present.check_identity(source.id, partition_by)
+            changes.check_now()
+            return restarted(table, source, present, schema, by), True
+        if present is None or new_columns(present, schema):
             changes.check_now()  # rows that are refused create neither the table nor columns
         snapshot = table.open_or_create(source.id, schema, partition_by)
         accept_columns(snapshot, schema)
@@ -167,22 +161,43 @@ def _step(
                 by=by,
             )
 
-        return _until_not_overtaken(table, attempt), rows.more
+        return until_not_overtaken(table, attempt), rows.more
 
 
-def _changes_columns(present: DerivedSnapshot | None, schema: dict[str, Any], derivation: Derivation) -> bool:
-    """Return whether a step creates the table or adds columns. Raises an error if it must not."""
-    if present is None:
+def _is_accepted(
+    table: DerivedTable, source: Source, rows: NewRows, newest: DerivedCommit | None, policy: OnDeleted
+) -> bool:
+    """Return whether a table goes on although rows of its source were deleted. Otherwise it is rebuilt.
+
+    Raises:
+        SourceRowsDeleted: The policy is to fail.
+    """
+    if policy is OnDeleted.FAIL:
+        raise SourceRowsDeleted(
+            table.uri,
+            f"the source {source.uri} no longer has {'; '.join(rows.deleted)}. Nothing was changed. Set "
+            "on_deleted to ignore to keep what was derived from them, or to rebuild to start again",
+        )
+    return policy is OnDeleted.IGNORE or newest is None
+
+
+def _needs_restart(present: DerivedSnapshot, schema: dict[str, Any], derivation: Derivation) -> bool:
+    """Return whether a table must start again to get the columns of new rows.
+
+    Raises:
+        SchemaChangeRefused: It must, but it has rows, and nobody has accepted to lose them.
+    """
+    try:
+        if derivation.all_columns:
+            refuse_missing_columns(present, schema)
+        new_columns(present, schema)
+    except SchemaChangeRefused:
+        # If the columns are those of a registry, whoever registers a schema would delete the rows.
+        rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
+        if files_of(present.delta) and not rebuilds:
+            raise
         return True
-    if derivation.all_columns:
-        refuse_missing_columns(present, schema)
-    return bool(new_columns(present, schema))
-
-
-def _until_not_overtaken(table: DerivedTable, attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
-    """Make an attempt again, a bounded number of times, if another commit changed the table meanwhile."""
-    policy = RetryPolicy(UPSERT_TRIES, table.policy.commits.backoff)
-    return retry(attempt, on=UpsertOvertaken, policy=policy, sleep=table.clock.sleep)
+    return False
 
 
 def _present(table: DerivedTable) -> DerivedSnapshot | None:
@@ -198,25 +213,3 @@ def _is_due(table: DerivedTable, newest: DerivedCommit, rows: NewRows) -> bool:
     return rows.cursor.history != newest.cursor.history or (
         rows.cursor != newest.cursor and age > _MOVE_AFTER
     )
-
-
-def _emptied(
-    table: DerivedTable, source: Source, newest: DerivedCommit | None, by: str | None
-) -> DerivedCommit:
-    """Delete all rows of a table, so that it starts again with the source's present rows."""
-
-    def attempt() -> DerivedCommit:
-        snapshot = table.snapshot()
-        refuse_irreplaceable(table.uri, snapshot.delta)
-        return commit(
-            table,
-            expected=newest,
-            cursor=first_cursor(source),
-            batch_id=new_id(table.clock),
-            removed=files_of(snapshot.delta),
-            base=snapshot,
-            restarts=True,
-            by=by,
-        )
-
-    return _until_not_overtaken(table, attempt)

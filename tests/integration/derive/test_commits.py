@@ -39,9 +39,9 @@ def at_commit(monkeypatch):
     real = DerivedSnapshot.commit
 
     def at_commit(replacement):
-        def commit(snapshot, record, actions, *, exclusive):
+        def commit(snapshot, record, actions, **options):
             monkeypatch.setattr(DerivedSnapshot, "commit", real)
-            replacement(lambda: real(snapshot, record, actions, exclusive=exclusive))
+            replacement(lambda: real(snapshot, record, actions, **options))
 
         monkeypatch.setattr(DerivedSnapshot, "commit", commit)
 
@@ -183,12 +183,12 @@ def test_an_upsert_is_planned_again_a_bounded_number_of_times(bench, derived, mo
     derived.run()
     real, tries = DerivedSnapshot.commit, []
 
-    def commit(snapshot, record, actions, *, exclusive):
+    def commit(snapshot, record, actions, **options):
         tries.append(record.batch_id)
         DeltaTable(derived.table.uri).alter.set_table_properties(
             {"delta.checkpointInterval": str(len(tries) + 1)}
         )
-        real(snapshot, record, actions, exclusive=exclusive)
+        real(snapshot, record, actions, **options)
 
     monkeypatch.setattr(DerivedSnapshot, "commit", commit)
     land(bench, order(1, 2.0))
