@@ -174,12 +174,18 @@ def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> Ch
                 f"{_described(checked.rows)}. Nothing was written. Correct the function"
             )
         checked.rows.schema  # noqa: B018  # a session on Spark Connect analyzes only now
+        _analyze(checked.rows)
     except _REFUSALS as error:
         raise InvalidInput(
             f"table {table}: Spark refuses the transformation, so nothing was written: {first_line(error)}. "
             "Correct the function"
         ) from error
     return checked
+
+
+def _analyze(rows: DataFrame) -> None:
+    """Let Spark analyze rows. On Spark Connect, the schema after a filter is known without that."""
+    rows.select(F.lit(True)).schema  # noqa: B018  # this analyzes
 
 
 def _described(value: object) -> str:
@@ -192,7 +198,7 @@ def _check_condition(table: str, rows: DataFrame, condition: str | None) -> None
     if condition is None:
         return
     try:
-        rows.where(F.expr(condition)).schema  # noqa: B018  # as above
+        _analyze(rows.where(F.expr(condition)))
     except _REFUSALS as error:
         raise InvalidInput(
             f"table {table}: Spark refuses delete_where, so nothing was written: {first_line(error)}. "

@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive import run as derive_run
+from kinesis_assets.derive.commit import UPSERT_TRIES
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.upsert import Upsert
@@ -194,7 +195,7 @@ def test_an_upsert_is_planned_again_a_bounded_number_of_times(bench, derived, mo
     land(bench, order(1, 2.0))
     with pytest.raises(UpsertOvertaken):
         derived.run()
-    assert len(tries) == derive_run.UPSERT_TRIES
+    assert len(tries) == UPSERT_TRIES
 
 
 def test_a_file_that_vanished_before_the_commit_fails_the_run(bench, derived, monkeypatch):

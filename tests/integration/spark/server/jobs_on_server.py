@@ -154,8 +154,13 @@ def derive_table(spark: Any, source: str, uri: str) -> dict[str, Any]:
     def numbers(new: DataFrame) -> DataFrame:
         return new.select(remainder("data").alias("number"), "sequence_number")
 
+    def filtered(new: DataFrame) -> DataFrame:
+        new.schema  # noqa: B018  # the session now knows the schema after the filter too
+        return new.where("price > 1")
+
     refused = [
         Derivation(source, lambda new: new.select("price")),
+        Derivation(source, filtered),
         Derivation(source, lambda new: new.columns),  # type: ignore[arg-type,return-value]
         Derivation(source, numbers, replace(mode, delete_where="gone")),
     ]
