@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_SECRETS = re.compile(
-    # If AWS rejects a signature, it repeats the request's headers. This one is a credential.
-    r"(?<=x-amz-security-token)[:=]\s*[^\s<>&'\"]+"
-    r"|(?<=//)[^\s<>'\"/]*:[^\s<>'\"@]*@",
-    re.IGNORECASE,
-)
 _NAMED = 3
 """How many shards an error about a whole stream names. It counts the others."""
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def without_secrets(text: str) -> str:
-    """Return a message as one printable line, without session tokens and passwords in URLs."""
-    line = _SECRETS.sub("***", " ".join(_COLOURS.sub("", text).split()))
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line
-    )
 
 
 class KinesisAssetsError(Exception):
@@ -99,6 +84,10 @@ class ShardListStale(StreamError):
 
 class ServiceTimeUncertain(StreamError):
     """Two responses disagree about the service's clock, so neither was used."""
+
+
+class StreamPaused(StreamError):
+    """An operator has paused the stream. Nothing was changed."""
 
 
 class MaintenanceFailed(StreamError):
@@ -221,6 +210,10 @@ class TableUnsuitable(TableError):
     """The table at the URI has another schema or partitioning."""
 
 
+class StoreUnsuitable(TableError):
+    """The table's store ignores the condition of a conditional put, so commits could overwrite each other."""
+
+
 class TableOfAnotherStream(TableError):
     """The table belongs to a stream with another ARN. Nothing was changed."""
 
@@ -246,7 +239,7 @@ class CursorConflict(TableError):
 
 
 class UpsertOvertaken(TableError):
-    """Another commit changed the files of the derived table during an upsert. Nothing was committed."""
+    """Another commit changed the files or the columns of the derived table first. Nothing was committed."""
 
 
 class SchemaChangeRefused(TableError):
@@ -267,6 +260,10 @@ class PositionsMissing(TableError):
 
 class PositionsUnreadable(TableError):
     """The positions file that the table's log names is missing or invalid."""
+
+
+class PauseUnreadable(TableError):
+    """The file that says whether the stream is paused is damaged or cannot be accessed."""
 
 
 class DataFileInvalid(TableError):
@@ -314,9 +311,8 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run.
-
-    What was read of a shard before it failed is committed.
+    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
+    shard before it failed is committed.
 
     Attributes:
         errors: The reason for each of them, by shard id.

@@ -18,6 +18,7 @@ pytest_plugins = [
     "support.fixtures.command_line",
     "support.fixtures.credentials",
     "support.fixtures.dagster",
+    "support.fixtures.gateway",
     "support.fixtures.glue",
     "support.fixtures.spark",
     "support.fixtures.stream",

@@ -52,12 +52,14 @@ class S3Proxy:
         commits: How to handle the next commits; those after them are forwarded.
         statuses: Status of each response of S3 to a PUT into the log of a table.
         latency: Seconds by which each request is delayed.
+        conditional: Whether the condition of a PUT is forwarded. Without it, the store overwrites objects.
         conditional_puts: Held while a conditional PUT is forwarded. moto checks the condition and writes in
             two steps, so that two requests at once could both succeed.
     """
 
     endpoint: str
     latency: float = 0.0
+    conditional: bool = True
     commits: deque[Commit] = field(default_factory=deque)
     statuses: list[int] = field(default_factory=list)
     conditional_puts: threading.Lock = field(default_factory=threading.Lock)
@@ -133,9 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         connection = HTTPConnection(urlsplit(self.proxy.endpoint).netloc, timeout=30)
-        headers = {
-            name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP_REQUEST
-        }
+        dropped = _HOP_BY_HOP_REQUEST if self.proxy.conditional else {*_HOP_BY_HOP_REQUEST, "if-none-match"}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
         with self.proxy.conditional_puts if "If-None-Match" in self.headers else nullcontext():
             connection.request(self.command, self.path, body, headers)
             response = connection.getresponse()

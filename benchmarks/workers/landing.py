@@ -32,7 +32,13 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.session import start_session
-from kinesis_assets.table.data_file import CODEC, DICTIONARIES, FILE_SCHEMA, ROW_GROUP_BYTES, STATISTICS
+from kinesis_assets.table.data_file import (
+    DICTIONARIES,
+    FILE_SCHEMA,
+    NEW_FILES,
+    ROW_GROUP_BYTES,
+    STATISTICS,
+)
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -121,7 +127,11 @@ def write_file(request: ReadRequest, groups: Sequence[pa.Table]) -> ReadResult:
     records = size = 0
     path = Path(request.folder, f"{uuid4().hex}.parquet")
     with pq.ParquetWriter(
-        path, FILE_SCHEMA, compression=CODEC, use_dictionary=DICTIONARIES, write_statistics=STATISTICS
+        path,
+        FILE_SCHEMA,
+        compression=NEW_FILES.codec,
+        use_dictionary=DICTIONARIES,
+        write_statistics=STATISTICS,
     ) as writer:
         for group in groups:
             writer.write_table(group)

@@ -16,6 +16,7 @@ from kinesis_assets.cli.options import (
     project_of,
     stream_options,
 )
+from kinesis_assets.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 @click.command()
 @stream_options
 @click.option("--rows", is_flag=True, help="Also read the keys of all rows, with a Spark job.")
-@click.option("--dry-run", is_flag=True, help="Do not add missing events.")
+@click.option("--dry-run", is_flag=True, help="Do not add missing events, and write no probe.")
 @json_option
 def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     """Verify a table against its log, its stream and Dagster's events.
 
-    Missing events are added. Nothing else is changed. The exit code is 0 only if no problem is found.
+    Missing events are added. In a bucket, a probe is written and deleted, to check that the store supports
+    conditional puts. Nothing else is changed. The exit code is 0 only if no problem is found.
     """
     from kinesis_assets.doctor.examine import Doctor  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.doctor.finding import Level, facts_of_finding  # noqa: PLC0415
@@ -56,8 +58,10 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
             table=opened.table,
             audit_events=audit_events,
             read_rows=read_rows if rows else None,
+            probes_store=not dry_run,
         )
-        findings = list(examination.findings())
+        with progress_bar("verifying", as_json=as_json):
+            findings = list(examination.findings())
     print_rows([facts_of_finding(project.stream, finding) for finding in findings], as_json=as_json)
     sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 

@@ -16,12 +16,13 @@ from kinesis_assets.cli.options import (
     stream_options,
     user_name,
 )
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, TableUnsuitable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream import OpenStream
 
 
 @click.command()
@@ -58,9 +59,10 @@ def maintain(
 ) -> None:
     """Compact, vacuum and prune the tables of a stream with its Dagster job. Runs may be in progress.
 
-    These are the raw table and, without --table, the tables of the project that are derived from it. A step
-    that conflicts with another commit is left to the next maintenance. This is not a failure. Nothing is
-    deleted if this machine's clock and the service's differ by more than an hour.
+    These are the raw table and the tables of the project that are derived from it; with --table that table
+    alone, which may also be a derived one. A step that conflicts with another commit is left to the next
+    maintenance. This is not a failure. Nothing is deleted if this machine's clock and the service's differ by
+    more than an hour.
     """
     if floor is not None or properties:
         from kinesis_assets.table.maintenance.set_properties import parse_property  # noqa: PLC0415  # as below
@@ -68,17 +70,50 @@ def maintain(
         day, given = _date(floor), dict(map(parse_property, properties))
         _by_hand(project_of(**stream), day, given, by, dry_run=dry_run, as_json=as_json)
         return
-    from kinesis_assets.dagster.jobs.maintenance import run_maintenance  # noqa: PLC0415  # each command imports only what it needs
-
     project = project_of(**stream)
-    with project.open_stream() as opened:
-        opened.table.snapshot()  # raises if the table does not exist
     rows: list[dict[str, Any]] = []
     try:
-        for row in run_maintenance(project.definitions, project.stream, dagster_instance(), dry_run=dry_run):
+        for row in _steps(project, given=stream["table"] is not None, dry_run=dry_run):
             rows.append(row)  # noqa: PERF402  # so that they are printed after an error too
     finally:
         print_rows(rows, as_json=as_json)
+
+
+def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[dict[str, Any]]:
+    """Perform the due steps of the stream's tables, or of the derived table that was given instead."""
+    from kinesis_assets.dagster.jobs.maintenance import (  # noqa: PLC0415  # each command imports only what it needs
+        derived_steps,
+        run_maintenance,
+        step_row,
+    )
+
+    with project.open_stream() as opened:
+        try:
+            opened.table.snapshot()  # raises if the table does not exist
+        except TableUnsuitable:
+            if not given or not _is_derived(opened):
+                raise
+            for step in derived_steps(opened, opened.table.uri, dry_run=dry_run):
+                yield step_row(project.stream, None, asdict(step))
+            return
+    yield from run_maintenance(project.definitions, project.stream, dagster_instance(), dry_run=dry_run)
+
+
+def _is_derived(opened: OpenStream) -> bool:
+    """Return whether the given table is a derived one.
+
+    Raises:
+        InvalidInput: It is, and has an option that is only for raw tables.
+    """
+    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
+
+    try:
+        DerivedTable(opened.table.uri).snapshot()
+    except TableUnsuitable:
+        return False
+    if opened.settings.retention_days is not None:
+        raise InvalidInput(f"--retention-days: table {opened.table.uri} is derived; its rows do not expire")
+    return True
 
 
 def _by_hand(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 
 from kinesis_assets.dagster.settings import StreamSettings
-from kinesis_assets.errors import InvalidInput, without_secrets
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

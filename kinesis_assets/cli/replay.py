@@ -15,6 +15,7 @@ from kinesis_assets.cli.options import (
     project_of,
     stream_options,
 )
+from kinesis_assets.cli.progress import progress_bar
 
 REPLAY_FIELDS = ("stream", "shard", "state", "error_class", "from", "through", "rows", "bytes", "error")
 """The columns of the output. The names are the metadata keys of a shard's event."""
@@ -50,7 +51,8 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
 
     ReplayWindow.of(start, end)  # raises before Spark is started
     project = project_of(**stream)
-    facts = run_replay(project, dagster_instance(), start=start, end=end or "", shard_ids=shard_ids)
+    with progress_bar("reading again", as_json=as_json):
+        facts = run_replay(project, dagster_instance(), start=start, end=end or "", shard_ids=shard_ids)
     rows = [{name: of_shard.get(name) for name in REPLAY_FIELDS} for of_shard in facts]
     print_rows(rows, as_json=as_json)
     sys.exit(0 if all(row["error"] is None for row in rows) else FAILED)

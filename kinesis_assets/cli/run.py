@@ -15,6 +15,7 @@ from kinesis_assets.cli.options import (
     project_of,
     stream_options,
 )
+from kinesis_assets.cli.progress import progress_bar
 from kinesis_assets.errors import InvalidInput
 
 SHARD_FIELDS = (
@@ -46,6 +47,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     The exit code is 0 only if every shard is committed or finished.
     """
     from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.table.pause import refuse_paused  # noqa: PLC0415
 
     project, instance = project_of(**stream), dagster_instance()
     with project.open_stream() as opened:
@@ -53,6 +55,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
         unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
+        refuse_paused(project.stream, opened.table)
         prepare(opened.settings.spark_config)  # raises before anything is written
         opened.table.require_writable()  # before Spark is started
     asked = [
@@ -62,8 +65,9 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
     ]
     rows: list[dict[str, Any]] = []
     try:
-        for facts in project.materialize(instance, asked):
-            rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # so that they are printed after an error too
+        with progress_bar("reading new records", as_json=as_json):
+            for facts in project.materialize(instance, asked):
+                rows.append({name: facts.get(name) for name in SHARD_FIELDS})  # noqa: PERF401  # so that they are printed after an error too
     finally:
         print_rows(rows, as_json=as_json)
     sys.exit(0 if all(row["error"] is None for row in rows) else FAILED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Self
 
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.decoders.typed_columns import RecordCounts
-    from kinesis_assets.derive.changes import CheckedRows
+    from kinesis_assets.derive.checked_rows import CheckedRows
+    from kinesis_assets.derive.record_counts import RecordCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +46,13 @@ class BadRecordLimit:
             BadRecordsRefused: Too many could not be decoded.
         """
         if counts.errors > self.share * counts.records:
+            share = counts.errors / counts.records
             raise BadRecordsRefused(
                 table,
-                f"{counts.errors} of {counts.records} records cannot be decoded, and {self.reason}. Nothing "
-                f"was committed. One of them is {counts.example}. Correct the schema or the producer, or "
-                f"{self.instead}",
+                f"{counts.errors} of {counts.records} records (a share of {share:.3g}) cannot be decoded, "
+                f"and {self.reason}. Nothing was committed. One of them is {counts.example}. Correct the "
+                f"schema or the producer, or {self.instead}",
             )
-
-
-def checked_records(
-    table: str, records: DataFrame, limit: BadRecordLimit | None
-) -> tuple[DataFrame, Callable[[], None] | None]:
-    """Let Spark count the bad records while it computes them, if there is a limit.
-
-    Args:
-        table: The table's path or URI, for the error.
-        records: A row for each record. The column `error` is not null if it could not be decoded.
-        limit: How many of them may be bad; None if all may.
-
-    Returns:
-        The records, and the check that `CheckedRows` has of them.
-    """
-    if limit is None:
-        return records, None
-    from kinesis_assets.decoders.typed_columns import counted  # noqa: PLC0415  # loads PySpark
-
-    counted_records, counts = counted(records)
-    return counted_records, lambda: limit.check(table, counts())
 
 
 def with_bad_records(
@@ -93,7 +73,7 @@ def with_bad_records(
     def transformed(new: DataFrame) -> DataFrame | CheckedRows:
         from pyspark.sql import DataFrame  # noqa: PLC0415  # loads PySpark
 
-        from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # likewise
+        from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # likewise
 
         rows = transform(new)
         if not isinstance(rows, DataFrame):
@@ -105,6 +85,7 @@ def with_bad_records(
                 f"table {table}: max_bad_share: the function returns no column error, so bad records cannot "
                 "be counted; return the one of from_json or typed_columns"
             )
-        return CheckedRows(*checked_records(table, rows, BadRecordLimit.of_share(max_bad_share)), "error")
+        limit = BadRecordLimit.of_share(max_bad_share)
+        return CheckedRows(rows, "error", check=None if limit is None else partial(limit.check, table))
 
     return transformed

@@ -9,7 +9,9 @@ import dagster as dg
 
 from kinesis_assets.dagster.after_landing import moves_after_landing
 from kinesis_assets.dagster.consumption import derived_tables
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
@@ -22,16 +24,15 @@ from kinesis_assets.dagster.names import (
     shard_partitions,
     stream_key,
 )
-from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.table_metadata import definition_metadata, raw_columns
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.table.schema import COLUMNS
-from kinesis_assets.table.storage import TableFolder
 
 _START_OF_A_RUN = 30.0
 """Seconds from a tick of the sensor until the run that it requests starts to read."""
@@ -48,12 +49,12 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
         partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
         the automation conditions of assets below the raw asset, which does too; the maintenance
-        job with its schedule; and the jobs that replay a range and set positions.
+        job with its schedule; and the jobs that replay a range, set positions and catch up.
 
     Raises:
         InvalidInput: An argument is invalid.
     """
-    address, table = StreamAddress.parse(settings.stream), TableFolder.at(settings.table)
+    address = StreamAddress.parse(settings.stream)
     address.region_name(settings.region_name)
     follow_for = settings.follow_for
     manager = ShardIOManager(
@@ -65,16 +66,19 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             else min(settings.sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
             "kinesis": KinesisResource(**settings.of(ConnectionSettings)),
         }
-    )
-    stream = address.name
+    ).declare(settings)
+    stream, group = address.name, settings.group_name or group_name(address.name)
     partitions = shard_partitions(stream)
     manager_key = io_manager_key(stream)
     external = dg.AssetSpec(
         stream_key(stream),
         partitions_def=partitions,
-        group_name=group_name(stream),
+        group_name=group,
+        owners=settings.owners,
+        tags=settings.tags,
         kinds={"aws", "kinesis"},
         description=f"The Kinesis stream {address}. Each shard is a partition.",
+        metadata={} if address.arn is None else {"ARN": address.arn},
     )
 
     # The backfill policy, which is in beta, makes a range of shards one run.
@@ -84,29 +88,32 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             partitions_def=partitions,
             ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=manager_key)},
             io_manager_key=manager_key,
-            # In a continuous run an output would materialize every partition of the run.
-            output_required=follow_for is None,
+            # An output would materialize every partition of the run.
+            output_required=False,
             required_resource_keys={manager_key},
             backfill_policy=dg.BackfillPolicy.single_run(),
-            group_name=group_name(stream),
-            kinds={"pyspark", "deltalake"},
-            description=f"The unmodified records of {stream}, each exactly once, in {settings.table}.",
-            metadata={
-                "dagster/column_schema": _column_schema(),
-                "dagster/uri": table.uri,
-            },
+            group_name=group,
+            owners=settings.owners,
+            tags=settings.tags,
+            kinds={*settings.kinds},
+            description=settings.description
+            or f"The unmodified records of {address}, each exactly once, in {settings.table}.",
+            metadata=definition_metadata(settings.table) | {"dagster/column_schema": raw_columns()},
         )
 
     @raw_asset
     def raw(plan: RunPlan) -> Iterator[dg.Output[RunPlan]]:
         context = dg.AssetExecutionContext.get()
         seconds = None if follow_for is None else continuous_run_seconds(context.run.tags)
-        if seconds is None:
+        if seconds is None and reports_only_news(context.run.tags):
+            getattr(context.resources, manager_key).execute_and_report_news(context, plan)
+        elif seconds is None:
             yield dg.Output(plan)
         else:
             from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
 
-            run_continuously(context, open_stream(context.resources, stream), plan, seconds)
+            with shown_as_failures():
+                run_continuously(context, open_stream(context.resources, stream), plan, seconds)
 
     below = dg.AssetSelection.assets(raw_key(stream)).downstream(include_self=False)
 
@@ -136,7 +143,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     schedule = settings.maintenance_schedule
     return dg.Definitions(
         assets=[external, raw],
-        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream)],
+        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream), build_catch_up_job(stream)],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],
         resources={manager_key: manager},
@@ -156,14 +163,3 @@ def _derived_tables(
         for key in derived_tables(definitions, stream)
         if key in selected and moves_after_landing(definitions[key], key)
     ]
-
-
-def _column_schema() -> dg.TableSchema:
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                column.name, column.type, constraints=dg.TableColumnConstraints(nullable=column.nullable)
-            )
-            for column in COLUMNS
-        ]
-    )

@@ -1,20 +1,27 @@
 """The YAML form of `build_kinesis_stream`."""
 
 import dagster as dg
-from pydantic import BaseModel
 
 from kinesis_assets.dagster.build import build_kinesis_stream
+from kinesis_assets.dagster.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.settings import StreamSettings
-from kinesis_assets.dagster.yaml_model import YamlComponent, yaml_model
+from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
 
 
+class StreamScaffolder(SettingsScaffolder):
+    """`dg scaffold defs kinesis_assets.KinesisStreamComponent`."""
+
+    settings = StreamSettings
+
+
+@dg.scaffold_with(StreamScaffolder)
 class KinesisStreamComponent(StreamSettings, YamlComponent):
     """Ingest a Kinesis stream into its table, each record exactly once."""
 
     @classmethod
-    def model(cls) -> type[BaseModel]:
-        """Return the model of the YAML."""
-        return yaml_model(cls.__name__, StreamSettings)
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return what `dg` shows about the component."""
+        return type_spec("job", "resource", "schedule", "sensor")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the stream's definitions."""

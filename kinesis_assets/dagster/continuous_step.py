@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kinesis_assets.dagster.continuous_tables import continuous_derivations, tag_of
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.graceful_stop import GracefulStop
-from kinesis_assets.dagster.shard_events import shard_events
+from kinesis_assets.dagster.run_log import RunLog
+from kinesis_assets.dagster.shard_events import TotalsReport, shard_events, totals_event
 from kinesis_assets.errors import DerivedTablesFailed
 from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.land import cancel_landing, land
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import RunPlan
+    from kinesis_assets.ingest.run_totals import RunTotals
 
 
 def run_continuously(
@@ -51,6 +53,17 @@ def run_continuously(
         for event in shard_events(context.asset_key, stream.name, result):
             report_event(context, event)
 
+    def report_totals(totals: RunTotals) -> None:
+        report_event(context, totals_event(context.asset_key, totals, stream.table))
+
+    clock = stream.client.settings.timing.clock.monotonic
+    totals_report = TotalsReport(report_totals, clock=clock)
+    run_log = RunLog(context.log.info, clock=clock)
+
+    def note(result: RunResult) -> None:
+        run_log.add(result)
+        totals_report.add(result)
+
     derivations = continuous_derivations(context, stream, spark)
     continuous = ContinuousRun(
         partial(land, spark),
@@ -60,6 +73,7 @@ def run_continuously(
         RunTiming(seconds, stream.settings.commit_interval, stream.handover),
         report=report,
         on_commit=derivations.consume,
+        on_iteration=note,
         by=step.run_id,
     )
 
@@ -76,7 +90,7 @@ def run_continuously(
         stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
     )
     with graceful_stop.canceling(step):
-        with derivations, wrap_spark_errors(f"stream {stream.name}"):
+        with totals_report, derivations, wrap_spark_errors(f"stream {stream.name}"):
             continuous.run(plan)
         if derivations.failures and not graceful_stop.stop_requested:
             # The sensor takes shards that a failed run has not reported for failed ones.

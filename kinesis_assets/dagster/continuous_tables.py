@@ -11,6 +11,7 @@ import dagster as dg
 from kinesis_assets.dagster.consumption import Consumption, consumption_of
 from kinesis_assets.dagster.dagster_internals import definition_of, report_event
 from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
+from kinesis_assets.dagster.derived_totals import RunningTotals
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.spark.session import tagged
 
@@ -39,6 +40,7 @@ def continuous_derivations(
     tables = tables_of(context, stream.name)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
+    totals = {key: RunningTotals(each.table) for key, each in tables.items()}
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
@@ -54,13 +56,15 @@ def continuous_derivations(
     def report(name: str, commit: DerivedCommit) -> None:
         key = dg.AssetKey.from_user_string(name)
         metadata, after = metadata_after(progress[key], [commit])
+        metadata |= totals[key].after(commit)
         report_event(context, dg.AssetMaterialization(key, metadata=metadata))
         progress[key] = after
 
     def report_failure(name: str, error: Exception) -> None:
         context.log.error("%s could not consume its source, and tries again: %s", name, error)
         key = dg.AssetKey.from_user_string(name)
-        report_event(context, dg.AssetObservation(key, metadata={"error": str(error)}))
+        event = dg.AssetObservation(key, description=str(error), metadata={"error": str(error)})
+        report_event(context, event)
 
     return ContinuousDerivations(
         {key.to_user_string(): partial(commits, key, each) for key, each in tables.items()},

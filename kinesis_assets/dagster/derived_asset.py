@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -12,16 +12,18 @@ from kinesis_assets.dagster.bad_records import with_bad_records
 from kinesis_assets.dagster.consumption import Consumption, attach
 from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
+from kinesis_assets.dagster.derived_totals import totals_of_table
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.table_metadata import code_references, definition_metadata
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.derive.changes import CheckedRows
+    from kinesis_assets.derive.checked_rows import CheckedRows
     from kinesis_assets.derive.run import Derivation
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -47,6 +49,7 @@ def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.As
         settings,
         with_bad_records(transform, settings.table, settings.max_bad_share),
         description=transform.__doc__,
+        metadata=code_references(transform),
     )
 
 
@@ -79,7 +82,7 @@ def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinitio
             )
 
         key = dg.AssetKey(transform.__name__)
-        return _asset(key, settings, derivation, description=transform.__doc__)
+        return _asset(key, settings, derivation, transform.__doc__, code_references(transform))
 
     return decorate
 
@@ -91,6 +94,7 @@ def build_derived_table(
     *,
     all_columns: bool = False,
     description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset of a derived table.
 
@@ -99,7 +103,8 @@ def build_derived_table(
         settings: What the table consumes, and how its rows are written.
         transform: The function of the rows, see `derived_table`.
         all_columns: Whether the rows must have all columns of the table, see `Derivation`.
-        description: The asset's description, which has a default.
+        description: The asset's description, unless the settings have one. It has a default.
+        metadata: Metadata of the asset beyond that of every table.
     """
 
     def derivation(source: str) -> Derivation:
@@ -118,15 +123,15 @@ def build_derived_table(
             all_columns=all_columns,
         )
 
-    return _asset(key, settings, derivation, description=description)
+    return _asset(key, settings, derivation, description, metadata or {})
 
 
 def _asset(
     key: dg.AssetKey,
     settings: DerivedSettings,
     derivation: Callable[[str], Derivation],
-    *,
     description: str | None,
+    metadata: Mapping[str, Any],
 ) -> dg.AssetsDefinition:
     stream = StreamAddress.parse(settings.source).name
     upstream = raw_key(stream)
@@ -135,22 +140,27 @@ def _asset(
 
     consumption = Consumption(stream, upstream, settings.table, derivation)
 
+    @shown_as_failures()
     def derived() -> dg.MaterializeResult[Any]:
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, stream)
         progress = report_missing_events(context, opened, key, settings.table)
         spark = opened.start_spark()
-        metadata, _ = metadata_after(progress, list(consumption.commits(context, spark)))
-        return dg.MaterializeResult(metadata=metadata)
+        facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
+        return dg.MaterializeResult(metadata=facts | totals_of_table(settings.table))
 
     attach(consumption, derived)
     return dg.asset(
         key=key,
         deps=[upstream],
         required_resource_keys={io_manager_key(stream)},
-        group_name=group_name(stream),
-        kinds={"pyspark", "deltalake"},
+        group_name=settings.group_name or group_name(stream),
+        owners=settings.owners,
+        tags=settings.tags,
+        kinds={*settings.kinds},
         automation_condition=after_landing(),
-        description=description or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
-        metadata={"dagster/uri": TableFolder.at(settings.table).uri},
+        description=settings.description
+        or description
+        or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
+        metadata={**definition_metadata(settings.table), **metadata},
     )(derived)

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.settings_base import UNIT, Settings, Texts, valid
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import InvalidInput
@@ -13,7 +14,7 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.storage import TableFolder
 
 
-class DerivedSettings(Settings):
+class ConsumptionSettings(Settings):
     """What a derived table consumes, and where its rows are written."""
 
     source: Annotated[str, valid(StreamAddress.parse)] = Field(
@@ -42,6 +43,10 @@ class DerivedSettings(Settings):
         "that the source has, which is also done if a column gets another type.",
         examples=["rebuild"],
     )
+
+
+class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
+    """The settings that all derived tables have."""
 
 
 class DerivedTableSettings(DerivedSettings):

@@ -11,6 +11,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import initialized
+from kinesis_assets.dagster.jobs.catch_up import catch_up_name
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.log_capture import quiet_log_capture
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, shard_partitions
@@ -174,8 +175,38 @@ def run_replay(
     from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415  # only replays need it
 
     ReplayWindow.of(start, end)  # raises if the range is invalid
-    name, run_id = replay_name(project.stream), str(uuid4())
     config = {"start": start, "end": end, "shards": list(shard_ids)}
+    return _run_job(project, instance, replay_name(project.stream), config)
+
+
+def run_catch_up(
+    project: StreamProject, instance: dg.DagsterInstance, *, shard_ids: Sequence[str] = (), by: str
+) -> list[dict[str, Any]]:
+    """Run a stream's catch-up job in this process.
+
+    Args:
+        project: The stream.
+        instance: The instance that stores the run.
+        shard_ids: Shard ids; empty for all shards.
+        by: Name recorded with the positions.
+
+    Returns:
+        The facts of each shard that was moved, which have a direction, and then the event metadata of each
+        shard whose records were added.
+
+    Raises:
+        RunCanceled: The run was interrupted. The next catch-up continues it.
+        KinesisAssetsError: The run failed as a whole. Its jump may have been committed.
+    """
+    config = {"shards": list(shard_ids), "by": by}
+    return _run_job(project, instance, catch_up_name(project.stream), config)
+
+
+def _run_job(
+    project: StreamProject, instance: dg.DagsterInstance, name: str, config: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Run a job that reads with Spark beside the runs, and return the event metadata of each shard."""
+    run_id = str(uuid4())
     with project.open_stream() as stream:
         # The job makes the same checks, but only after Spark has started.
         stream.table.snapshot().refuse_other_stream(stream.client.describe().identity)

@@ -8,20 +8,27 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from kinesis_assets.dagster.dagster_internals import add_asset_metadata
+from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.names import stream_key
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import RunSettings
-from kinesis_assets.dagster.shard_events import shard_events
+from kinesis_assets.dagster.run_log import LandingLog, RunLog
+from kinesis_assets.dagster.settings import RunSettings, StreamSettings
+from kinesis_assets.dagster.shard_events import shard_events, totals_event
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.ingest.outcome import shards_with_news
 from kinesis_assets.ingest.plan import RunPlan, plan_run
+from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.spark.session import wrap_spark_errors
+from kinesis_assets.table.progress import ProgressFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kinesis_assets.ingest.outcome import RunResult
 
 
@@ -30,7 +37,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
 
     Loading the stream's asset returns a `RunPlan` for the run's partitions. Storing a `RunPlan` executes it
     in one commit. It then reports an AssetMaterialization for each shard that is committed or finished, and
-    an AssetObservation for each other shard.
+    an AssetObservation for each other shard. An AssetObservation without a partition has the totals.
 
     The fields are described in `RunSettings`. Besides:
 
@@ -46,12 +53,25 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     handover: float = 0.0
     kinesis: KinesisResource
     _opened: OpenStream | None = PrivateAttr(default=None)
+    _declared: StreamSettings | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         if isinstance(stream := fields.get("stream"), str) and stream.startswith("arn:"):
             address = StreamAddress.parse(stream)
             fields |= {"stream": address.name, "stream_arn": address.arn}
         super().__init__(**fields)
+
+    @property
+    def declared(self) -> StreamSettings:
+        """All settings of the stream, as they were declared."""
+        if self._declared is None:
+            raise InvalidInput(f"stream {self.stream}: its definitions were not built from its settings")
+        return self._declared
+
+    def declare(self, settings: StreamSettings) -> ShardIOManager:
+        """Keep all settings of the stream, of which the fields are a part, and return this manager."""
+        self._declared = settings
+        return self
 
     @property
     def opened(self) -> OpenStream:
@@ -71,6 +91,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         del context
         self.opened.close()
 
+    @shown_as_failures()
     def load_input(self, context: dg.InputContext) -> RunPlan:
         """Plan the next range of each of the run's shards.
 
@@ -90,13 +111,61 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         stream.start_heartbeat(context.step_context)
         return plan
 
+    @shown_as_failures()
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
-        """Land and commit a plan, and report an event for each shard.
+        """Land and commit a plan, and report an event for each shard and one for the totals.
+
+        Raises:
+            InvalidInput: The asset's body did not return a plan.
+
+        Also raises what `execute` raises.
+        """
+        if not isinstance(obj, RunPlan):
+            raise InvalidInput(
+                f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
+                "its body must return its plan, or a plan with fewer shards"
+            )
+        result = self.execute(context.step_context, context.asset_key, obj, context.log_event)
+        # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
+        metadata = {
+            shard_id: event_metadata(self.stream, outcome, result)
+            for shard_id, outcome in result.outcomes.items()
+        }
+        add_asset_metadata(context.step_context, context.asset_key, metadata)
+
+    @shown_as_failures()
+    def execute_and_report_news(self, context: dg.AssetExecutionContext, plan: RunPlan) -> None:
+        """Land and commit a plan, and report only the shards with news, see `shards_with_news`.
+
+        Call this in the asset's body, which then must not return an output: for an output, Dagster reports a
+        materialization of each partition of the run.
+
+        Raises what `execute` raises.
+        """
+        log_event = partial(report_event, context)
+        result = self.execute(context.get_step_execution_context(), context.asset_key, plan, log_event)
+        news = result.only(shards_with_news(plan, result))
+        for event in shard_events(context.asset_key, self.stream, news):
+            log_event(event)
+
+    def execute(
+        self,
+        step: dg.StepExecutionContext,
+        key: dg.AssetKey,
+        plan: RunPlan,
+        log_event: Callable[[dg.AssetMaterialization | dg.AssetObservation], object],
+    ) -> RunResult:
+        """Land and commit a plan, and report the totals. If it fails or is stopped, also report each shard.
+
+        Args:
+            step: The step that materializes the asset.
+            key: The asset's key.
+            plan: The plan.
+            log_event: Stores an event.
 
         Raises:
             DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
                 and reported, or dropped after `stop_timeout`.
-            InvalidInput: The asset's body did not return a plan.
             LandingFailed: The Spark job failed.
             ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
                 materialized.
@@ -105,38 +174,41 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         from kinesis_assets.ingest.run import execute_run  # noqa: PLC0415
         from kinesis_assets.table.stop_marker import StopMarker  # noqa: PLC0415
 
-        if not isinstance(obj, RunPlan):
-            raise InvalidInput(
-                f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
-                "its body must return its plan, or a plan with fewer shards"
-            )
         stream = self.opened
         # Spark sets its own handler for interrupts, so the session must start before ours is set.
         spark = stream.start_spark()
         graceful_stop = stream.graceful_stop = GracefulStop(
             self.stop_timeout,
-            request_stop=StopMarker(stream.table.folder, obj.batch_id).set,
-            give_up=partial(cancel_landing, spark, obj.batch_id),
+            request_stop=StopMarker(stream.table.folder, plan.batch_id).set,
+            give_up=partial(cancel_landing, spark, plan.batch_id),
         )
 
         def log_each(result: RunResult) -> None:
-            for event in shard_events(context.asset_key, self.stream, result):
-                context.log_event(event)
+            for event in shard_events(key, self.stream, result):
+                log_event(event)
 
-        with graceful_stop.canceling(context.step_context):
-            with wrap_spark_errors(f"stream {self.stream}"):
+        def log_totals(result: RunResult) -> None:
+            totals = RunTotals.of(result)
+            if totals.rows or totals.failed:
+                log_event(totals_event(key, totals, stream.table))
+
+        progress = ProgressFiles(stream.table.folder, plan.batch_id)
+        with graceful_stop.canceling(step):
+            with LandingLog(RunLog(step.log.info), progress), wrap_spark_errors(f"stream {self.stream}"):
                 result = execute_run(
-                    partial(land, spark), stream.client, stream.table, obj, by=context.run_id
+                    partial(land, spark),
+                    stream.client,
+                    stream.table,
+                    plan,
+                    by=step.run_id,
+                    tip_refresh=stream.tip_refresh,
                 )
             if graceful_stop.stop_requested:
                 log_each(result.read())
+                log_totals(result.read())
+        log_totals(result)
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)
             raise ShardsNotCommitted(self.stream, result.errors)
-        # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
-        metadata = {
-            shard_id: event_metadata(self.stream, outcome, result)
-            for shard_id, outcome in result.outcomes.items()
-        }
-        add_asset_metadata(context.step_context, context.asset_key, metadata)
+        return result

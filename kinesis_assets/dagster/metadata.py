@@ -1,19 +1,60 @@
-"""The metadata of a shard's event. The command line prints the same keys.
+"""The metadata of the events of shards and of the stream as a whole.
 
-Positions are text in the format of `Position.parse`. Values that Dagster can plot are numbers. Keys without a
-value are omitted.
+The command line prints keys of a shard's event. Positions are text in the format of `Position.parse`. Values
+that Dagster can plot are numbers. Keys without a value are omitted. Keys with spaces or units are for people;
+code reads the others.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
+    from kinesis_assets.ingest.run_totals import RunTotals
     from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult
     from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.table_totals import TableTotals
+
+Fact = str | float | datetime | None
+
+_ORDER = (
+    "state",
+    "error",
+    "rows",
+    "MB",
+    "lag (s)",
+    "time to loss (h)",
+    "first arrival",
+    "last arrival",
+    "seconds",
+    "MB/s",
+    "bad_records",
+    "outside_hash_range",
+    "gaps",
+    "gaps_filled",
+    "from",
+    "through",
+    "first_sequence_number",
+    "last_sequence_number",
+    "dagster/partition_row_count",
+    "bytes",
+    "lag_ms",
+    "time_to_loss_ms",
+    "files",
+    "stream",
+    "shard",
+    "table_version",
+    "error_class",
+    "batch_id",
+    "checksum",
+)
+"""The keys of a shard's event in the order in which Dagster shows them."""
 
 
 def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, dg.MetadataValue[Any]]:
@@ -29,17 +70,22 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         outcome.shard_id,
         outcome.state,
         outcome.stats,
-        bad_records=outcome.bad_records,
-        outside_hash_range=outcome.outside_hash_range,
-        lag_ms=outcome.lag_ms,
-        time_to_loss_ms=outcome.time_to_loss_ms,
-        files=outcome.files,
-        seconds=round(result.seconds, 3),
-        table_version=result.version,
-        batch_id=str(result.batch_id),
-        gaps="; ".join(map(str, outcome.gaps)) or None,
-        error_class=type(outcome.error).__name__ if outcome.error else None,
-        error=str(outcome.error) if outcome.error else None,
+        seconds=result.seconds,
+        facts={
+            "bad_records": outcome.bad_records,
+            "outside_hash_range": outcome.outside_hash_range,
+            "lag (s)": seconds_of(outcome.lag_ms),
+            "lag_ms": outcome.lag_ms,
+            "time to loss (h)": hours_of(outcome.time_to_loss_ms),
+            "time_to_loss_ms": outcome.time_to_loss_ms,
+            "first arrival": outcome.first_arrival,
+            "last arrival": outcome.last_arrival,
+            "files": outcome.files,
+            "table_version": result.version,
+            "batch_id": str(result.batch_id),
+            "gaps": "; ".join(map(str, outcome.gaps)) or None,
+            **_error_facts(outcome.error),
+        },
     )
 
 
@@ -58,12 +104,13 @@ def replay_metadata(
         outcome.shard_id,
         outcome.state,
         outcome.stats,
-        gaps_filled=outcome.gaps_filled or None,
-        seconds=round(result.seconds, 3),
-        table_version=result.version,
-        batch_id=str(result.batch_id) if outcome.rows else None,
-        error_class=type(outcome.error).__name__ if outcome.error else None,
-        error=str(outcome.error) if outcome.error else None,
+        seconds=result.seconds,
+        facts={
+            "gaps_filled": outcome.gaps_filled or None,
+            "table_version": result.version,
+            "batch_id": str(result.batch_id) if outcome.rows else None,
+            **_error_facts(outcome.error),
+        },
     )
 
 
@@ -79,11 +126,67 @@ def commit_metadata(
         stats: The range whose rows the commit added.
         batch_id: The commit's batch id.
     """
-    return _metadata(stream, shard_id, state, stats, batch_id=str(batch_id))
+    return _metadata(stream, shard_id, state, stats, facts={"batch_id": str(batch_id)})
+
+
+def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the metadata of the event of the stream as a whole after a run.
+
+    The keys differ from those of shards, because Dagster plots equal keys of all events in one diagram.
+
+    Args:
+        totals: The totals of the run's shards.
+        table: The totals of the table; None if they are not known.
+    """
+    facts: dict[str, Fact] = {
+        "total rows": totals.rows,
+        "total MB": megabytes_of(totals.bytes),
+        "worst lag (s)": seconds_of(totals.lag_ms),
+        "least time to loss (h)": hours_of(totals.time_to_loss_ms),
+        "newest arrival": totals.last_arrival,
+        "open shards": totals.open,
+        "shards behind": totals.behind,
+        "failed shards": totals.failed,
+        "total MB/s": _speed(totals.bytes, totals.seconds),
+        "total seconds": round(totals.seconds, 3),
+    }
+    return _values(facts | table_facts(table))
+
+
+def table_facts(table: TableTotals | None) -> dict[str, Fact]:
+    """Return the facts about a table under Dagster's own keys."""
+    if table is None:
+        return {}
+    return {"dagster/row_count": table.rows, "dagster/size_bytes": table.bytes}
+
+
+def seconds_of(milliseconds: int | None) -> float | None:
+    """Return milliseconds in seconds."""
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def hours_of(milliseconds: int | None) -> float | None:
+    """Return milliseconds in hours, rounded to the second digit."""
+    return None if milliseconds is None else round(milliseconds / 3_600_000, 2)
+
+
+def megabytes_of(size: int) -> float:
+    """Return bytes in MB."""
+    return round(size / 1e6, 6)
+
+
+def _speed(size: int, seconds: float) -> float | None:
+    return round(size / 1e6 / seconds, 3) if size and seconds else None
 
 
 def _metadata(
-    stream: str, shard_id: str, state: str, stats: RangeStats | None, **more: str | float | None
+    stream: str,
+    shard_id: str,
+    state: str,
+    stats: RangeStats | None,
+    *,
+    facts: Mapping[str, Fact],
+    seconds: float | None = None,
 ) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of a shard's event.
 
@@ -92,27 +195,49 @@ def _metadata(
         shard_id: The shard's id.
         state: The shard's state.
         stats: The facts about the range; None if there was no range.
-        more: The facts that not every event has.
+        facts: The facts that not every event has.
+        seconds: The duration of the run; None if it is not known.
     """
-    facts = {"stream": stream, "shard": shard_id, "state": str(state), **_range_facts(stats), **more}
-    return {name: _value(value) for name, value in facts.items() if value is not None}
+    rows, size = (0, 0) if stats is None else (stats.rows, stats.bytes)
+    found: dict[str, Fact] = {
+        "stream": stream,
+        "shard": shard_id,
+        "state": str(state),
+        "rows": rows,
+        "dagster/partition_row_count": rows,
+        "bytes": size,
+        "MB": megabytes_of(size),
+        "MB/s": None if seconds is None else _speed(size, seconds),
+        "seconds": None if seconds is None else round(seconds, 3),
+        **_range_facts(stats),
+        **facts,
+    }
+    return _values({name: found[name] for name in _ORDER if name in found})
 
 
-def _range_facts(stats: RangeStats | None) -> dict[str, str | float | None]:
+def _error_facts(error: Exception | None) -> dict[str, Fact]:
+    return {} if error is None else {"error_class": type(error).__name__, "error": str(error)}
+
+
+def _range_facts(stats: RangeStats | None) -> dict[str, Fact]:
     if stats is None:
-        return {"rows": 0, "bytes": 0}
+        return {}
     return {
         "from": str(stats.start),
         "through": str(stats.through),
-        "rows": stats.rows,
-        "bytes": stats.bytes,
         "first_sequence_number": stats.first_sequence_number,
         "last_sequence_number": stats.last_sequence_number,
         "checksum": str(stats.checksum) if stats.rows else None,
     }
 
 
-def _value(value: str | float) -> dg.MetadataValue[Any]:
+def _values(facts: Mapping[str, Fact]) -> dict[str, dg.MetadataValue[Any]]:
+    return {name: _value(value) for name, value in facts.items() if value is not None}
+
+
+def _value(value: str | float | datetime) -> dg.MetadataValue[Any]:
     if isinstance(value, str):
         return dg.MetadataValue.text(value)
+    if isinstance(value, datetime):
+        return dg.MetadataValue.timestamp(value)
     return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(value)

@@ -21,6 +21,12 @@ RANGE_END_TAG = "dagster/asset_partition_range_end"
 FOLLOW_TAG = "kinesis/follow_for"
 """The tag of a continuous run: its duration in seconds. A run without it reads the next range once."""
 
+NEWS_TAG = "kinesis/reports"
+"""The tag of a run that reports only the shards with news. Any other run reports each of its shards, because
+Dagster shows a backfill that does not as failed."""
+
+_NEWS = "news"
+
 _START_AND_END = 600
 """Seconds that a continuous run may take to start and to end, in addition to its duration."""
 
@@ -40,6 +46,16 @@ def range_tags(range_: Sequence[str], *, as_range: bool = False) -> dict[str, st
     if len(range_) == 1 and not as_range:
         return {PARTITION_TAG: range_[0]}
     return {RANGE_START_TAG: range_[0], RANGE_END_TAG: range_[-1]}
+
+
+def reporting_news(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags of a run that reports only the shards with news."""
+    return {**tags, NEWS_TAG: _NEWS}
+
+
+def reports_only_news(tags: Mapping[str, str]) -> bool:
+    """Return whether a run reports only the shards with news."""
+    return tags.get(NEWS_TAG) == _NEWS
 
 
 def continuous_run_tags(range_: Sequence[str], seconds: float, handover: float) -> dict[str, str]:

@@ -35,7 +35,9 @@ def events_of(
 
 
 def metadata_of_events(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
-    """Return the metadata of each event, in the order in which they were stored."""
+    """Return the metadata of each shard's event, in the order in which they were stored."""
     return [
-        {name: value.value for name, value in event.metadata.items()} for event in events_of(instance, run_id)
+        {name: value.value for name, value in event.metadata.items()}
+        for event in events_of(instance, run_id)
+        if event.partition is not None
     ]

@@ -1,6 +1,7 @@
 """The sensor: adds new shards as partitions, requests runs over readable shards, and adds missing events.
 
-It lists the shards and reads the table's positions and Dagster's runs. It reads no records from the stream.
+It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread records
+it requests one record at most, which it does not keep.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from kinesis_assets.dagster.due_shards import DueShards
 from kinesis_assets.dagster.names import shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
 from kinesis_assets.dagster.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor_missing_events import missing_events
-from kinesis_assets.dagster.sensor_requests import next_ranges, run_requests
+from kinesis_assets.dagster.sensor_requests import RUNS_PER_TICK, in_turn, run_requests
 from kinesis_assets.dagster.sensor_runs import (
     ended_runs,
     is_derived_in_a_run,
@@ -25,6 +27,7 @@ from kinesis_assets.dagster.sensor_runs import (
 )
 from kinesis_assets.dagster.sensor_skip_reason import skip_reason
 from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.table.pause import read_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -53,7 +56,7 @@ def evaluate(
         derived: The derived tables of the stream. One of its continuous runs includes them.
     """
     stream, partitions, now = opened.name, shard_partitions(opened.name), clock()
-    before = Cursor.parse(cursor)
+    before, follows = Cursor.parse(cursor), opened.settings.follow_for is not None
     listing, shards = opened.listed_shards()
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = newest_partitions(instance, stream, shards.keys() - finished)
@@ -72,29 +75,39 @@ def evaluate(
     over = liveness.over
     alive = [record for record in unfinished if record.dagster_run.run_id not in over]
     busy = shards_of(opened, alive, keys, now)
-    ended = ended_runs(instance, stream, keys, before.backoff, now)
+    ended = list(ended_runs(instance, stream, keys, before.backoff, now))
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
-    due = contiguous_ranges(keys, readable - busy - waiting.keys())
-    ranges = next_ranges(due, keys, before.last_asked)
+    pause = read_pause(opened.table)
+    candidates = set() if pause else readable - busy - waiting.keys()
+    turns = in_turn(contiguous_ranges(keys, candidates), keys, before.last_asked)
+    due = DueShards(opened, listing, shards, signals=before.signals, ended=ended, failing=backoff.shards)
+    # A continuous run reads idle shards at little cost.
+    ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
     missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
-    after = Cursor(ranges[-1][-1] if ranges else before.last_asked, backoff, commits, fills, liveness)
+    last_asked = ranges[-1][-1] if ranges else before.last_asked
+    after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals)
     blocked = {
         shard_id
         for record in unfinished
         if record.dagster_run.run_id in over
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
-    if opened.settings.follow_for is None or is_derived_in_a_run(
-        opened, alive, keys, now, derived=derived, finished=finished
-    ):
+    if not follows or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
         derived = ()
+    reason = skip_reason(
+        waiting,
+        liveness.dead,
+        idle=len(candidates),
+        busy=not readable.isdisjoint(busy),
+        not_probed=due.error,
+    )
     return dg.SensorResult(
-        run_requests=run_requests(opened, ranges, blocked, derived),
+        run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
         cursor=after.encode(),
-        skip_reason=None if ranges else skip_reason(waiting, liveness.dead),
+        skip_reason=None if ranges else str(pause or reason),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff
@@ -19,6 +20,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         commits: How far the commits of positions were compared with the events.
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
+        signals: What was found in shards that were idle, see `DueShards`.
     """
 
     last_asked: str | None = None
@@ -26,6 +28,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     commits: ComparisonProgress = ComparisonProgress()
     fills: ComparisonProgress = ComparisonProgress()
     liveness: Liveness = Liveness()
+    signals: dict[str, Signal] = {}
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:

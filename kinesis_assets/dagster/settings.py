@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, field_validator
 
+from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
@@ -162,6 +163,16 @@ class ReadSettings(Settings):
         examples=[5],
         json_schema_extra={UNIT: "seconds"},
     )
+    max_idle_seconds: float = Field(
+        default=14_400.0,
+        ge=60,
+        allow_inf_nan=False,
+        description="Maximum time without a run of a shard that has no new records, at most a sixth of the "
+        "stream's retention. The sensor requests a run at its next tick after a record has arrived. "
+        "Does not apply to continuous runs.",
+        examples=[3600],
+        json_schema_extra={UNIT: "seconds"},
+    )
     spark_config: Mapping[str, Any] = Field(
         default={},
         description="Settings of the Spark session.",
@@ -187,7 +198,7 @@ class RunSettings(ReadSettings, StreamTable):
     """What a run reads, and how it writes it."""
 
 
-class SharedSettings(ConnectionSettings, ReadSettings):
+class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(
@@ -204,7 +215,7 @@ class SharedSettings(ConnectionSettings, ReadSettings):
     )
 
 
-class StreamSettings(SharedSettings, RunSettings):
+class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
     """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
 
     if not TYPE_CHECKING:  # as above

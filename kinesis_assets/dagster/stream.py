@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.relist import retry_listing
@@ -91,6 +93,11 @@ class OpenStream:
             on_recreated=settings.on_recreated,
             max_bad_records=settings.max_bad_records,
         )
+
+    @property
+    def tip_refresh(self) -> timedelta:
+        """See `execute_run`. What the sensor waits for must be committed by then."""
+        return min(TIP_REFRESH, timedelta(seconds=self.settings.max_idle_seconds))
 
     def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
         """List the shards; return the listing and the current position of each shard.

@@ -1,29 +1,52 @@
 """A typed table of a stream's records, defined in YAML."""
 
 import dagster as dg
-from pydantic import BaseModel
 
+from kinesis_assets.dagster.asset_settings import AssetSettings
+from kinesis_assets.dagster.column_lineage import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.table_settings import SCHEMA_FILES, TableSettings
 from kinesis_assets.dagster.typed_rows import TypedRows
-from kinesis_assets.dagster.yaml_model import YamlComponent, yaml_model
+from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.stream_address import StreamAddress
 
 
+class TableScaffolder(SettingsScaffolder):
+    """`dg scaffold defs kinesis_assets.KinesisTableComponent`. The name is that of the folder by default."""
+
+    settings = TableSettings
+    named_by_folder = "name"
+
+
+@dg.scaffold_with(TableScaffolder)
 class KinesisTableComponent(TableSettings, YamlComponent):
     """Decode the records of a stream into the rows of a typed table, each exactly once."""
 
     @classmethod
-    def model(cls) -> type[BaseModel]:
-        """Return the model of the YAML."""
-        return yaml_model(cls.__name__, TableSettings)
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return what `dg` shows about the component."""
+        return type_spec()
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the asset of the table, and that of its errors if they are separate."""
-        rows = TypedRows(self, self._schema_text(context))
+        schema = self._schema_text(context)
+        rows = TypedRows(self, schema)
         key = dg.AssetKey.from_user_string(self.name)
-        assets = [build_derived_table(key, self, rows.of_table, all_columns=self.follows_registry)]
+        raw = raw_key(StreamAddress.parse(self.source).name)
+        lineage = column_lineage(self, schema, raw)
+        assets = [
+            build_derived_table(
+                key,
+                self,
+                rows.of_table,
+                all_columns=self.follows_registry,
+                metadata={"dagster/column_lineage": lineage} if lineage else None,
+            )
+        ]
         if self.on_bad_record == "separate":
             errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
             settings = DerivedTableSettings(
@@ -31,9 +54,18 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                 table=f"{self.table.rstrip('/')}_errors",
                 on_deleted=self.on_deleted,
                 max_bytes=self.max_bytes,
+                **self.of(AssetSettings),
             )
             description = f"The records that could not be decoded for {key.to_user_string()}."
-            assets.append(build_derived_table(errors_key, settings, rows.of_errors, description=description))
+            assets.append(
+                build_derived_table(
+                    errors_key,
+                    settings,
+                    rows.of_errors,
+                    description=description,
+                    metadata={"dagster/column_lineage": lineage_of_errors(raw)},
+                )
+            )
         return dg.Definitions(assets=assets)
 
     def _schema_text(self, context: dg.ComponentLoadContext) -> str:

@@ -1,10 +1,10 @@
-"""The YAML of a component: the model of its settings, which may also be templates, and its errors."""
+"""The model of a component's YAML: its settings, each of which may also be a template."""
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import dagster as dg
 from pydantic import (
@@ -17,39 +17,15 @@ from pydantic import (
 )
 
 from kinesis_assets.dagster.settings_base import without_parser
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.dagster.templates import is_template
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings_base import Settings
 
 _TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
 
-
-class YamlComponent(dg.Component, dg.Resolvable):
-    """A component whose invalid settings are reported with the file and the line of its YAML."""
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """Return the component with the values of its YAML.
-
-        Raises:
-            InvalidInput: A setting is invalid.
-        """
-        try:
-            component: Self = super().resolve_from_model(context, model)
-        except InvalidInput as error:
-            raise _at_line(context, error) from None
-        return component
-
-
-def _at_line(context: dg.ResolutionContext, error: InvalidInput) -> InvalidInput:
-    """Return an error with the file and the line of the setting with whose name it starts."""
-    tree = context.source_position_tree
-    if tree is None:
-        return error
-    name = re.split(r"\W", str(error), maxsplit=1)[0]
-    position, _ = tree.lookup_closest_and_path(["attributes", name], None)
-    return InvalidInput(f"{position}: {error}")
+_REFERRED = ("type", "enum", "properties", "required", "additionalProperties")
+"""What a field's own JSON schema has of the definition that it refers to."""
 
 
 class _Yaml(dg.Model):
@@ -58,7 +34,7 @@ class _Yaml(dg.Model):
     @field_validator("*", mode="wrap")
     @classmethod
     def _keep_template(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-        return value if isinstance(value, str) and "{{" in value else validate(value)
+        return value if is_template(value) else validate(value)
 
     @field_serializer("*")
     def _dump(self, value: Any) -> Any:
@@ -68,15 +44,15 @@ class _Yaml(dg.Model):
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = handler.resolve_ref_schema(handler(core_schema))
         for field in schema["properties"].values():
-            if "$ref" in field:  # an enumeration
-                choices = handler.resolve_ref_schema({"$ref": field.pop("$ref")})
-                field |= {name: choices[name] for name in ("type", "enum")}
+            if "$ref" in field:  # an enumeration, or settings that belong together
+                referred = handler.resolve_ref_schema({"$ref": field.pop("$ref")})
+                field |= {name: referred[name] for name in _REFERRED if name in referred}
             _allow_template(field)
         return schema | {"ui:order": list(schema["properties"])}  # Dagster sorts the fields otherwise
 
 
 @cache
-def yaml_model(name: str, settings: type[Settings]) -> type[BaseModel]:
+def yaml_model(settings: type[Settings]) -> type[BaseModel]:
     """Return the model of a component's YAML: types, bounds and descriptions of the settings.
 
     The one that Dagster derives has no descriptions, and accepts any text for a number or a choice. The
@@ -84,13 +60,17 @@ def yaml_model(name: str, settings: type[Settings]) -> type[BaseModel]:
     value.
 
     Args:
-        name: The name of the component's class.
-        settings: The settings.
+        settings: The class of the component, or other settings.
     """
     fields: dict[str, Any] = {
         name: (field.annotation, without_parser(field)) for name, field in settings.model_fields.items()
     }
-    return create_model(name, __base__=_Yaml, **fields)
+    return create_model(settings.__name__, __base__=_Yaml, **fields)
+
+
+def alternatives_of(annotation: Any) -> tuple[Any, ...]:
+    """Return the types of a union; of any other type, that type."""
+    return get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
 
 
 def _allow_template(schema: dict[str, Any]) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
-from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from kinesis_assets.decoders.decode import decode
 from kinesis_assets.decoders.json_documents import Json
@@ -31,8 +30,17 @@ if TYPE_CHECKING:
 _NOT_OF_ERRORS = {"stream", "batch_id", "value"}
 """The columns of decoded rows that a table of errors does not have."""
 
+MARK = "__error"
+"""The column with the reason in rows of records that could not be decoded, where they are only counted."""
+
+_MARK_OF = ("shard_id", "sequence_number", "error")
+"""The columns that the reason is made of."""
+
 _GENERATORS = re.compile(r"\b(explode|posexplode|inline|stack)\s*\(", re.IGNORECASE)
 """Functions that return no row, or several, for a record that cannot be decoded."""
+
+_MULTIPLYING = re.compile(r"\b(explode|posexplode|inline|stack)(_outer)?\s*\(", re.IGNORECASE)
+"""Functions that return several rows for a record, or none."""
 
 
 def from_json(rows: DataFrame, spark_type: str | DataType) -> DataFrame:
@@ -86,8 +94,19 @@ class Projection:
     def good(self, decoded: DataFrame) -> DataFrame:
         """Return the records that were decoded."""
         scope, fields = _scope(decoded.where("error IS NULL"))
-        good = self._selected(self._filtered(scope), self._expressions(fields)).drop(RECORD)
-        return good if self._selects else map_in_arrow(decoded, _good_fields, good.schema)
+        return self._selected(self._filtered(scope), self._expressions(fields)).drop(RECORD)
+
+    def marked(self, decoded: DataFrame) -> DataFrame:
+        """Return a row for each record, see `is_row_by_row`: those of `good`, and others with a `MARK`."""
+        scope, fields = _scope(decoded)
+        if MARK in {name.lower() for name in fields}:
+            raise InvalidInput(f"a field must not have the name {MARK}")
+        selected = self._selected(scope, self._expressions(fields))
+        error = F.col(f"{RECORD}.error")
+        columns = [F.when(error.isNull(), F.col(quoted(name))).alias(name) for name in selected.columns[:-1]]
+        reason = F.concat_ws(": ", *(F.col(f"{RECORD}.{name}") for name in _MARK_OF))
+        marked = selected.select(*columns, F.when(error.isNotNull(), reason).alias(MARK))
+        return marked if self._selects else map_in_arrow(decoded, _marked_fields, marked.schema)
 
     def kept(self, decoded: DataFrame) -> DataFrame:
         """Return all records, see `typed_columns`.
@@ -134,6 +153,11 @@ class Projection:
         return self._selected(self._filtered(scope), self._expressions(rows.columns)).drop(RECORD)
 
     @property
+    def is_row_by_row(self) -> bool:
+        """Whether `kept` and `marked` return one row for each record."""
+        return self.where is None and not any(map(_MULTIPLYING.search, self.select))
+
+    @property
     def _selects(self) -> bool:
         """Whether Spark evaluates expressions. Otherwise rows need not enter its JVM."""
         return bool(self.select) or self.where is not None
@@ -165,11 +189,20 @@ class Projection:
         return selected
 
 
-def _good_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the fields of the records that were decoded."""
+def _marked_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the fields of all records, and the mark of those that could not be decoded."""
     for batch in batches:
-        value = batch.filter(pc.is_null(batch["error"]))["value"]
-        yield pa.RecordBatch.from_arrays(value.flatten(), [field.name for field in value.type])
+        value = batch["value"]
+        names = [*(field.name for field in value.type), MARK]
+        yield pa.RecordBatch.from_arrays([*value.flatten(), _marks(batch)], names)
+
+
+def _marks(batch: pa.RecordBatch) -> pa.Array:
+    """Return the reason why each record could not be decoded, behind its shard and sequence number."""
+    error = batch["error"]
+    parts = [pc.cast(batch[name], pa.string()) for name in _MARK_OF]
+    reason = pc.binary_join_element_wise(*parts, ": ", null_handling="skip")
+    return pc.if_else(pc.is_valid(error), reason, pa.scalar(None, pa.string()))
 
 
 def _kept_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -193,40 +226,17 @@ def errors(decoded: DataFrame) -> DataFrame:
     return map_in_arrow(decoded, step, StructType([decoded.schema[name] for name in names]))
 
 
-@dataclass(frozen=True, slots=True)
-class RecordCounts:
-    """How many records Spark decoded.
+def reasons(decoded: DataFrame) -> DataFrame:
+    """Return a row for each record, with the reason in the column `error` if it could not be decoded.
 
-    Attributes:
-        records: Number of records.
-        errors: Number of those that could not be decoded.
-        example: One of them with the reason; None if there are none.
+    Nothing else enters the JVM, so that records can be counted there.
     """
 
-    records: int
-    errors: int
-    example: str | None
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([_marks(batch)], ["error"])
 
-
-def counted(rows: DataFrame) -> tuple[DataFrame, Callable[[], RecordCounts]]:
-    """Let Spark count records while it computes them.
-
-    Args:
-        rows: A row for each record. The column `error` has the reason if the record could not be decoded.
-
-    Returns:
-        The rows, and a function that returns the counts. It may be called when Spark has computed all rows.
-    """
-    observation = Observation()
-    described = [name for name in ("shard_id", "sequence_number", "error") if name in rows.columns]
-    reason = F.concat_ws(": ", *(F.col(name).cast("string") for name in described))
-    observed = rows.observe(
-        observation,
-        F.count(F.lit(1)).alias("records"),
-        F.count("error").alias("errors"),
-        F.min(F.when(F.col("error").isNotNull(), reason)).alias("example"),
-    )
-    return observed, lambda: RecordCounts(**observation.get)
+    return map_in_arrow(decoded, step, StructType().add("error", StringType()))
 
 
 def _scope(decoded: DataFrame) -> tuple[DataFrame, list[str]]:

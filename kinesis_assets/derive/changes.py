@@ -18,7 +18,7 @@ from pyspark.errors import (
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.changed_rows import ChangedRows
+from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_groups
 from kinesis_assets.derive.upsert import Upsert, upserted
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.derive.changed_rows import ChangedRows
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.source import Source
 
 
@@ -51,23 +53,6 @@ class Rollup:
         return self.by
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedRows:
-    """Rows of which some may be of records that could not be decoded.
-
-    Attributes:
-        rows: The rows.
-        check: It is called when Spark has computed all rows, before they are committed. It raises an error to
-            refuse them. None if they are not checked.
-        error_column: The column that is not null in rows of records that could not be decoded. These rows are
-            counted. None if there is no such column.
-    """
-
-    rows: DataFrame
-    check: Callable[[], None] | None = None
-    error_column: str | None = None
-
-
 Transform = Callable[["DataFrame"], "DataFrame | CheckedRows"]
 """A function from rows of the source to rows of the table."""
 
@@ -81,24 +66,29 @@ class StepChanges:
 
     Attributes:
         new: The rows that the transformation returned.
-        plan: Returns what is written to a version of the table.
-        cache: Keeps rows, once Spark has computed them, until the step ends.
+        count: Counts the records in a job; None if the tasks that write the rows do, or none are counted.
+        plan: Returns what is written to a version of the table; None if the new rows are, whatever it has.
     """
 
     new: CheckedRows
-    plan: Callable[[DerivedSnapshot], ChangedRows]
-    cache: Callable[[DataFrame], DataFrame]
+    count: Callable[[], RecordCounts] | None = None
+    plan: Callable[[DerivedSnapshot], ChangedRows] | None = None
 
-    def check(self) -> None:
-        """Check the rows, which Spark has computed."""
-        if self.new.check is not None:
-            self.new.check()
+    def checked(self, counts: RecordCounts | None) -> RecordCounts | None:
+        """Check the numbers of records if they are known, and return them."""
+        if self.new.check is not None and counts is not None:
+            self.new.check(counts)
+        return counts
 
-    def check_now(self) -> None:
-        """Let Spark compute the rows, and check them, before anything is written."""
-        if self.new.check is not None:
-            self.cache(self.new.rows).count()
-            self.check()
+    def check_all(self) -> None:
+        """Count and check all records now, also those that the tasks that write would count."""
+        if self.count is None and self.new.check is not None and self.new.error_column is not None:
+            self.checked(counted(self.new.rows, self.new.error_column))
+        self.checked_now()
+
+    def checked_now(self) -> RecordCounts | None:
+        """Count and check the records before anything is written, unless the tasks that write count them."""
+        return None if self.count is None else self.checked(self.count())
 
 
 @contextmanager
@@ -141,7 +131,7 @@ def changes_of(
             checked = _transformed(table, transform, source_rows)
             new = cache(with_null_for_empty(checked.rows, partition_by))
             plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by, cache=cache)
-            yield StepChanges(replace(checked, rows=new), plan, cache)
+            yield StepChanges(CheckedRows(new), plan=plan)
             return
         source_rows = read(
             spark,
@@ -152,14 +142,18 @@ def changes_of(
             batch_column=rows.batch_column,
         )
         checked = _transformed(table, transform, source_rows)
-        new = with_null_for_empty(checked.rows, partition_by)
+        checked = replace(checked, rows=with_null_for_empty(checked.rows, partition_by))
+        count = None if checked.records is None else partial(counted, checked.records, "error")
         if mode is None:
-            yield StepChanges(replace(checked, rows=new), lambda _: ChangedRows(new), cache)
-        else:
-            _check_condition(table, new, mode.delete_where)
-            new, tasks = cache(new), shuffle_tasks(spark, rows.bytes)
-            plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
-            yield StepChanges(replace(checked, rows=new), plan, cache)
+            yield StepChanges(checked, count)
+            return
+        _check_condition(table, checked.rows, mode.delete_where)
+        checked = replace(checked, rows=cache(checked.rows))
+        if count is None and checked.error_column is not None:
+            count = partial(counted, checked.rows, checked.error_column)
+        new, tasks = checked.of_table, shuffle_tasks(spark, rows.bytes)
+        plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
+        yield StepChanges(CheckedRows(new, check=checked.check), count, plan)
 
 
 def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> CheckedRows:

@@ -44,6 +44,7 @@ def commit(
     cursor: Cursor,
     batch_id: int,
     manifest: Manifest = _EMPTY,
+    bad_records: int | None = None,
     removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
@@ -58,6 +59,7 @@ def commit(
         cursor: The position in the source after these rows.
         batch_id: The attempt's id, which its rows carry.
         manifest: The files that it wrote.
+        bad_records: How many records could not be decoded; None if they were not counted.
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
@@ -111,7 +113,7 @@ def commit(
                 cursor=cursor,
                 rows=sum(file.new_rows for file in manifest.files),
                 deleted=sum(file.rows for file in manifest.replaced),
-                bad_records=manifest.bad_records,
+                bad_records=bad_records,
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
             )
             actions: list[AddAction | RemoveAction] = [

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.table.data_file import CODEC
+from kinesis_assets.derive.record_counts import RecordCounts
+from kinesis_assets.table.data_file import NEW_FILES, Compression
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.storage import write_new
 
@@ -70,17 +71,19 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         files: The files of the table.
         replaced: The files with the rows that are replaced or deleted, which are not part of the table.
-        bad_records: Number of new rows of records that could not be decoded; None if they are not counted.
+        counts: How many new rows are of records that could not be decoded; None if they are not counted.
     """
 
     files: tuple[DerivedFile, ...] = ()
     replaced: tuple[DerivedFile, ...] = ()
-    bad_records: _Count | None = None
+    counts: RecordCounts | None = None
 
     def __add__(self, other: Manifest) -> Manifest:
-        counts = [each.bad_records for each in (self, other) if each.bad_records is not None]
+        counts = [each.counts for each in (self, other) if each.counts is not None]
         return Manifest(
-            self.files + other.files, self.replaced + other.replaced, sum(counts) if counts else None
+            self.files + other.files,
+            self.replaced + other.replaced,
+            sum(counts, RecordCounts()) if counts else None,
         )
 
 
@@ -94,10 +97,12 @@ class WritingJob:
         partition_by: The partition columns.
         batch_id: The attempt's batch id.
         layout: The sizes of the files.
+        compression: How the files are compressed.
         removed: The files of the table that are replaced by copies without some of their rows, by the number
             that `read.FILE_COLUMN` has for them.
         error_column: The column that is not null in new rows of records that could not be decoded; None if
             they are not counted.
+        keeps_errors: Whether these rows are written.
     """
 
     folder: TableFolder
@@ -105,8 +110,10 @@ class WritingJob:
     partition_by: tuple[str, ...]
     batch_id: int
     layout: FileLayout = FileLayout()
+    compression: Compression = NEW_FILES
     removed: Mapping[int, TableFile] = field(default_factory=dict)
     error_column: str | None = None
+    keeps_errors: bool = True
 
 
 def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
@@ -117,11 +124,8 @@ def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
         batch_id: The attempt's batch id.
         folder: The folder within that of the table, with a slash at its end.
     """
-    return (
-        re.fullmatch(rf"{folder}part-{batch_id}-[0-9a-f]{{32}}\.{CODEC}\.parquet", file.path) is not None
-        and file.size > 0
-        and file.new_rows <= file.rows
-    )
+    name = rf"{folder}part-{batch_id}-[0-9a-f]{{32}}\.{NEW_FILES.name}\.parquet"
+    return re.fullmatch(name, file.path) is not None and file.size > 0 and file.new_rows <= file.rows
 
 
 class DerivedFileWriter:
@@ -130,13 +134,9 @@ class DerivedFileWriter:
     Args:
         job: The settings.
         folder: The folder of the files within that of the table, with a slash at its end.
-
-    Attributes:
-        bad_records: Number of new rows of records that could not be decoded; None if they are not counted.
     """
 
     def __init__(self, job: WritingJob, folder: str = "") -> None:
-        self.bad_records = None if job.error_column is None else 0
         self._job = job
         self._folder = folder
         self._filesystem = job.folder.open()
@@ -148,10 +148,6 @@ class DerivedFileWriter:
         """Add rows with the columns of the table. Others are ignored."""
         if not batch.num_rows:
             return
-        if self.bad_records is not None:
-            is_new = pc.equal(batch[BATCH_COLUMN], self._job.batch_id)
-            is_bad = pc.is_valid(batch[self._job.error_column])
-            self.bad_records += pc.sum(pc.and_(is_new, is_bad), min_count=0).as_py()
         columns = [batch[field.name].cast(field.type) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for values, part in self._by_partition(batch, rows):
@@ -159,7 +155,8 @@ class DerivedFileWriter:
                 if len(self._open) >= self._job.layout.open_files:
                     self._close(next(iter(self._open)))
                 partition = dict(zip(self._job.partition_by, values, strict=True))
-                path = f"{self._folder}part-{self._job.batch_id}-{uuid4().hex}.{CODEC}.parquet"
+                name = f"part-{self._job.batch_id}-{uuid4().hex}.{self._job.compression.name}.parquet"
+                path = f"{self._folder}{name}"
                 self._open[values] = _OpenFile(self._filesystem, path, self._schema, self._job, partition)
             file = self._open[values]
             file.write(part)
@@ -216,7 +213,11 @@ class _OpenFile:
         self._sink = write_new(filesystem, self._path)
         self._footers: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
-            self._sink, schema, compression=CODEC, metadata_collector=self._footers
+            self._sink,
+            schema,
+            compression=job.compression.codec,
+            compression_level=job.compression.level,
+            metadata_collector=self._footers,
         )
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._rows = self._new_rows = self.written = 0

@@ -96,6 +96,7 @@ class DerivedTable:
             partition_by: The partition columns of a new table.
 
         Raises:
+            StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
             TableOfAnotherSource: The table belongs to another source.
             TableNotWritable: The table cannot be created because writing is refused.
             TableUnreachable: The table can be neither opened nor created.

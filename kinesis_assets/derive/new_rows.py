@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from deltalake import QueryBuilder
-from deltalake.exceptions import DeltaError
 
 from kinesis_assets.derive.cursor import Cursor, Selection
-from kinesis_assets.derive.files import TableFile, files_of
+from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.policy import MAX_BYTES
+from kinesis_assets.derive.ranked_files import ranked_files
+from kinesis_assets.derive.row_check import missing_rows
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.errors import SourceRowsMissing, TableOfAnotherSource, TableUnreachable, TableUnsuitable
+from kinesis_assets.errors import TableOfAnotherSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import date
 
+    from kinesis_assets.derive.ranked_files import RankedFile
     from kinesis_assets.derive.source import Source, SourceCommit
 
 
@@ -113,7 +113,7 @@ def _history(
 ) -> NewRows:
     """Return rows that the source had when its consumer started, in the order of their batch ids."""
     selection = Selection(without=frozenset(commit.batch_id for commit in commits), above=above)
-    files = _files(source, selection)
+    files = ranked_files(source, selection)
     through = _limit(files, max_bytes)
     selection = msgspec.structs.replace(selection, through=through)
     return NewRows(
@@ -136,15 +136,16 @@ def _has_unread(start: Cursor, commit: SourceCommit) -> bool:
     return start.unread is None or commit.floor is None or commit.floor > start.unread
 
 
-def _first_date(source: Source, files: Sequence[_RankedFile], through: int | None) -> date | None:
+def _first_date(source: Source, files: Sequence[RankedFile], through: int | None) -> date | None:
     """Return the first date of the rows in files that are left after a step; None if it is unknown."""
     if source.date_column is None or through is None:
         return None
-    dates = {each.file.partition[source.date_column] for each in files if each.may_follow(through)}
+    left = [each for each in files if each.last is None or each.last > through]
+    dates = {each.file.partition[source.date_column] for each in left}
     return None if None in dates else min(dates, default=None)
 
 
-def _limit(files: Sequence[_RankedFile], max_bytes: float) -> int | None:
+def _limit(files: Sequence[RankedFile], max_bytes: float) -> int | None:
     """Return the batch id up to which rows are read in this step; None for all."""
     total = 0
     for each in sorted(files, key=lambda each: (each.last is None, each.last)):
@@ -157,7 +158,7 @@ def _limit(files: Sequence[_RankedFile], max_bytes: float) -> int | None:
 
 def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], max_bytes: float) -> NewRows:
     """Return the rows of the next commits."""
-    files = _files(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
+    files = ranked_files(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
     taken = _taken(commits, files, max_bytes)
     selection = Selection(only=frozenset(commit.batch_id for commit in taken))
     files = [each for each in files if selection.may_include(each.first, each.last)]
@@ -178,13 +179,13 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
         replaced=[TableFile(file.path, file.size, file.rows) for commit in taken for file in commit.replaced],
         deleted=[
             *(commit.rewound for commit in taken if commit.rewound),
-            *_missing_rows(source, commits, taken, files),
+            *missing_rows(source, commits, taken, files),
         ],
     )
 
 
 def _taken(
-    commits: Sequence[SourceCommit], files: Sequence[_RankedFile], max_bytes: float
+    commits: Sequence[SourceCommit], files: Sequence[RankedFile], max_bytes: float
 ) -> list[SourceCommit]:
     """Return the first commits, up to the one with which their files reach a size.
 
@@ -200,87 +201,3 @@ def _taken(
     totals = accumulate(sizes[commit.batch_id] for commit in commits)
     below = sum(1 for total in totals if total < max_bytes)
     return list(commits[: below + 1])
-
-
-def _missing_rows(
-    source: Source,
-    commits: Sequence[SourceCommit],
-    taken: Sequence[SourceCommit],
-    files: Sequence[_RankedFile],
-) -> list[str]:
-    """Compare the rows of commits with the numbers that the commits recorded.
-
-    Returns:
-        For each batch of which rows are missing, a clause for people.
-
-    Raises:
-        SourceRowsMissing: There are fewer rows, and no amendment explains it.
-        TableUnsuitable: There are more rows.
-    """
-    if not source.keeps_rows:
-        return []
-    found = _count(source, taken, files)
-    missing = []
-    for commit in source.with_rows(taken):
-        rows, added = found.get(commit.batch_id, 0), commit.rows or 0
-        if rows == added:
-            continue
-        differ = f"batch {commit.batch_id} added {added} rows, but {rows} are in the table"
-        examine = "Nothing was changed. Examine the table with `kinesis-assets doctor --rows`"
-        if rows > added:
-            raise TableUnsuitable(source.uri, f"{differ}: another program has added rows to it. {examine}")
-        if not any(each.rewound or each.expired for each in commits):
-            raise SourceRowsMissing(source.uri, f"{differ}, and no amendment says why. {examine}")
-        missing.append(f"{added - rows} of the {added} rows of batch {commit.batch_id}")
-    return missing
-
-
-def _count(
-    source: Source, commits: Sequence[SourceCommit], files: Sequence[_RankedFile]
-) -> Mapping[int, int]:
-    """Return the number of rows in the table by batch id."""
-    if all(each.rows_of_one_batch is not None for each in files):
-        counted: Counter[int] = Counter()
-        for each in files:
-            counted[each.first or 0] += each.rows_of_one_batch or 0
-        return counted
-    column = source.batch_column
-    ids = ", ".join(str(commit.batch_id) for commit in commits)
-    query = f"SELECT {column}, count(*) AS found FROM rows WHERE {column} IN ({ids}) GROUP BY {column}"  # noqa: S608
-    try:
-        result = QueryBuilder().register("rows", source.delta).execute(query).read_all()
-    except (DeltaError, OSError) as error:
-        raise TableUnreachable(source.uri, f"its rows cannot be counted: {error}") from None
-    return dict(zip(result[column].to_pylist(), result["found"].to_pylist(), strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _RankedFile:
-    """A data file with the smallest and the greatest batch id of its rows; None if unknown."""
-
-    file: TableFile
-    first: int | None
-    last: int | None
-
-    def may_follow(self, batch_id: int) -> bool:
-        """Return whether rows may have a greater batch id."""
-        return self.last is None or self.last > batch_id
-
-    @property
-    def rows_of_one_batch(self) -> int | None:
-        """The number of its rows if they have the same batch id; None otherwise, or if it is unknown."""
-        return None if self.first is None or self.first != self.last else self.file.rows
-
-
-def _files(source: Source, selection: Selection) -> list[_RankedFile]:
-    """Return the files that may have selected rows."""
-    column = source.batch_column
-    files = files_of(source.delta, [column])
-    if any(file.nulls[column] for file in files):
-        raise TableUnsuitable(
-            source.uri,
-            f"has rows without a {column}, which another program added, so it is unknown whether they were "
-            "consumed. Nothing was changed. Delete them, or give them the one of a commit",
-        )
-    found = [_RankedFile(file, file.smallest[column], file.greatest[column]) for file in files]
-    return [each for each in found if selection.may_include(each.first, each.last)]

@@ -61,8 +61,8 @@ class DerivedCommit(
             it, unless the table was rebuilt.
         cursor: The position in the source after the commit.
         rows: Number of rows that it added, without those that it copied from other files.
-        bad_records: How many of these rows are of records that could not be decoded; None if they are not
-            counted.
+        bad_records: How many records could not be decoded; None if they were not counted. They may be in
+            another table.
         deleted: Number of rows that it deleted or replaced.
         replaced: The files with these rows, for consumers of the table.
     """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import Manifest
@@ -15,9 +16,15 @@ from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.rewritten import refuse_rewritten
-from kinesis_assets.derive.schema import accept_columns, new_columns, refuse_missing_columns, table_schema
+from kinesis_assets.derive.schema import (
+    accept_columns,
+    accepted_schema,
+    refuse_missing_columns,
+    refuse_other_types,
+    table_schema,
+)
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.write import write
+from kinesis_assets.derive.write import write, writing_job
 from kinesis_assets.errors import (
     SchemaChangeRefused,
     SourceCommitsMissing,
@@ -28,6 +35,8 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.conditional_puts import check_conditional_puts
+from kinesis_assets.table.refusals import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,31 +142,35 @@ def _step(
     with changes_of(
         spark, source, rows, derivation.transform, mode, table=table.uri, partition_by=partition_by
     ) as changes:
-        schema = table_schema(table.uri, changes.new.rows, partition_by, () if mode is None else mode.columns)
-        if present is not None and _needs_restart(present, schema, derivation):
-            present.check_identity(source.id, partition_by)
-            changes.check_now()
-            return restarted(table, source, present, schema, by), True
-        if present is None or new_columns(present, schema):
-            changes.check_now()  # rows that are refused create neither the table nor columns
-        snapshot = table.open_or_create(source.id, schema, partition_by)
-        accept_columns(snapshot, schema)
+        new, plan = changes.new, changes.plan
+        wanted = table_schema(table.uri, new.of_table, partition_by, () if mode is None else mode.columns)
+        outdated = _outdated(table, present, wanted, source, derivation)
+        if outdated is not None:
+            changes.check_all()
+            return restarted(table, source, outdated, wanted, by), True
+        counts = changes.checked_now()
 
         def attempt() -> DerivedCommit:
-            base, batch_id = table.snapshot(), new_id(table.clock)
-            changed = changes.plan(base)
-            manifest = Manifest()
+            base = None if plan is None else _accepting(table, wanted, source, derivation)
+            changed = ChangedRows(new.rows) if plan is None or base is None else plan(base)
+            schema = accepted_schema(base or _present(table), wanted)
+            batch_id, manifest, found = new_id(table.clock), Manifest(), counts
             if not is_empty:
-                manifest = write(base, changed, batch_id, changes.new.error_column)
-                changes.check()
+                job = writing_job(table, schema, partition_by, batch_id)
+                job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
+                manifest = write(table, schema, changed, job)
+                found = changes.checked(manifest.counts) if counts is None else counts
+            if base is None:  # rows that are refused create neither the table nor columns
+                refuse_other_types(_accepting(table, wanted, source, derivation), schema)
             return commit(
                 table,
                 expected=newest,
                 cursor=rows.cursor,
                 batch_id=batch_id,
                 manifest=manifest,
+                bad_records=None if found is None else found.errors,
                 removed=list(changed.removed.values()),
-                base=None if mode is None else base,
+                base=base,
                 by=by,
             )
 
@@ -181,23 +194,45 @@ def _is_accepted(
     return policy is OnDeleted.IGNORE or newest is None
 
 
-def _needs_restart(present: DerivedSnapshot, schema: dict[str, Any], derivation: Derivation) -> bool:
-    """Return whether a table must start again to get the columns of new rows.
+def _outdated(
+    table: DerivedTable,
+    present: DerivedSnapshot | None,
+    wanted: dict[str, Any],
+    source: Source,
+    derivation: Derivation,
+) -> DerivedSnapshot | None:
+    """Check that a table can be written with some columns, before rows are computed. Raises its errors.
+
+    Returns:
+        The present version if the table must start again to get the columns, and may; None otherwise.
 
     Raises:
         SchemaChangeRefused: It must, but it has rows, and nobody has accepted to lose them.
     """
+    if present is None:
+        require_writable(table.uri, table.files)  # which also creates the folder on a local disk
+        check_conditional_puts(table.uri, table.folder)
+        return None
+    present.check_identity(source.id, derivation.partition_by)
     try:
         if derivation.all_columns:
-            refuse_missing_columns(present, schema)
-        new_columns(present, schema)
+            refuse_missing_columns(present, wanted)
+        accepted_schema(present, wanted)
     except SchemaChangeRefused:
         # If the columns are those of a registry, whoever registers a schema would delete the rows.
         rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
         if files_of(present.delta) and not rebuilds:
             raise
-        return True
-    return False
+        return present
+    return None
+
+
+def _accepting(
+    table: DerivedTable, wanted: dict[str, Any], source: Source, derivation: Derivation
+) -> DerivedSnapshot:
+    """Return the table's newest version, which has some columns. Create it, or add columns, if needed."""
+    accept_columns(table.open_or_create(source.id, wanted, derivation.partition_by), wanted)
+    return table.snapshot()
 
 
 def _present(table: DerivedTable) -> DerivedSnapshot | None:

@@ -11,7 +11,7 @@ from deltalake import Field
 from deltalake.exceptions import CommitFailedError
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN
-from kinesis_assets.errors import InvalidInput, SchemaChangeRefused
+from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.log_entries import KEEP_ENTRIES
 
 if TYPE_CHECKING:
@@ -129,11 +129,12 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
     Raises:
         SchemaChangeRefused: A column has another type in the table.
     """
-    new = new_columns(snapshot, wanted)
+    new = _new_columns(snapshot, wanted)
     if not new:
         return
+    fields = [Field.from_json(json.dumps(field)) for field in new]
     try:
-        snapshot.delta.alter.add_columns(new, post_commithook_properties=KEEP_ENTRIES)
+        snapshot.delta.alter.add_columns(fields, post_commithook_properties=KEEP_ENTRIES)
     except CommitFailedError:
         newer = snapshot.table.snapshot()
         if newer.delta.version() == snapshot.delta.version():
@@ -141,8 +142,20 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
         accept_columns(newer, wanted)  # another run may have added the same ones
 
 
-def new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[Field]:
-    """Return the columns that `accept_columns` would add. Raises its errors."""
+def accepted_schema(snapshot: DerivedSnapshot | None, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema that a table will have after `accept_columns`. Raises its errors.
+
+    Args:
+        snapshot: The newest version of the table; None if it does not exist.
+        wanted: The schema of the new rows.
+    """
+    if snapshot is None:
+        return wanted
+    fields = [*snapshot.schema["fields"], *_new_columns(snapshot, wanted)]
+    return {"type": "struct", "fields": fields}
+
+
+def _new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[dict[str, Any]]:
     present = {field["name"]: field["type"] for field in snapshot.schema["fields"]}
     spelled = {name.lower(): name for name in present}
     new = []
@@ -155,7 +168,7 @@ def new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[Field
                 "written. Give it the same name",
             )
         if name not in present:
-            new.append(Field.from_json(json.dumps(field)))
+            new.append(field)
         elif present[name] != kind and not (
             isinstance(kind, str) and isinstance(present[name], str) and present[name] in _WIDER.get(kind, ())
         ):
@@ -166,6 +179,22 @@ def new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[Field
                 "or run once with on_deleted: rebuild to derive all rows again with the new type",
             )
     return new
+
+
+def refuse_other_types(snapshot: DerivedSnapshot, written: dict[str, Any]) -> None:
+    """Check that a table has the columns with which files were written.
+
+    Raises:
+        UpsertOvertaken: Another run has added one of them with a wider type.
+    """
+    columns, files = (
+        {field["name"]: field["type"] for field in each["fields"]} for each in (snapshot.schema, written)
+    )
+    if not files.items() <= columns.items():
+        raise UpsertOvertaken(
+            snapshot.table.uri,
+            "another run has added the same columns with other types. Nothing was committed; run again",
+        )
 
 
 def refuse_missing_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:

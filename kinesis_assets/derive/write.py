@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from deltalake import Schema
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
@@ -22,88 +24,105 @@ from kinesis_assets.ingest.manifest import decode_all, invalid
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
     from kinesis_assets.derive.changed_rows import ChangedRows
-    from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.spark.arrow_steps import ArrowStep
 
 
-def write(
-    snapshot: DerivedSnapshot, changed: ChangedRows, batch_id: int, error_column: str | None = None
-) -> Manifest:
+def write(table: DerivedTable, schema: dict[str, Any], changed: ChangedRows, job: WritingJob) -> Manifest:
     """Write rows to new files in the table's folder.
 
     Only files whose manifest is returned count: an attempt of a task that was repeated or killed leaves files
     that no version of the table refers to.
 
     Args:
-        snapshot: The version of the table whose columns the files get.
+        table: The table. It need not exist.
+        schema: Its columns, as in Delta's metadata.
         changed: The rows, and the files that are copied without some of theirs.
-        batch_id: The attempt's batch id, which new rows get.
-        error_column: The column that is not null in new rows that are counted as bad records; None if they
-            are not counted.
+        job: What `writing_job` returned. The files that are copied are added to it.
 
     Returns:
         The files of all tasks.
 
     Raises:
-        LandingFailed: A task returned an invalid manifest, or the copies lack rows.
-        DataFileInvalid: A file is missing, or does not have its rows.
+        LandingFailed: A task returned an invalid manifest, or the files lack rows.
     """
-    job = replace(writing_job(snapshot, batch_id, error_column), removed=dict(changed.removed))
-    rows = _with_columns(changed, StructType.fromJson(snapshot.schema), job)
+    job = replace(job, removed=dict(changed.removed))
+    rows = _with_columns(changed, StructType.fromJson(schema), job)
     contents = [row[0] for row in map_in_arrow(rows, writing_task(job), "manifest binary").collect()]
-    subject = f"table {snapshot.table.uri}"
-    manifest = sum(decode_all(subject, contents, Manifest), Manifest())
-    check_names(snapshot, manifest, batch_id)
-    expected = [file.rows for file in changed.removed.values()]
+    manifests = decode_all(f"table {table.uri}", contents, Manifest)
+    return checked_manifest(table.uri, manifests, job)
+
+
+def writing_job(
+    table: DerivedTable, schema: dict[str, Any], partition_by: Sequence[str], batch_id: int
+) -> WritingJob:
+    """Return the settings of the tasks that write an attempt's files.
+
+    Args:
+        table: The table. It need not exist.
+        schema: Its columns, as in Delta's metadata.
+        partition_by: Its partition columns.
+        batch_id: The attempt's batch id, which new rows get.
+    """
+    return WritingJob(
+        folder=table.folder,
+        schema=pa.schema(Schema.from_json(json.dumps(schema)).to_arrow()),
+        partition_by=tuple(partition_by),
+        batch_id=batch_id,
+        layout=table.policy.data_files,
+    )
+
+
+def checked_manifest(uri: str, manifests: Sequence[Manifest], job: WritingJob) -> Manifest:
+    """Return the manifest of all tasks.
+
+    Args:
+        uri: The table's path or URI, for the error.
+        manifests: The manifest of each task.
+        job: The settings of the tasks.
+
+    Raises:
+        LandingFailed: The attempt cannot have written one of the files, or rows are lost.
+    """
+    subject = f"table {uri}"
+    if any((each.counts is None) != (job.error_column is None) for each in manifests):
+        raise invalid(subject, "records are counted, or not counted, against the settings")
+    manifest = sum(manifests, Manifest())
+    paths = [file.path for file in (*manifest.files, *manifest.replaced)]
+    if (
+        len(set(paths)) < len(paths)
+        or not all(is_new_file(file, job.batch_id) for file in manifest.files)
+        or not all(is_new_file(file, job.batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
+    ):
+        raise invalid(subject, "a file that this attempt did not write")
+    expected = [file.rows for file in job.removed.values()]
     copied = sum(file.rows - file.new_rows for file in manifest.files)
     copied += sum(file.rows for file in manifest.replaced)
     if None not in expected and copied != sum(filter(None, expected)):
         raise invalid(subject, f"{copied} rows in copies of files with {expected} rows")
-    if (manifest.bad_records or 0) > sum(file.new_rows for file in manifest.files):
-        raise invalid(subject, "more bad records than rows")
+    counts, new = manifest.counts, sum(file.new_rows for file in manifest.files)
+    if counts is not None and new != counts.records - (0 if job.keeps_errors else counts.errors):
+        raise invalid(subject, f"{new} new rows of {counts.records} records, {counts.errors} with an error")
     return manifest
 
 
-def writing_job(snapshot: DerivedSnapshot, batch_id: int, error_column: str | None = None) -> WritingJob:
-    """Return the settings of the tasks that write an attempt's files. The arguments are those of `write`."""
-    return WritingJob(
-        folder=snapshot.table.folder,
-        schema=pa.schema(snapshot.delta.schema().to_arrow()),
-        partition_by=tuple(snapshot.delta.metadata().partition_columns),
-        batch_id=batch_id,
-        layout=snapshot.table.policy.data_files,
-        error_column=error_column,
-    )
-
-
-def check_names(snapshot: DerivedSnapshot, manifest: Manifest, batch_id: int) -> None:
-    """Check that an attempt may have written the files of its manifest.
-
-    Raises:
-        LandingFailed: It cannot have written one of them.
-    """
-    paths = [file.path for file in (*manifest.files, *manifest.replaced)]
-    if (
-        len(set(paths)) < len(paths)
-        or not all(is_new_file(file, batch_id) for file in manifest.files)
-        or not all(is_new_file(file, batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
-    ):
-        raise invalid(f"table {snapshot.table.uri}", "a file that this attempt did not write")
-
-
 def _with_columns(changed: ChangedRows, fields: StructType, job: WritingJob) -> DataFrame:
-    """Return the rows with the columns of the table."""
+    """Return the rows with the columns of the table, and that of errors which are only counted."""
     rows = _grouped_by_file(changed) if changed.removed else changed.rows
+    schema = job.schema
+    if job.error_column is not None and not job.keeps_errors:
+        fields = fields.add(job.error_column, StringType())
+        schema = schema.append(pa.field(job.error_column, pa.string()))
     types, wanted = (
         {field.name: field.dataType.simpleString() for field in each} for each in (rows.schema, fields)
     )
     if is_mapped(rows) and types.items() <= wanted.items():  # no value has to be cast
-        return map_in_arrow(rows, _adding(job.schema, job.batch_id), fields)
+        return map_in_arrow(rows, _adding(schema, job.batch_id), fields)
     columns = []
     for field in fields:
         column = F.col(f"`{field.name}`") if field.name in types else F.lit(None)

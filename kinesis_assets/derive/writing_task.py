@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from kinesis_assets.derive.data_files import CHANGES_FOLDER, DerivedFileWriter, Manifest
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, rows_of_file
+from kinesis_assets.derive.record_counts import RecordCounts, counts_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.kinesis.records.columns import binaries
 
@@ -38,21 +39,28 @@ def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     Its input has the columns of the table. If files are replaced, it has the columns of `read` with each
     row's place too: a row with a position is the one of the table that is replaced there, and only its place
     is used. A row with a file, but without a position, is new, and is written behind the rows of that file.
-    All rows with the same file are in one partition, one after the other, those with a position first. The
-    function returns a manifest.
+    All rows with the same file are in one partition, one after the other, those with a position first.
+    Records are counted only if no files are replaced. The function returns a manifest.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kept = DerivedFileWriter(job)
         replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
         copies = _Copies(job, kept, replaced)
+        counts = None if job.error_column is None else RecordCounts()
         for batch in batches:
             if job.removed:
                 copies.write(batch)
-            else:
-                kept.write(batch)
+                continue
+            rows = batch
+            if counts is not None and job.error_column is not None:
+                found = counts_of(batch, job.error_column)
+                counts += found
+                if found.errors and not job.keeps_errors:
+                    rows = batch.filter(pc.is_null(batch[job.error_column]))
+            kept.write(rows)
         copies.end_file()
-        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()), kept.bad_records)
+        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()), counts)
         yield pa.RecordBatch.from_arrays([binaries([encode(manifest)])], ["manifest"])
 
     return run

@@ -1,6 +1,7 @@
 """The doctor: verify a table against its log, its stream and Dagster's events.
 
-The doctor changes nothing, except that an event audit may add missing events.
+The doctor changes nothing, except that an event audit may add missing events. In a bucket, it writes a probe
+and deletes it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import TYPE_CHECKING
 from kinesis_assets.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.doctor.history import History, walk_amendments, walk_positions
 from kinesis_assets.doctor.stream_checks import floor_findings, shard_findings, stream_findings
-from kinesis_assets.doctor.table_checks import file_findings, log_findings, restore_findings, row_findings
+from kinesis_assets.doctor.table_checks import (
+    file_findings,
+    log_findings,
+    restore_findings,
+    row_findings,
+    store_findings,
+)
 from kinesis_assets.errors import ShardListStale, StreamError, StreamRecreated, TableError
 from kinesis_assets.ingest.stale_list import check_list
 from kinesis_assets.kinesis.clock import utc_now
@@ -40,12 +47,14 @@ class Doctor:
         table: Its table.
         audit_events: Checks runs and events, as `EventAudit` does for a Dagster instance; None skips this.
         read_rows: Scans data files, given as path and size in bytes; None skips the check of rows.
+        probes_store: Whether it writes a probe to check the store of a table in a bucket.
     """
 
     client: StreamClient
     table: PositionedTable
     audit_events: AuditEvents | None = None
     read_rows: Callable[[Sequence[tuple[str, int]]], Scan] | None = None
+    probes_store: bool = True
 
     def findings(self) -> Iterator[Finding]:
         """Run every check. A check without a problem yields one finding of level OK."""
@@ -66,6 +75,10 @@ class Doctor:
             yield Finding("table", Level.PROBLEM, f"{error}; nothing else was checked")
             return
         yield Finding("table", Level.OK, f"{self.table.uri} can be read")
+        if self.probes_store and self.table.folder.bucket is not None:
+            yield from or_ok(
+                "store", store_findings(self.table), "of two commits of one version, the store accepts one"
+            )
         if positions is None:
             yield Finding("positions", Level.INFO, "there are none: no run has committed yet")
             return

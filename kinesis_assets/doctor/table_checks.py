@@ -9,7 +9,9 @@ from kinesis_assets.doctor.chain import log_mismatches
 from kinesis_assets.doctor.expected_rows import ExpectedRows
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
+from kinesis_assets.errors import StoreUnsuitable
 from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.delta_log import folder_files, named_files
 from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.rewrites import rewrites_of
@@ -23,6 +25,17 @@ if TYPE_CHECKING:
     from kinesis_assets.table.log_entries import LogEntry
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+
+
+def store_findings(table: PositionedTable) -> Iterator[Finding]:
+    """Check that the store of the table supports conditional puts."""
+    try:
+        unknown = check_conditional_puts(table.uri, table.folder)
+    except StoreUnsuitable as error:
+        yield Finding("store", Level.PROBLEM, str(error))
+        return
+    if unknown is not None:
+        yield Finding("store", Level.INFO, f"conditional puts were not checked: {unknown}")
 
 
 def row_findings(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.errors import ShardsNotCommitted, StreamPaused
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import plan_run
-from kinesis_assets.ingest.run import TIP_REFRESH, execute_run
+from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import retry_listing
@@ -52,6 +53,7 @@ class ContinuousRun:
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
             reason. Throttling is news only after `ReadTiming.stall_seconds`.
         on_commit: Called when the table has new commits, of this run or of another one.
+        on_iteration: Called with the whole result of each iteration, after `report`.
         by: Name of the run, kept with each commit.
 
     Attributes:
@@ -68,6 +70,7 @@ class ContinuousRun:
         *,
         report: Callable[[RunResult], object],
         on_commit: Callable[[], object] = lambda: None,
+        on_iteration: Callable[[RunResult], object] = lambda _: None,
         by: str | None = None,
     ) -> None:
         self.batch_id: int | None = None
@@ -78,6 +81,7 @@ class ContinuousRun:
         self._timing = timing
         self._report = report
         self._on_commit = on_commit
+        self._on_iteration = on_iteration
         self._by = by
         self._clock = client.settings.timing.clock
         self._shard_list = _ShardList(client, timing.max_listing_age)
@@ -99,7 +103,7 @@ class ContinuousRun:
             StopMarker(self._table.folder, batch_id).set()
 
     def run(self, plan: RunPlan) -> None:
-        """Run until the time is over, another run replaces this one, all shards are finished, or `stop`.
+        """Run until the time is over, another run replaces it, all shards are finished, a pause, or `stop`.
 
         Args:
             plan: The plan of the first iteration. Later iterations read the next ranges of its shards.
@@ -123,7 +127,10 @@ class ContinuousRun:
             if all(shard.finished for shard in self._shards.values()):
                 break
             if due := [shard_id for shard_id, shard in self._shards.items() if shard.due <= now]:
-                plan, first = self._for_iteration(first or self._plan(due)), None
+                try:
+                    plan, first = self._for_iteration(first or self._plan(due)), None
+                except StreamPaused:
+                    break
                 may_end = now - started >= timing.may_end_after
                 if self._is_read_by_another_run(plan) and may_end:
                     break
@@ -206,6 +213,7 @@ class ContinuousRun:
         ]
         if news:
             self._report(result.only(news))
+        self._on_iteration(result)
         if any(self._shards[shard_id].finished for shard_id in plan.ranges):
             self._shard_list.expire()  # the shard has children
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,8 @@ class ShardOutcome:
         files: Number of data files that hold these rows.
         bad_records: Number of rows that are damaged aggregates, kept as they were received.
         outside_hash_range: Number of rows whose hash key belongs to another shard.
+        first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
+        last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
         lag_ms: Milliseconds from the end of the range to the tip; None if no response reported it.
         time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
             if that is not known.
@@ -62,6 +64,8 @@ class ShardOutcome:
     files: int = 0
     bad_records: int = 0
     outside_hash_range: int = 0
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
     lag_ms: int | None = None
     time_to_loss_ms: int | None = None
     gaps: Sequence[Gap] = ()
@@ -106,6 +110,33 @@ class RunResult:
         return replace(self, outcomes=read)
 
 
+def shards_with_news(plan: RunPlan, result: RunResult) -> list[str]:
+    """Return the shards that a run moved, finished or read for the first time, and those that failed.
+
+    Args:
+        plan: The run's plan.
+        result: Its result.
+    """
+    return [
+        shard_id
+        for shard_id, outcome in result.outcomes.items()
+        if outcome.error is not None or _is_news(plan.expected.shards.get(shard_id), outcome)
+    ]
+
+
+def _is_news(before: ShardPosition | None, outcome: ShardOutcome) -> bool:
+    if before is None or outcome.stats is None:
+        return True
+    if before.finished:
+        return False
+    return (
+        before.seen_until is None
+        or outcome.state is ShardState.FINISHED
+        or outcome.stats.through != before.position
+        or bool(outcome.gaps)
+    )
+
+
 def shard_outcome(
     plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
 ) -> ShardOutcome:
@@ -139,6 +170,8 @@ def shard_outcome(
         files=sum(shard_id in file.rows_by_shard for file in result.files),
         bad_records=shard.bad_records,
         outside_hash_range=shard.outside_hash_range,
+        first_arrival=shard.first_arrival,
+        last_arrival=shard.last_arrival,
         lag_ms=lag_ms,
         time_to_loss_ms=_time_to_loss_ms(plan, before, lag_ms) if unfinished else None,
         gaps=shard.gaps,

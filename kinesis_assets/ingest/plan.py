@@ -133,7 +133,7 @@ def current_shards(
     Raises what `plan_run` raises for the table, and for a list that contradicts it; see
     `relist.retry_listing`.
     """
-    _, positions = _read_positions(table, listing, on_recreated, asked)
+    _, positions = stored_positions(table, listing, on_recreated, asked)
     if positions is None or positions.identity != listing.summary.identity:
         check_first_list(listing)
         return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
@@ -165,6 +165,7 @@ def plan_run(
 
     Raises:
         InvalidInput: The starts do not fit the stream.
+        StreamPaused: An operator has paused the stream.
         StreamError: The stream cannot be reached, was recreated, or its shard list is incomplete or
             contradicts the table after all retries.
         TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
@@ -234,10 +235,13 @@ def plan_run(
     )
 
 
-def _read_positions(
+def stored_positions(
     table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, asked: Iterable[str]
 ) -> tuple[TableSnapshot | None, StreamPositions | None]:
-    """Return the table's snapshot and positions, with those of listed shards, their parents and `asked`."""
+    """Return the table's snapshot and positions, with those of listed shards, their parents and `asked`.
+
+    Either is None if it does not exist. Raises what `TableSnapshot.positions` raises.
+    """
     try:
         snapshot = table.snapshot()
     except TableMissing:
@@ -262,9 +266,12 @@ def _positions_or_first(
     """Return the stream's positions; commit its first ones if it has none."""
     from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.pause import refuse_paused  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
 
-    snapshot, positions = _read_positions(table, listing, policy.on_recreated, asked)
+    snapshot, positions = stored_positions(table, listing, policy.on_recreated, asked)
+    if snapshot is not None:
+        refuse_paused(client.stream, table)
     if snapshot is not None and positions is not None:
         refuse_rewritten(table, snapshot, positions)
         if snapshot.owner is None:

@@ -6,12 +6,13 @@ The module does not depend on Dagster, and on Spark only through `Land`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kinesis_assets.errors import StreamRecreated
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH, wait_after_nothing
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.outcome import RunResult, shard_outcome
 from kinesis_assets.ingest.shard_ends import with_confirmed_ends
@@ -25,7 +26,7 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit import CommitResult, commit, read_until
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.client import StreamClient
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
 """A function that lands ranges of independent shards, as `land` does in Spark."""
 
-TIP_REFRESH = timedelta(hours=1)
-"""An idle shard's tip time is committed again at this age, well within the shortest retention of 24 h."""
+PROGRESS_INTERVAL = 10.0
+"""Seconds from one file about the progress of a task to the next."""
 
 
 def execute_run(
@@ -62,7 +63,9 @@ def execute_run(
         by: Name of the run, kept with the commit.
         repeated: Whether this is one iteration of a continuous run, which checks the stream's identity only
             before a commit.
-        tip_refresh: Minimum age of the committed tip time at which a later tip time alone is committed.
+        tip_refresh: Age of the committed tip time from which a later tip time alone is committed. A shard
+            that has not been idle for that long gets it earlier, unless the run is repeated: its next read
+            depends on it, see `idle_shards`.
 
     Raises:
         LandingFailed: A landing returned an invalid result; nothing was committed.
@@ -73,7 +76,13 @@ def execute_run(
     started = clock.monotonic()
     until = read_until(plan.batch_id)
     job = LandingJob(
-        str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
+        str(client.address),
+        client.settings,
+        table.folder,
+        plan.batch_id,
+        until,
+        table.policy.data_files,
+        inf if repeated else PROGRESS_INTERVAL,
     )
     landing = Landing()
     finished = plan.expected.finished | plan.given_up.keys()
@@ -92,11 +101,12 @@ def execute_run(
         for range_ in ready:
             del pending[range_.shard_id]
     landings = {shard.shard_id: shard for shard in landing.shards}
-    to_commit = {
-        shard_id: position
-        for shard_id, shard in landings.items()
-        if _needs_commit(plan.expected.shards[shard_id], position := _moved(plan, shard), tip_refresh)
-    }
+    to_commit: dict[str, ShardPosition] = {}
+    for shard_id, shard in landings.items():
+        before, after = plan.expected.shards[shard_id], _moved(plan, shard)
+        refresh = tip_refresh if repeated else wait_after_nothing(before, tip_refresh)
+        if _needs_commit(before, after, refresh):
+            to_commit[shard_id] = after
     result, moved, listing = CommitResult(None), to_commit, plan.listing
     if to_commit or plan.given_up or plan.lowered or not repeated:
         # After reading, so that every record is known to be from the planned stream.

@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow as pa
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.ingest.shard_group import ShardGroup
+from kinesis_assets.ingest.task_progress import TaskProgress
 from kinesis_assets.ingest.worker_tuning import configure_allocators, freeze_loaded_objects
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.quota import Quota
@@ -21,6 +23,7 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.progress import ProgressFiles
 from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.stop_marker import StopMarker
 
@@ -51,6 +54,7 @@ class LandingJob:
         read_until: Time in seconds since the epoch after which no page is requested, because its records
             could not be committed in time. A shard that has returned only empty pages is exempt.
         layout: The sizes of the data files.
+        progress_interval: Seconds from one file about the progress of a task to the next.
     """
 
     stream: str
@@ -59,6 +63,7 @@ class LandingJob:
     batch_id: int
     read_until: float
     layout: FileLayout = FileLayout()
+    progress_interval: float = inf
 
 
 def landing_task(
@@ -101,21 +106,28 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
 
     with writer:
         marker = StopMarker(job.folder, job.batch_id)
-        with _watched(marker, stop_event, group.cancel_pauses, timing.stop_poll_seconds):
+        files = ProgressFiles(job.folder, job.batch_id)
+        progress = TaskProgress(files, readings, clock, job.progress_interval)
+        with _watched(marker, stop_event, group.cancel_pauses, progress, timing.stop_poll_seconds):
             errors = group.read(write)
         return Landing(tuple(writer.close()), tuple(map(_shard_landing, readings, errors)))
 
 
 @contextmanager
 def _watched(
-    marker: StopMarker, stop_event: threading.Event, on_stop: Callable[[], None], interval: float
+    marker: StopMarker,
+    stop_event: threading.Event,
+    on_stop: Callable[[], None],
+    progress: TaskProgress,
+    interval: float,
 ) -> Iterator[None]:
-    """Watch for a stop marker within the context.
+    """Watch for a stop marker within the context, and write the progress.
 
     Args:
         marker: The marker.
         stop_event: Set when the marker exists.
         on_stop: Called after that.
+        progress: The progress of the task.
         interval: Seconds between two checks.
     """
     done = threading.Event()
@@ -127,6 +139,7 @@ def _watched(
                 if marker.is_set():
                     stop_event.set()
                     on_stop()
+                progress.note()
             if done.wait(interval):
                 return
 
@@ -137,6 +150,8 @@ def _watched(
     finally:
         done.set()
         watcher.join()
+        with suppress(OSError, pa.ArrowException, KinesisAssetsError):
+            progress.end()
 
 
 @lru_cache(maxsize=8)

@@ -30,12 +30,14 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         since: All records that arrived before this time are in the table; None if the time is unknown.
         next_sequence_number: The first record after the gap; None if there was none.
         until: The arrival of that record or, if there was none, the time of the response without records.
+        to_fill: A catch-up skipped the records, and is to add them.
     """
 
     after: Position
     since: datetime | None
     next_sequence_number: str | None
     until: datetime
+    to_fill: bool = False
 
     def is_same_as(self, recorded: Gap | None) -> bool:
         """Whether this is the recorded gap, found again because the position has not moved since."""

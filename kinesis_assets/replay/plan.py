@@ -123,8 +123,9 @@ def _plan(
         )
     if window.start.timestamp is not None and window.start.timestamp > now:
         raise InvalidInput(f"stream {stream}: {window.start} is later than the service's clock, {now}")
-    _refuse_invalid_sequence_number(
-        client, [shard_id for shard_id in requested if shard_id in listed], window.start
+    _refuse_invalid_sequence_numbers(
+        client,
+        {shard_id: window.starts.get(shard_id, window.start) for shard_id in requested if shard_id in listed},
     )
     amendment = snapshot.amendment(listing.summary.identity)
     oldest = now - timedelta(hours=listing.summary.retention_hours)
@@ -135,7 +136,8 @@ def _plan(
     not_read: dict[str, ReplayOutcome] = {}
     left_out: list[str] = []
     for shard_id in requested:
-        range_ = _range(shard_id, start, window, positions.shards.get(shard_id))
+        shard_start = window.starts.get(shard_id, start)
+        range_ = _range(shard_id, shard_start, window, positions.shards.get(shard_id))
         if isinstance(range_, ReplayOutcome):
             not_read[shard_id] = range_
         elif shard_id in listed:
@@ -148,7 +150,7 @@ def _plan(
             left_out.append(shard_id)
             not_read[shard_id] = _failed(shard_id, left_out_error(shard_id, listing.summary))
         else:
-            not_read[shard_id] = _unlisted(shard_id, positions.shards[shard_id], start)
+            not_read[shard_id] = _unlisted(shard_id, positions.shards[shard_id], shard_start)
     if incomplete is None:
         refuse_left_out(listing.summary, left_out)
     return ReplayPlan(
@@ -246,11 +248,11 @@ def _failed(shard_id: str, error: ShardError) -> ReplayOutcome:
     return ReplayOutcome(shard_id, ReplayState.FAILED, error=error)
 
 
-def _refuse_invalid_sequence_number(client: StreamClient, shard_ids: Sequence[str], start: Position) -> None:
-    """Check that the service accepts the start as a sequence number of each shard."""
-    if start.sequence_number is None:
-        return
-    for shard_id in shard_ids:
+def _refuse_invalid_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -> None:
+    """Check that the service accepts each start that is a sequence number of its shard."""
+    for shard_id, start in starts.items():
+        if start.sequence_number is None:
+            continue
         try:
             client.shard_iterator(shard_id, start)
         except CallFailed as error:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.ingest.manifest import decode_all, encode
 from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.shard_group import ShardGroup
 from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, LandingJob, client_of
+from kinesis_assets.ingest.task_progress import TaskProgress
 from kinesis_assets.ingest.worker_tuning import configure_allocators
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.quota import Quota
@@ -30,6 +33,7 @@ from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.manifest_checks import check_filling
 from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.progress import ProgressFiles
 from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
@@ -119,6 +123,8 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
         missing = yield from to_thread(lambda: existing.missing(shard_id, batch))  # reads files
         in_window = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
         missing = pc.and_(missing, in_window)
+        with suppress(OSError, pa.ArrowException, KinesisAssetsError):  # only the log needs it
+            progress.note()
         if missing.true_count:
             writer.write(shard_id, batch.filter(missing))
             counts[shard_id].add(records, missing)
@@ -127,15 +133,17 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     quota = Quota(Allowance(seconds=landing.read_until - clock.time()), clock)
     limiter, stop = MemoryLimiter(BYTES_IN_FLIGHT), threading.Event()
     readings = [ShardReading(client, range_, quota, stop, limiter) for range_ in ranges]
+    files = ProgressFiles(landing.folder, landing.batch_id)
+    progress = TaskProgress(files, readings, clock, landing.progress_interval)
     with writer:
         group = ShardGroup(readings, stop, landing.settings.max_pool_connections)
         errors = group.read(write_missing)
-        files = tuple(writer.close())
+        written = tuple(writer.close())
     shards = tuple(
         counts[reading.range.shard_id].result(reading, error)
         for reading, error in zip(readings, errors, strict=True)
     )
-    return FillResult(files, shards)
+    return FillResult(written, shards)
 
 
 class _MissingRecords:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -20,6 +21,7 @@ class ReplayWindow(msgspec.Struct, frozen=True):
         start: AT_SEQUENCE_NUMBER or AT_TIMESTAMP, both inclusive, or TRIM_HORIZON, the oldest record.
         last: Sequence number of the last record, inclusive; None for no such limit.
         until: Arrival time, exclusive; None for no such limit.
+        starts: By shard id, the starts of shards that start elsewhere.
 
     Raises:
         InvalidInput: The window is empty.
@@ -28,6 +30,7 @@ class ReplayWindow(msgspec.Struct, frozen=True):
     start: Position
     last: str | None = None
     until: datetime | None = None
+    starts: Mapping[str, Position] = {}
 
     def __post_init__(self) -> None:
         number, time = self.start.sequence_number, self.start.timestamp

@@ -6,6 +6,7 @@ This module calls neither the stream nor the table.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from kinesis_assets.seek.probe import Probe, ProbedRecord
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
+
+
+_PROBING = timedelta(minutes=15)
+"""Time in which a catch-up finds the first record that it skips. A seek that takes longer is refused."""
 
 
 class Direction(StrEnum):
@@ -66,6 +71,7 @@ def plan_moves(
     listed_open: Container[str],
     now: datetime,
     all_shards: bool,
+    unread: Mapping[str, ProbedRecord | None] | None = None,
 ) -> dict[str, Move]:
     """Plan the move of each chosen shard, without the numbers of rows that are removed.
 
@@ -77,6 +83,8 @@ def plan_moves(
         listed_open: The shards that the stream lists as open.
         now: The service's clock.
         all_shards: The shards were not named, so a shard that cannot be moved stays.
+        unread: Of a catch-up, the first unread record of each shard. No shard goes back, and the gaps are
+            marked to be filled.
 
     Raises:
         SeekRefused: A shard that was named cannot be moved.
@@ -87,6 +95,8 @@ def plan_moves(
         direction = Direction.STAYS
         if shard_id in probes:
             direction = _direction(shard, probes[shard_id])
+        if unread is not None and direction is Direction.BACK:
+            direction = Direction.STAYS  # a run has read it to the tip
         wrongly_finished = shard.finished and shard_id in listed_open
         if direction is Direction.FORWARD and shard.finished and not wrongly_finished:
             if not all_shards:
@@ -102,7 +112,8 @@ def plan_moves(
         elif direction is Direction.BACK:
             moves[shard_id] = _back(shard_id, shard, probes[shard_id])
         else:
-            moves[shard_id] = _forward(shard_id, shard, probes[shard_id], now)
+            move = _forward(shard_id, shard, probes[shard_id], now)
+            moves[shard_id] = move if unread is None else _to_fill(move, probes[shard_id], unread, now)
     _reopen_empty(moves)
     return moves
 
@@ -164,6 +175,32 @@ def _forward(shard_id: str, shard: ShardPosition, probe: Probe, now: datetime) -
         gaps=(*shard.gaps, gap),
     )
     return Move(shard_id, Direction.FORWARD, shard, after, gap=gap)
+
+
+def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None], now: datetime) -> Move:
+    """Return the move of a catch-up: its gap is to be filled, and starts at the first record that it skips.
+
+    A replay that still finds this record has provably read the whole gap. If records may have expired before,
+    the gap starts at the position, and cannot be proven to be filled.
+    """
+    shard, gap = move.before, move.gap
+    if gap is None:
+        return move
+    first, current = unread.get(move.shard_id), passed(shard.position)
+    since, hours = shard.complete_until, shard.retention_hours
+    complete = since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
+    known: Gap | None = msgspec.structs.replace(gap, to_fill=True)
+    if complete and (first is None or (probe.first is not None and _number(first) >= _number(probe.first))):
+        known = None  # nothing is skipped
+    elif complete and first is not None and (current is None or at(first.sequence_number) > current):
+        start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
+        known = msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival, to_fill=True)
+    gaps = shard.gaps if known is None else (*shard.gaps, known)
+    return replace(move, gap=known, after=msgspec.structs.replace(move.after, gaps=gaps))
+
+
+def _number(record: ProbedRecord) -> int:
+    return int(record.sequence_number)
 
 
 def _back(shard_id: str, shard: ShardPosition, probe: Probe) -> Move:

@@ -70,12 +70,16 @@ def probe_shard(client: StreamClient, shard: Shard, summary: StreamSummary, targ
     start = Position(PositionKind.TRIM_HORIZON)
     if horizon > summary.identity.created:
         start = Position.at_timestamp(horizon)
-    oldest = _first(client, shard, start)
-    first = oldest if target.kind is PositionKind.TRIM_HORIZON else _first(client, shard, target)
+    oldest = first_record(client, shard, start)
+    first = oldest if target.kind is PositionKind.TRIM_HORIZON else first_record(client, shard, target)
     return Probe(target, first, oldest)
 
 
-def _first(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
+def first_record(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
+    """Return the first record from a position on that can be read; None if there is none up to the tip.
+
+    Raises what `probe_shard` raises.
+    """
     range_ = ShardRange(
         shard.shard_id, position, Bounds(max_records=1), shard.hash_range, closed=shard.closed
     )

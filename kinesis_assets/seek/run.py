@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.seek.commit import commit_moves, following_positions
 from kinesis_assets.seek.plan import Direction, Move, going_back, moving, plan_moves
-from kinesis_assets.seek.probe import TIME_TO_READ, probe_shard
+from kinesis_assets.seek.probe import TIME_TO_READ, first_record, probe_shard
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.commits_since import find_commit
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.seek.probe import Probe
+    from kinesis_assets.seek.probe import Probe, ProbedRecord
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -62,12 +62,14 @@ class _Request:
         probes: The probes of the listed shards among the chosen ones, by shard id.
         chosen: Shard ids.
         all_shards: The shards were not named.
+        unread: Of a catch-up, the first unread record of each of these shards; None for another seek.
     """
 
     listing: StreamListing
     probes: Mapping[str, Probe]
     chosen: Sequence[str]
     all_shards: bool
+    unread: Mapping[str, ProbedRecord | None] | None = None
 
 
 def seek(
@@ -78,6 +80,7 @@ def seek(
     shard_ids: Collection[str] | None,
     by: str,
     apply: bool,
+    to_fill: bool = False,
 ) -> SeekResult:
     """Move the positions of some shards, all in one commit or none.
 
@@ -89,6 +92,7 @@ def seek(
         shard_ids: The shards; None for all shards that can be moved there.
         by: Id of the Dagster run or name of the person, recorded with the positions.
         apply: Commit the moves; otherwise only plan them.
+        to_fill: Mark the gaps of the skipped records as `Gap.to_fill`, and move no shard back.
 
     Raises:
         InvalidInput: There is no such shard or position, or no run has committed yet.
@@ -116,7 +120,7 @@ def seek(
         (listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
     )
     # The probes use the shorter retention, to be safe; the longer one is what both responses confirm.
-    request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids)
+    request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids, to_fill=to_fill)
     listing = listing.with_retention(hours[1])
     if client.describe().identity != identity:
         raise StreamRecreated(client.stream, "deleted and created again during the seek; nothing was changed")
@@ -165,6 +169,8 @@ def _request(
     positions: StreamPositions,
     to: Position,
     shard_ids: Collection[str] | None,
+    *,
+    to_fill: bool,
 ) -> _Request:
     """Validate the arguments and probe the shards. Nothing is written."""
     known = positions.with_listing(listing).shards
@@ -193,7 +199,12 @@ def _request(
     probes = {
         shard_id: probe_shard(client, listed[shard_id], listing.summary, target) for shard_id in readable
     }
-    return _Request(listing, probes, chosen, all_shards=shard_ids is None)
+    unread = {
+        shard_id: first_record(client, listed[shard_id], known[shard_id].position)
+        for shard_id in readable
+        if to_fill and not known[shard_id].finished
+    }
+    return _Request(listing, probes, chosen, shard_ids is None, unread if to_fill else None)
 
 
 def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:
@@ -205,6 +216,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         listed_open={shard.shard_id for shard in request.listing.shards if not shard.closed},
         now=request.listing.summary.service_time,
         all_shards=request.all_shards,
+        unread=request.unread,
     )
     back = going_back(moves)
     places = {

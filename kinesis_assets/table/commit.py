@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.commit_loop import WrittenTable
     from kinesis_assets.table.data_file import DataFile, WrittenFile
     from kinesis_assets.table.positions import ShardPosition
@@ -112,13 +112,8 @@ def freeze(
             return current
         if current is not None:
             refuse_rewritten(table, snapshot, current)
-        elif snapshot.active_files():
-            raise PositionsMissing(
-                table.uri,
-                f"it has rows, but no positions of {summary.identity.arn}, so it is unknown how far each "
-                "shard was read. Nothing was changed. Compute the positions from the rows with "
-                "`kinesis-assets adopt`, or use an empty table for the stream",
-            )
+        else:
+            refuse_rows_without_positions(table, snapshot, summary.identity)
         if may_commit and snapshot.owner is None:
             snapshot.claim(summary.identity)
             return None  # the next try commits, unless another stream has claimed the table first
@@ -148,6 +143,23 @@ def freeze(
         return None
 
     return commit_until_known(table, try_once)
+
+
+def refuse_rows_without_positions(
+    table: PositionedTable, snapshot: TableSnapshot, identity: StreamIdentity
+) -> None:
+    """Check that a table without positions has no rows.
+
+    Raises:
+        PositionsMissing: It has rows.
+    """
+    if snapshot.active_files():
+        raise PositionsMissing(
+            table.uri,
+            f"it has rows, but no positions of {identity.arn}, so it is unknown how far each shard was read. "
+            "Nothing was changed. Compute the positions from the rows with `kinesis-assets adopt`, or use an "
+            "empty table for the stream",
+        )
 
 
 def commit(

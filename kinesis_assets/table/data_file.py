@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -30,9 +31,32 @@ TABLE_SCHEMA = FILE_SCHEMA.insert(
 
 PARTITION_COLUMNS = ["arrival_date"]
 
-CODEC = "snappy"
-"""The codec of new files. zstd makes files 40% smaller for 67% more CPU; maintenance uses it when it rewrites
-small files (benchmarks, codecs)."""
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """How data files are compressed.
+
+    Attributes:
+        codec: The codec, as pyarrow and delta-rs name it.
+        level: Its level; None if it has none.
+    """
+
+    codec: Literal["SNAPPY", "ZSTD"]
+    level: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The codec as in the names of files."""
+        return self.codec.lower()
+
+
+NEW_FILES = Compression("SNAPPY")
+"""The compression of new files. zstd makes files 40% smaller for 67% more CPU (benchmarks, codecs)."""
+
+REWRITTEN_FILES = Compression("ZSTD", 3)
+"""The compression of files that maintenance or a seek writes in place of others, which are kept for long.
+They are 10% smaller than at level 1 for 10% more CPU; level 6 takes three times the CPU (benchmarks,
+codecs)."""
 
 ROW_GROUP_BYTES = 16 << 20
 """Approximate size of a row group in bytes, uncompressed."""
@@ -112,7 +136,8 @@ def is_new_file(file: DataFile) -> bool:
     Its name must contain its batch id, and its folder the date on which all of its records arrived.
     """
     name = (
-        rf"arrival_date={re.escape(file.arrival_date)}/part-{file.batch_id}-[0-9a-f]{{32}}\.{CODEC}\.parquet"
+        rf"arrival_date={re.escape(file.arrival_date)}/part-{file.batch_id}-[0-9a-f]{{32}}"
+        rf"\.{NEW_FILES.name}\.parquet"
     )
     arrivals = (file.first_arrival, file.last_arrival)
     return (

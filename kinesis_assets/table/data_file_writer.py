@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.kinesis.records.columns import same_integer
 from kinesis_assets.table.data_file import (
-    CODEC,
     DICTIONARIES,
     FILE_BYTES,
     FILE_SCHEMA,
+    NEW_FILES,
     ROW_GROUP_BYTES,
     STATISTICS,
     DataFile,
@@ -135,7 +135,7 @@ class _OpenFile:
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._arrival_date = arrival_date
-        self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{CODEC}.parquet"
+        self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{NEW_FILES.name}.parquet"
         self.written = 0  # bytes, without the row group that is being written
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
@@ -171,7 +171,8 @@ class _OpenFile:
         self._writer = pq.ParquetWriter(
             self._sink,
             FILE_SCHEMA,
-            compression=CODEC,
+            compression=NEW_FILES.codec,
+            compression_level=NEW_FILES.level,
             use_dictionary=DICTIONARIES,
             write_statistics=STATISTICS,
         )

@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import TableMissing, TableUnreachable
+from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.refusals import not_writable
 
 if TYPE_CHECKING:
@@ -69,11 +70,13 @@ def open_or_create(
         description: The description of a new table.
 
     Raises:
+        StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
         TableNotWritable: The table cannot be created because writing is refused.
         TableUnreachable: The table can be neither opened nor created.
     """
     with suppress(TableMissing):
         return opened()
+    check_conditional_puts(uri, folder)  # if the store cannot be reached, the creation reports it
     refused: Exception | None = None
     try:
         DeltaTable.create(

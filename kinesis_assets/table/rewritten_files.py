@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from deltalake import ColumnProperties, WriterProperties
 
-from kinesis_assets.table.data_file import DICTIONARIES, ROW_GROUP_BYTES, STATISTICS
-
-_ZSTD_LEVEL = 3
-"""Files are 10% smaller than at level 1 for 10% more CPU; level 6 takes three times the CPU
-(benchmarks, codecs)."""
+from kinesis_assets.table.data_file import DICTIONARIES, REWRITTEN_FILES, ROW_GROUP_BYTES, STATISTICS
 
 _PAGE_ROWS = 1024
 _PAGE_BYTES = 1 << 20
@@ -18,8 +14,6 @@ _PAGE_BYTES = 1 << 20
 def writer_properties(row_bytes: int) -> WriterProperties:
     """Return settings that give files the statistics and row groups of those that `DataFileWriter` writes.
 
-    The codec is zstd, because rewritten files are kept for long.
-
     Args:
         row_bytes: Mean size of a row in the files, in bytes. delta-rs limits row groups and pages by their
             rows, but memory use depends on their bytes.
@@ -27,8 +21,8 @@ def writer_properties(row_bytes: int) -> WriterProperties:
     plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     names = {*STATISTICS, *DICTIONARIES}
     return WriterProperties(
-        compression="ZSTD",
-        compression_level=_ZSTD_LEVEL,
+        compression=REWRITTEN_FILES.codec,
+        compression_level=REWRITTEN_FILES.level,
         max_row_group_size=max(1, ROW_GROUP_BYTES // max(1, row_bytes)),
         write_batch_size=max(1, min(_PAGE_ROWS, _PAGE_BYTES // max(1, row_bytes))),
         default_column_properties=plain,

@@ -11,24 +11,26 @@ class Column(NamedTuple):
     Attributes:
         name: The column's name.
         type: Arrow's name of the column's type.
+        description: What it contains.
         nullable: Whether the column may be null.
     """
 
     name: str
     type: str
+    description: str
     nullable: bool = False
 
 
 COLUMNS = (
-    Column("stream", "string"),
-    Column("shard_id", "string"),
-    Column("sequence_number", "string"),
-    Column("sub_sequence_number", "int64"),
-    Column("partition_key", "string", nullable=True),
-    Column("data", "binary"),
-    Column("approximate_arrival_timestamp", "timestamp[us, tz=UTC]"),
-    Column("arrival_date", "date32[day]"),
-    Column("batch_id", "int64"),
-    Column("error", "string", nullable=True),
+    Column("stream", "string", "Name of the stream."),
+    Column("shard_id", "string", "Shard that had the record."),
+    Column("sequence_number", "string", "Sequence number of the record, which ascends within its shard."),
+    Column("sub_sequence_number", "int64", "Place of the record in its aggregate; 0 without aggregation."),
+    Column("partition_key", "string", "Partition key; null if the producer gave none.", nullable=True),
+    Column("data", "binary", "Payload, unchanged."),
+    Column("approximate_arrival_timestamp", "timestamp[us, tz=UTC]", "When the stream received the record."),
+    Column("arrival_date", "date32[day]", "Date of the arrival, UTC, by which the table is partitioned."),
+    Column("batch_id", "int64", "Id of the attempt whose commit added the row."),
+    Column("error", "string", "Why the record is damaged or misplaced; null otherwise.", nullable=True),
 )
 """The columns of `data_file.TABLE_SCHEMA`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
+from uuid import uuid4
 
 from kinesis_assets.errors import InvalidInput, TableUnreachable
 
@@ -58,6 +59,14 @@ class TableFolder:
             )
         return cls(table.rstrip("/"))
 
+    @property
+    def bucket(self) -> tuple[str, str] | None:
+        """The bucket and the prefix, which may be empty, of a folder on S3; None for a folder on a disk."""
+        if not self.uri.startswith("s3://"):
+            return None
+        bucket, _, prefix = self.uri.removeprefix("s3://").partition("/")
+        return bucket, prefix
+
     def open(self) -> pyarrow.fs.FileSystem:
         """Return a file system whose root is the folder, which need not exist.
 
@@ -96,6 +105,20 @@ def write_new(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.NativeFile:
     if parent and isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
         filesystem.create_dir(parent, recursive=True)
     return filesystem.open_output_stream(path, compression=None)
+
+
+def replace_file(filesystem: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
+    """Write a small file, so that readers see either all of it or the file that it replaces."""
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
+    if not isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
+        with write_new(filesystem, path) as file:  # an object appears when it is complete
+            file.write(content)
+        return
+    unfinished = f"{path}.{uuid4().hex}"
+    with write_new(filesystem, unfinished) as file:
+        file.write(content)
+    filesystem.move(unfinished, path)
 
 
 def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.FileInfo]:

@@ -58,6 +58,7 @@ class PositionedTable(TableFiles):
             owner: The stream that a new table belongs to. By default, the first stream that claims the table.
 
         Raises:
+            StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
             TableUnsuitable: A table with another schema or partitioning exists.
             TableNotWritable: The table cannot be created because writing is refused.
             TableUnreachable: The table can be neither opened nor created.

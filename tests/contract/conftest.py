@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_assets.table.table import PositionedTable
 from support.pipeline import Pipeline
+from support.timing import WRITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.table.table import PositionedTable
     from support.fixtures.stream import Clocked
 
 KILLED_RUN = Path(__file__).with_name("killed_run.py")
+
+
+@pytest.fixture
+def table(place: str) -> PositionedTable:
+    """The table of the pipeline, which its first run creates. A failed commit is retried at once."""
+    return PositionedTable(f"{place}/table", WRITING)
 
 
 @pytest.fixture

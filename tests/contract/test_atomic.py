@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from kinesis_assets.table.delta_log import folder_files
+from support.fixtures.gateway import on_each_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from support.pipeline import Pipeline
 
 
+@on_each_store
 def test_rows_and_positions_move_together_in_each_run(pipeline: Pipeline) -> None:
     pipeline.create(2)
     pipeline.put_many(1_000)
@@ -19,13 +22,14 @@ def test_rows_and_positions_move_together_in_each_run(pipeline: Pipeline) -> Non
         pipeline.assert_rows_equal_positions()
 
 
+@on_each_store
 def test_a_run_killed_before_its_commit_moves_nothing_and_the_next_run_recovers(
     pipeline: Pipeline, kill_run_at: Callable[[str], None]
 ) -> None:
     pipeline.create(2)
     pipeline.put_many(200)
     kill_run_at("before commit")
-    assert list(Path(pipeline.table.uri).glob("arrival_date=*/*.parquet"))  # the run had written its files
+    assert list(folder_files(pipeline.table.files))  # the run had written its files
     assert pipeline.stored == []
     pipeline.assert_rows_equal_positions()
     pipeline.materialize()

@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.servers.bucket import bucket as s3_bucket
 from kinesis_assets.table.table import PositionedTable
+from support.fixtures.gateway import on_each_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from support.pipeline import Pipeline
 
 
-@pytest.fixture
-def bucket() -> Iterator[str]:
-    """The URI of a bucket on an S3 endpoint (moto, with conditional puts), to which AWS_* variables point."""
-    with s3_bucket() as uri:
-        yield uri
-
-
 # "before commit" is in test_atomic.py.
+@on_each_store
 @pytest.mark.parametrize("point", ["before freeze", "after freeze", "after commit"])
 def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
     pipeline: Pipeline, kill_run_at: Callable[[str], None], point: str
@@ -39,6 +33,7 @@ def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
     pipeline.assert_exactly_once()
 
 
+@on_each_store
 def test_a_run_without_new_records_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.create(2)
     pipeline.put_many(300)
@@ -47,9 +42,8 @@ def test_a_run_without_new_records_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.assert_exactly_once()
 
 
-def test_a_table_on_s3_contains_each_record_exactly_once(pipeline: Pipeline, bucket: str) -> None:
-    # In processes of their own: Spark's workers keep the environment in which the session started.
-    pipeline.table = PositionedTable(f"{bucket}/raw/orders")
+def test_commands_write_each_record_to_a_table_on_s3_exactly_once(pipeline: Pipeline, lake: str) -> None:
+    pipeline.table = PositionedTable(f"{lake}/raw/orders")
     first, second = pipeline.create(2)
     pipeline.put_many(300)
     run = [str(Path(sys.executable).with_name("kinesis-assets")), *pipeline.command()]

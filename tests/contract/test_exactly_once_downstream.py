@@ -21,6 +21,7 @@ from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.run import Derivation
 from kinesis_assets.errors import CursorConflict, LandingFailed
 from support.derived import DerivedBench, identified, identities
+from support.fixtures.gateway import on_each_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +32,10 @@ KILLED_DERIVATION = Path(__file__).with_name("killed_derivation.py")
 
 
 @pytest.fixture
-def derived(pipeline: Pipeline, spark: SparkSession, tmp_path: Path) -> DerivedBench:
+def derived(pipeline: Pipeline, spark: SparkSession, place: str) -> DerivedBench:
     """The rows of the pipeline's table, not derived yet."""
     pipeline.create(2)
-    table = DerivedTable(str(tmp_path / "derived"))
+    table = DerivedTable(f"{place}/derived")
     return DerivedBench(spark, table, Derivation(pipeline.table.uri, identified))
 
 
@@ -43,6 +44,7 @@ def land(pipeline: Pipeline, records: int) -> None:
     pipeline.materialize()
 
 
+@on_each_store
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
     pipeline: Pipeline, derived: DerivedBench, when: str
@@ -58,6 +60,7 @@ def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
     assert identities(derived) == Counter(pipeline.acknowledged)
 
 
+@on_each_store
 def test_of_two_runs_at_once_one_adds_its_rows(
     pipeline: Pipeline, derived: DerivedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

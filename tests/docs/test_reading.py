@@ -76,4 +76,4 @@ def test_the_documented_command_has_the_documented_settings():
 def test_every_documented_setting_exists():
     named = set(re.findall(r"`((?:max|on)_[a-z_]+|start|sdk_parser)", PAGE))
     assert named <= inspect.signature(build_kinesis_stream).parameters.keys()
-    assert len(named) == 11
+    assert len(named) == 12

@@ -91,7 +91,7 @@ class ContinuousRuns:
         return [
             (event.partition, event.metadata["rows"].value, event.metadata["batch_id"].value)
             for event in self.asset_events(run, of_type)
-            if event.asset_key == raw_key(self.project.stream)
+            if event.asset_key == raw_key(self.project.stream) and event.partition is not None
         ]
 
     def rows(self) -> list[tuple[str, ...]]:

@@ -174,7 +174,7 @@ class Daemon:
         opened = self.opened
         client, table, policy = opened.client, opened.table, opened.policy
         plan = plan_run(client, table, asked=shard_ids, policy=policy)
-        return execute_run(land_group, client, table, plan, by=by)
+        return execute_run(land_group, client, table, plan, by=by, tip_refresh=opened.tip_refresh)
 
     def materializations(self) -> list[dict[str, Any]]:
         """Return the metadata of the raw asset's materializations, newest first."""

@@ -44,7 +44,7 @@ def materializations(
 def observations(
     instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult
 ) -> dict[str, list[dict[str, dg.MetadataValue]]]:
-    """Return the metadata of a run's observations by partition."""
+    """Return the metadata of a run's observations by partition, without that of the totals."""
     return _events(instance, result, dg.DagsterEventType.ASSET_OBSERVATION)
 
 
@@ -52,8 +52,18 @@ def _events(instance, result, kind):
     found: dict[str, list[dict[str, dg.MetadataValue]]] = {}
     for record in instance.get_records_for_run(result.run_id, of_type=kind).records:
         event = record.event_log_entry.asset_materialization or record.event_log_entry.asset_observation
-        found.setdefault(event.partition, []).append(dict(event.metadata))
+        if event.partition is not None:
+            found.setdefault(event.partition, []).append(dict(event.metadata))
     return found
+
+
+def totals(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
+    """Return the metadata of the observations of a run about the stream as a whole, as plain values."""
+    records = instance.get_records_for_run(
+        run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION, ascending=True
+    ).records
+    events = [record.event_log_entry.asset_observation for record in records]
+    return [plain(dict(event.metadata)) for event in events if event.partition is None]
 
 
 def failure_message(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> str:

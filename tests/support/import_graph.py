@@ -18,6 +18,7 @@ LAYERS = (
     ("cli",),
     ("demo",),
     ("dagster",),
+    ("catch_up",),
     ("doctor", "replay", "adopt", "derive"),
     ("seek",),
     ("ingest",),
@@ -37,7 +38,7 @@ BESIDE = {
 USES_BESIDE = {"dagster": frozenset({"decoders", "schemas"})}
 """Folders beside the layers that another folder may import too."""
 
-EVERYWHERE = frozenset({"errors", "retry"})
+EVERYWHERE = frozenset({"errors", "redaction", "retry"})
 """Modules of the package's root that every folder may import."""
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.table.maintenance.steps import Step
+    from kinesis_assets.table.policy import TablePolicy
 
 Row = tuple[int, int, str | None]
 """Key, value and part of a row."""
@@ -48,10 +49,18 @@ class PlainDerived:
         path: The path or URI of its folder. The table is created.
         source: The id of its source.
         partitioned: Whether `part` is a partition column.
+        policy: How the table is written.
     """
 
-    def __init__(self, path: Path | str, source: str = "source", *, partitioned: bool = True) -> None:
-        self.table = DerivedTable(str(path), WRITING)
+    def __init__(
+        self,
+        path: Path | str,
+        source: str = "source",
+        *,
+        partitioned: bool = True,
+        policy: TablePolicy = WRITING,
+    ) -> None:
+        self.table = DerivedTable(str(path), policy)
         fields = [
             {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _TYPES.items()
         ]
@@ -77,7 +86,8 @@ class PlainDerived:
         """Write the files of a commit, and return the function that commits them."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
         rows = list(rows)
-        job = writing_job(base, batch_id)
+        partition_by = base.delta.metadata().partition_columns
+        job = writing_job(self.table, base.schema, partition_by, batch_id)
         kept, changed = (
             DerivedFileWriter(job),
             DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/"),

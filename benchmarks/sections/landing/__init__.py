@@ -20,7 +20,7 @@ from benchmarks.sections.landing.comparison import (
 )
 from benchmarks.sections.landing.parts import describe_parts, measure_parts
 from benchmarks.servers.replay_client import replay_server
-from kinesis_assets.table.data_file import CODEC
+from kinesis_assets.table.data_file import NEW_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,8 +118,9 @@ def _describe(compared: Comparison, *, full: bool) -> str:
         "its bare parts run in two processes. Before each measurement, free memory that the host of a "
         "virtual machine has taken back is reclaimed (benchmarks/harness/host_memory.py), because a reader "
         f"that writes files would pay for it otherwise. The server used {compared.server_cpu_per_gb:.2f} CPU "
-        f"s/GB, which no figure includes. A landing writes {CODEC}. The peers run in their own environments: "
-        f"{readers.versions(compared.missing)}. Those with boto3 are scripts in benchmarks/peers."
+        f"s/GB, which no figure includes. A landing writes {NEW_FILES.name}. The peers run in their own "
+        f"environments: {readers.versions(compared.missing)}. Those with boto3 are scripts in "
+        "benchmarks/peers."
     )
     paragraphs = [text, markdown_table(columns, rows)]
     if readers.LANDING in compared.measured:

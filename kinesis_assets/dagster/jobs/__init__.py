@@ -1,1 +1,1 @@
-"""Jobs of a stream in addition to its runs: maintenance, replay and seek."""
+"""Jobs of a stream in addition to its runs: maintenance, replay, seek and catch-up."""

@@ -10,6 +10,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
@@ -47,13 +48,14 @@ def build_maintenance_job(
         required_resource_keys={io_manager_key(stream)},
         config_schema={"dry_run": _DRY_RUN},
     )
+    @shown_as_failures()
     def keep(context: dg.OpExecutionContext) -> None:
         opened = open_stream(context.resources, stream)
         derived = derived_tables(assets_of_location(context), stream) if tables is None else tables
         dry_run = context.op_config["dry_run"]
         errors: dict[str, Exception] = {}
         due = {raw_key(stream): _raw_steps(opened, context.run_id, dry_run=dry_run)}
-        due |= {key: _derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
+        due |= {key: derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
         for key, steps in due.items():
             try:
                 _report(context, stream, key, steps)
@@ -89,7 +91,17 @@ def _raw_steps(opened: OpenStream, run_id: str, *, dry_run: bool) -> "Iterator[S
     )
 
 
-def _derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[Step]":
+def derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[Step]":
+    """Perform the due steps of a derived table, by the time of its stream's service.
+
+    Args:
+        opened: The stream.
+        uri: The path or URI of the derived table.
+        dry_run: Whether to report the steps only, without performing them.
+
+    Yields:
+        Each step after it is done. Raises as `derive.maintenance.run.maintain`.
+    """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
     from kinesis_assets.derive.maintenance.run import maintain  # noqa: PLC0415  # as above
 
@@ -177,15 +189,15 @@ def run_maintenance(
         raise failed
 
 
-def step_row(stream: str, key: dg.AssetKey, step: Mapping[str, Any]) -> dict[str, Any]:
+def step_row(stream: str, key: dg.AssetKey | None, step: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a `Step` as the command line prints them.
 
     Args:
         stream: The stream's name.
-        key: The key of the table's asset.
+        key: The key of the table's asset; None if it is unknown.
         step: The fields of the step. Dagster sorts the keys of JSON metadata.
     """
     from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # as above
 
     columns = {field.name: step[field.name] for field in fields(Step)}
-    return {"stream": stream, "asset": key.to_user_string(), **columns}
+    return {"stream": stream, "asset": None if key is None else key.to_user_string(), **columns}

@@ -3,10 +3,12 @@
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import replay_metadata
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
@@ -14,7 +16,18 @@ from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 
-_MAX_RUNTIME = 24 * 3600
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.replay.manifest import FillResult
+    from kinesis_assets.replay.outcome import ReplayResult
+    from kinesis_assets.replay.run import Fill
+    from kinesis_assets.replay.task import FillJob
+
+MAX_RUNTIME = 24 * 3600
 """Seconds. It exceeds the time limit of a replay, because Dagster's limit would discard the whole replay."""
 
 
@@ -38,6 +51,29 @@ def replay_name(stream: str) -> str:
     return f"{raw_key(stream).to_python_identifier()}_replay"
 
 
+def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill":
+    """Return the function that fills in records in Spark, and logs how far it is."""
+    from kinesis_assets.dagster.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
+    from kinesis_assets.replay.task import fill  # noqa: PLC0415
+    from kinesis_assets.table.progress import ProgressFiles  # noqa: PLC0415
+
+    def fill_and_log(job: "FillJob", ranges: "Sequence[ShardRange]") -> "FillResult":
+        files = ProgressFiles(job.landing.folder, job.landing.batch_id)
+        with LandingLog(RunLog(context.log.info), files):
+            return fill(spark, job, ranges)
+
+    return fill_and_log
+
+
+def report_replay(context: dg.OpExecutionContext, stream: str, result: "ReplayResult") -> None:
+    """Report a materialization of each shard to which rows were added, and an observation of each other."""
+    for shard_id, outcome in result.outcomes.items():
+        event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
+        metadata = replay_metadata(stream, outcome, result)
+        reason = None if outcome.error is None else str(outcome.error)
+        context.log_event(event(raw_key(stream), partition=shard_id, description=reason, metadata=metadata))
+
+
 def build_replay_job(stream: str) -> dg.JobDefinition:
     """Build the job that reads a range of a stream again and adds the rows that the table lacks.
 
@@ -46,9 +82,9 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
     name = replay_name(stream)
 
     @dg.op(name=op_key(name), required_resource_keys={io_manager_key(stream)})
+    @shown_as_failures()
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from kinesis_assets.replay.run import replay  # noqa: PLC0415  # only its runs need it
-        from kinesis_assets.replay.task import fill  # noqa: PLC0415
         from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415
 
         window = ReplayWindow.of(config.start, config.end)
@@ -62,23 +98,20 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
         with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
             result = replay(
-                partial(fill, spark),
+                logged_fill(context, spark),
                 opened.client,
                 opened.table,
                 window,
                 config.shards,
                 by=context.run_id,
             )
-        for shard_id, outcome in result.outcomes.items():
-            event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
-            metadata = replay_metadata(stream, outcome, result)
-            context.log_event(event(raw_key(stream), partition=shard_id, metadata=metadata))
+        report_replay(context, stream, result)
         if result.errors:
             raise ShardsNotCommitted(stream, result.errors)
 
     @dg.job(
         name=name,
-        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(_MAX_RUNTIME)},
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
         description=f"Reads a range of {stream} again and adds the rows that the table lacks. It moves no "
         "position and adds no duplicates.",
     )

@@ -5,6 +5,7 @@
 import dagster as dg
 from pydantic import Field
 
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import InvalidInput
@@ -38,6 +39,7 @@ def build_seek_job(stream: str) -> dg.JobDefinition:
     name = seek_name(stream)
 
     @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={io_manager_key(stream)})
+    @shown_as_failures()
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
         from kinesis_assets.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
 

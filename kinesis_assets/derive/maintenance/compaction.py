@@ -9,6 +9,7 @@ version that still has all files that they replace, and only if no other commit 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachabl
 from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_loop import commit_until_known
+from kinesis_assets.table.data_file import REWRITTEN_FILES
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
 from kinesis_assets.table.maintenance.steps import State, Step
 
@@ -115,7 +117,9 @@ def _name(file: TableFile) -> str:
 def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
     """Write the rows of some files to new files, without committing them."""
     table = snapshot.table
-    writer = DerivedFileWriter(writing_job(snapshot, batch_id))
+    partition_by = snapshot.delta.metadata().partition_columns
+    job = writing_job(table, snapshot.schema, partition_by, batch_id)
+    writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
     schema = pa.schema(snapshot.delta.schema().to_arrow())
     read = 0
     try:

@@ -16,6 +16,7 @@ from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED, files_by_id, superseded
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
+from kinesis_assets.table.progress import PROGRESS_FOLDER
 from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER
 from kinesis_assets.table.storage import files_in
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 MARKERS_KEPT = timedelta(days=1)
-"""How long stop markers and heartbeats are kept. An attempt stops within minutes, and the heartbeat of a live
-run is at most a minute old."""
+"""How long stop markers, heartbeats and files about progress are kept. An attempt stops within minutes, and
+the last file of a live run is at most a minute old."""
 
 _AT_ONCE = 16
 
@@ -46,7 +47,7 @@ def prune(
     *,
     dry_run: bool,
 ) -> Iterator[Step]:
-    """Delete positions, archive segments, amendments, stop markers and heartbeats that are no longer needed.
+    """Delete positions, archive segments, amendments and files of runs that are no longer needed.
 
     Args:
         table: The table.
@@ -67,6 +68,7 @@ def prune(
         (AMENDMENTS_FOLDER, partial(_superseded_amendments, table, identity)),
         (STOP_MARKERS_FOLDER, partial(_expired, table, STOP_MARKERS_FOLDER)),
         (HEARTBEATS_FOLDER, partial(_expired, table, HEARTBEATS_FOLDER)),
+        (PROGRESS_FOLDER, partial(_expired, table, PROGRESS_FOLDER)),
     ):
         yield from prune_folder(table.files, of, found(clock.now()), dry_run=dry_run)
 

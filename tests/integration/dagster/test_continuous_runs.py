@@ -15,6 +15,7 @@ from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_t
 from kinesis_assets.errors import InvalidInput
 from support.continuous_runs import ContinuousRuns
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+from support.dagster_runs import totals
 from support.waiting import wait_until
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
@@ -71,6 +72,8 @@ class TestOneRun:
         assert run.status is Status.SUCCESS
         assert [(shard_id, rows) for shard_id, rows, _ in runs.events(run)] == [(B, 2)]
         assert runs.events(run, OBSERVATION) == []
+        (facts,) = totals(instance, run.run_id)
+        assert (facts["total rows"], facts["open shards"], facts["dagster/row_count"]) == (2, 3, 2)
         assert instance.get_materialized_partitions(raw_key(source.name)) == {B}
 
     def test_a_failed_shard_fails_the_run_at_its_end_and_the_others_are_materialized(

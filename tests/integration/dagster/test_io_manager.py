@@ -24,6 +24,7 @@ from support.dagster_runs import (
     partition_statuses,
     plain,
     rows_in_table,
+    totals,
 )
 
 if TYPE_CHECKING:
@@ -71,11 +72,34 @@ class TestPartialFailure:
     def test_the_run_fails_and_names_only_the_shards_that_did_not_commit(self, instance, result):
         assert instance.get_run_by_id(result.run_id).status is dg.DagsterRunStatus.FAILURE
         error = failure_message(instance, result)
+        assert error.startswith("kinesis_assets.errors.ShardsNotCommitted: stream ")
         assert "2 of the run's shards did not reach the end of their ranges" in error
         assert f"{B}: reading from TRIM_HORIZON failed" in error
         assert f"{E}: waits for {D}" in error
         assert A not in error
         assert C not in error
+
+    def test_the_error_card_lists_the_reason_of_each_shard(self, instance, result):
+        (record,) = instance.get_records_for_run(
+            result.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
+        ).records
+        failure = record.event_log_entry.get_dagster_event().step_failure_data.user_failure_data
+        reasons = plain(failure.metadata)
+        assert reasons.keys() == {B, E}
+        assert "KMSAccessDeniedException" in reasons[B]
+
+    def test_the_events_of_failed_shards_start_with_the_reason(self, instance, result):
+        records = instance.get_records_for_run(
+            result.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION
+        ).records
+        events = [record.event_log_entry.asset_observation for record in records]
+        described = {event.partition: event.description for event in events if event.partition}
+        assert described[B].startswith(f"{B}: reading from TRIM_HORIZON failed")
+        assert f"waits for {D}" in described[E]
+
+    def test_the_totals_count_the_failed_shard(self, instance, result):
+        (facts,) = totals(instance, result.run_id)
+        assert (facts["total rows"], facts["open shards"], facts["failed shards"]) == (20, 4, 1)
 
     def test_only_rows_of_committed_shards_are_in_the_table(self, project, result):
         del result
@@ -128,10 +152,14 @@ class TestSuccess:
                 "from": "TRIM_HORIZON",
                 "through": through,
                 "rows": count,
+                "dagster/partition_row_count": count,
                 "bytes": size,
+                "MB": size / 1e6,
                 "bad_records": 0,
                 "outside_hash_range": 0,
+                "lag (s)": 0.0,
                 "lag_ms": 0,
+                "time to loss (h)": 24.0,
                 "time_to_loss_ms": 24 * 3_600_000,
                 "files": 1 if count else 0,
             }
@@ -139,6 +167,9 @@ class TestSuccess:
         measured = {key: plain(values) for key, values in metadata.items()}
         seconds = {values.pop("seconds") for values in measured.values()}
         versions = {values.pop("table_version") for values in measured.values()}
+        for shard_id in (A, B):
+            assert measured[shard_id].pop("first arrival") <= measured[shard_id].pop("last arrival")
+            measured[shard_id].pop("MB/s", None)
         batches = {values.pop("batch_id") for values in measured.values()}
         assert measured == {
             A: expected(A, f"AFTER_SEQUENCE_NUMBER:{numbers[A][-1]}", 5),
@@ -151,7 +182,7 @@ class TestSuccess:
 
     def test_positions_are_text_and_measurements_are_numbers(self, metadata):
         kinds = {name: type(value) for name, value in metadata[B].items()}
-        text, number = dg.TextMetadataValue, dg.IntMetadataValue
+        text, number, fraction = dg.TextMetadataValue, dg.IntMetadataValue, dg.FloatMetadataValue
         assert kinds == {
             "stream": text,
             "shard": text,
@@ -159,19 +190,46 @@ class TestSuccess:
             "from": text,
             "through": text,
             "rows": number,
+            "dagster/partition_row_count": number,
             "bytes": number,
+            "MB": fraction,
+            "MB/s": fraction,
+            "first arrival": dg.TimestampMetadataValue,
+            "last arrival": dg.TimestampMetadataValue,
             "first_sequence_number": text,
             "last_sequence_number": text,
             "checksum": text,
             "bad_records": number,
             "outside_hash_range": number,
+            "lag (s)": fraction,
             "lag_ms": number,
+            "time to loss (h)": fraction,
             "time_to_loss_ms": number,
             "files": number,
             "table_version": number,
             "batch_id": text,
-            "seconds": dg.FloatMetadataValue,
+            "seconds": fraction,
         }
+
+
+def test_a_run_reports_its_totals_and_the_rows_of_the_table(source, project, instance):
+    source.create(2)
+    source.put(A, 5)
+    source.put(B, 12)
+    first = execute(project, instance, A, B)
+    source.put(B, 3)
+    second = execute(project, instance, A, B)
+    (before,), (after,) = totals(instance, first.run_id), totals(instance, second.run_id)
+    assert (before["total rows"], before["total MB"], before["dagster/row_count"]) == (17, 85 / 1e6, 17)
+    assert (after["total rows"], after["total MB"], after["dagster/row_count"]) == (3, 15 / 1e6, 20)
+    assert (after["worst lag (s)"], after["least time to loss (h)"], after["open shards"]) == (0, 24, 2)
+    assert after["newest arrival"] >= before["newest arrival"]
+    assert after["dagster/size_bytes"] > before["dagster/size_bytes"] > 0
+
+
+def test_a_run_without_new_records_reports_no_totals(source, project, instance):
+    source.create(1)
+    assert totals(instance, execute(project, instance, A).run_id) == []
 
 
 def test_a_run_of_a_single_partition_has_one_materialization(source, project, instance):

@@ -22,7 +22,9 @@ def test_the_requested_runs_materialize_their_shards_and_no_others(source, daemo
         daemon.project.run(instance, request.tags)
 
     assert instance.get_materialized_partitions(raw_key(source.name)) == {A, C, D, E, F}
-    assert daemon.requested_ranges() == [(A,), (C, F)]
+    assert daemon.requested_ranges() == []
+    source.put(E, 1)
+    assert daemon.requested_ranges() == [(E,)]
 
 
 @pytest.mark.usefixtures("spark")

@@ -83,6 +83,7 @@ def test_refused_records_fail_the_run_with_an_error_of_one_line(orders, source, 
     execute(project, instance, A)
     result = materialize(project, instance, "orders", raise_on_error=False)
     assert not result.success
-    assert "2 of 2 records cannot be decoded, and max_bad_share is 0.5. Nothing was committed." in (
-        failure_message(instance, result)
+    assert (
+        "2 of 2 records (a share of 1) cannot be decoded, and max_bad_share is 0.5. Nothing was committed."
+        in (failure_message(instance, result))
     )

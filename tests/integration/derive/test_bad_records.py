@@ -54,7 +54,7 @@ def test_a_step_with_a_larger_share_of_bad_records_is_refused_before_it_is_commi
     before = derived.rows
     with pytest.raises(
         BadRecordsRefused,
-        match=r"2 of 3 records cannot be decoded, and max_bad_share is 0\.5",
+        match=r"2 of 3 records \(a share of 0\.667\) cannot be decoded, and max_bad_share is 0\.5",
     ) as caught:
         consume(order(2), BAD, BAD, max_bad_share=0.5)
     assert "One of them is shardId-000000000000: " in str(caught.value)

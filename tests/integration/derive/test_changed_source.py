@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
-from kinesis_assets.derive.changes import CheckedRows
+from kinesis_assets.derive.checked_rows import CheckedRows
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.upsert import Upsert
@@ -212,10 +212,11 @@ def test_a_rebuild_goes_on_after_each_of_its_commits(bench, derived):
 
 def test_a_rebuild_does_not_delete_the_rows_if_the_new_ones_are_refused(bench, derived):
     def refused(new):
-        def refuse():
-            raise BadRecordsRefused(derived.table.uri, "too many")
+        def refuse(counts):
+            raise BadRecordsRefused(derived.table.uri, f"{counts.errors} bad records")
 
-        return CheckedRows(as_text(new), refuse)
+        rows = as_text(new).withColumn("error", F.lit("bad"))
+        return CheckedRows(rows, error_column="error", check=refuse)
 
     land(bench, order(0))
     derived.run()

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.commit import UPSERT_TRIES
+from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import (
     CursorConflict,
@@ -132,6 +135,29 @@ def test_two_runs_add_the_same_column_once(bench, derived, monkeypatch):
     assert derived.values("id", "note") == [(1, None), (2, "new")]
 
 
+def test_files_are_written_again_if_another_run_created_the_table_with_wider_types(
+    bench, derived, monkeypatch
+):
+    real = derive_run.write
+
+    def write(table, schema, changed, job):
+        monkeypatch.setattr(derive_run, "write", real)
+        types = {"item": "string", "id": "long", BATCH_COLUMN: "long"}
+        fields = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()
+        ]
+        table.open_or_create(source.id, {"type": "struct", "fields": fields}, ())
+        return real(table, schema, changed, job)
+
+    land(bench, order(1, item="x"))
+    source = open_source(bench.table.uri)
+    monkeypatch.setattr(derive_run, "write", write)
+    derived.run(transform=lambda new: orders(new).select("id", "item"))
+    assert derived.values("id", "item") == [(1, "x")]
+    (path,) = DeltaTable(derived.table.folder.uri).file_uris()
+    assert pq.read_schema(path).field("id").type == pa.int64()
+
+
 def test_an_append_is_refused_after_a_restore_came_first(bench, derived, at_commit):
     def restored(commit):
         DeltaTable(derived.table.uri).restore(1)
@@ -201,9 +227,9 @@ def test_an_upsert_is_planned_again_a_bounded_number_of_times(bench, derived, mo
 def test_a_file_that_vanished_before_the_commit_fails_the_run(bench, derived, monkeypatch):
     real = derive_run.write
 
-    def write(snapshot, *arguments):
-        manifest = real(snapshot, *arguments)
-        snapshot.table.files.delete_file(manifest.files[0].path)
+    def write(table, *arguments):
+        manifest = real(table, *arguments)
+        table.files.delete_file(manifest.files[0].path)
         return manifest
 
     monkeypatch.setattr(derive_run, "write", write)

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.dagster.bad_records import with_bad_records
-from kinesis_assets.derive.changes import CheckedRows, Rollup
+from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.checked_rows import CheckedRows
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import InvalidInput
 from support.derived import order, orders
@@ -141,7 +142,9 @@ class Unanalyzed(DataFrame):
         raise AnalysisException("[UNRESOLVED_COLUMN] No `price`.;\n'Project ['price]\n\nJVM stacktrace:\n...")
 
 
-@pytest.mark.parametrize("rows", [Unanalyzed(), CheckedRows(Unanalyzed(), print)], ids=["rows", "checked"])
+@pytest.mark.parametrize(
+    "rows", [Unanalyzed(), CheckedRows(Unanalyzed(), check=print)], ids=["rows", "checked"]
+)
 def test_rows_that_spark_connect_refuses_only_later_are_refused_in_the_same_way(bench, derived, rows):
     bench.put(order(1))
     bench.run()

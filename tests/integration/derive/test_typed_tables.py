@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from dataclasses import dataclass, replace
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -19,7 +21,7 @@ from kinesis_assets.decoders import schema_registry
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
-from support.derived import DerivedBench, order
+from support.derived import DerivedBench, maintain_derived, order
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit
@@ -267,6 +269,35 @@ def test_separate_errors_are_in_a_table_with_a_cursor_of_its_own(typed):
     assert (newest.rows, newest.bad_records) == (3, 3)
 
 
+@pytest.mark.parametrize("key", [{}, {"key": ("id",), "order_by": ("amount",)}], ids=["append", "upsert"])
+@pytest.mark.parametrize("select", [[], ["*", "2 * amount AS double"]], ids=["fields", "expressions"])
+def test_a_commit_counts_the_records_that_are_in_the_table_of_errors(typed, key, select):
+    separate = {"on_bad_record": "separate", "select": select} | key
+    (first,) = typed.consume(order(1), BAD, BAD, **separate)
+    (second,) = typed.consume(order(2), **separate)
+    (third,) = typed.consume(BAD, **separate)
+    assert [(each.rows, each.bad_records) for each in (first, second, third)] == [(1, 2), (1, 0), (0, 1)]
+    assert typed.values("id") == [1, 2]
+
+
+def test_records_are_counted_beside_a_condition_only_for_a_limit(typed):
+    separate = {"on_bad_record": "separate", "where": "id < 9"}
+    (first,) = typed.consume(order(1), order(9), BAD, **separate)
+    (second,) = typed.consume(order(1), order(9), BAD, max_bad_share=0.4, **separate)
+    assert [(each.rows, each.bad_records) for each in (first, second)] == [(1, None), (1, 1)]
+
+
+def test_expressions_see_no_record_that_cannot_be_decoded(typed):
+    strict = ["id", "IF(id IS NULL, CAST(raise_error('no id') AS INT), id) AS checked"]
+    typed.consume(order(1), BAD, on_bad_record="separate", select=strict)
+    assert typed.values("id", "checked") == [(1, 1)]
+
+
+def test_a_field_with_the_name_of_the_mark_is_refused(typed):
+    with pytest.raises(InvalidInput, match="a field must not have the name __error"):
+        typed.consume(order(1), schema="__ERROR STRING", on_bad_record="separate")
+
+
 def test_a_generator_is_accepted_only_if_errors_are_separate(typed):
     lines = {"schema": "lines ARRAY<INT>", "select": ["explode(lines) AS line"]}
     typed.consume(b'{"lines": [1, 2]}', b'{"lines": 3}', on_bad_record="separate", **lines)
@@ -283,7 +314,9 @@ def test_with_fail_a_record_that_cannot_be_decoded_fails_the_run(typed):
     with pytest.raises(BadRecordsRefused) as caught:
         typed.consume(order(2), BAD, on_bad_record="fail")
     reason = str(caught.value)
-    assert reason.startswith(f"table {typed.derived.table.uri}: 1 of 2 records cannot be decoded")
+    assert reason.startswith(
+        f"table {typed.derived.table.uri}: 1 of 2 records (a share of 0.5) cannot be decoded"
+    )
     assert f": {REASON}. " in reason
     assert "set on_bad_record to keep or separate" in reason
     assert typed.values("id") == [1]
@@ -298,12 +331,37 @@ def test_a_step_with_a_larger_share_of_bad_records_is_refused(typed, policy, key
     typed.consume(order(1), BAD, where="id < 9", **half)
     before = typed.derived.rows
     with pytest.raises(
-        BadRecordsRefused, match=r"2 of 3 records cannot be decoded, and max_bad_share is 0\.5"
+        BadRecordsRefused,
+        match=r"2 of 3 records \(a share of 0\.667\) cannot be decoded, and max_bad_share is 0\.5",
     ):
         typed.consume(order(2), BAD, BAD, where="id < 9", **half)
     assert typed.derived.rows == before
     typed.consume(order(3), order(9), where="id < 9", **half)  # the share counts records that are left out
     assert [id_ for id_ in typed.values("id") if id_] == [1, 2, 3]
+
+
+def test_a_generator_multiplies_no_records_of_the_share(typed):
+    lines = {"schema": "lines ARRAY<INT>", "select": ["explode_outer(lines) AS line"], "max_bad_share": 0.4}
+    with pytest.raises(BadRecordsRefused, match="1 of 2 records"):
+        typed.consume(b'{"lines": [1, 2, 3]}', b'{"lines": 4}', **lines)
+    typed.consume(**lines | {"max_bad_share": 0.5})
+    assert typed.values("line") == [1, 2, 3, None]
+
+
+def test_the_files_of_a_refused_step_are_in_no_version_until_vacuum_deletes_them(typed):
+    folder = Path(typed.derived.table.uri)
+    with pytest.raises(BadRecordsRefused):
+        typed.consume(order(1), BAD, max_bad_share=0.1)
+    refused = {path.name for path in folder.glob("part-*.parquet")}
+    assert refused
+    typed.consume(max_bad_share=0.5)
+    assert typed.values("id") == [1, None]
+    assert refused.isdisjoint(map(os.path.basename, DeltaTable(str(folder)).file_uris()))
+    for path in folder.glob("part-*.parquet"):
+        os.utime(path, (0, 0))
+    maintain_derived(typed.derived)
+    assert refused.isdisjoint(path.name for path in folder.glob("part-*.parquet"))
+    assert typed.values("id") == [1, None]
 
 
 def test_the_first_step_is_refused_before_the_table_is_created(typed):
@@ -314,11 +372,15 @@ def test_the_first_step_is_refused_before_the_table_is_created(typed):
     assert typed.values("id", "amount") == [(1, 1.0), (None, None)]
 
 
-def test_a_step_is_refused_before_a_column_is_added(typed):
-    typed.consume(order(1), max_bad_share=0.1)
+@pytest.mark.parametrize("select", [[], ["*"]], ids=["fields", "expressions"])
+def test_a_step_is_refused_before_a_column_is_added(typed, select):
+    limited = {"max_bad_share": 0.1, "select": select}
+    typed.consume(order(1), **limited)
     with pytest.raises(BadRecordsRefused):
-        typed.consume(order(2, item="x"), max_bad_share=0.1, schema="id INT, amount DOUBLE, item INT")
+        typed.consume(order(2, item="x"), schema="id INT, amount DOUBLE, item INT", **limited)
     assert "item" not in typed.columns
+    typed.consume(schema="id INT, amount DOUBLE, item STRING", **limited)
+    assert typed.values("id", "item") == [(1, None), (2, "x")]
 
 
 # Invalid settings that only Spark notices

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.servers.bucket import bucket
 from kinesis_assets import new_rows
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.records import RECORDS_FOLDER
@@ -15,25 +14,24 @@ from support.maintained_table import days_from_now
 from support.plain_derived import PlainDerived, steps_of
 
 
-def test_a_table_in_a_bucket_is_compacted_and_pruned_and_consumed_afterwards():
-    with bucket() as lake:
-        derived = PlainDerived(f"{lake}/derived")
-        first = new_rows(derived.table.uri).cursor
-        below = PlainDerived(f"{lake}/below", derived.id, partitioned=False)
-        for number in range(DEFAULT_LIMITS.small_files):
-            derived.append((number, number, "a/b=c d"))
-        derived.upsert((0, 100, "a/b=c d"))
-        below.consume_all(derived)
-        cursor = new_rows(derived.table.uri).cursor
-        rows = derived.rows
-        steps = steps_of(derived, days_from_now(CHAIN_KEPT.days + 1))
-        assert {step.step for step in steps.values()} == {"compact", "checkpoint", "prune"}
-        assert steps["prune", RECORDS_FOLDER].files == DEFAULT_LIMITS.small_files
-        assert (derived.rows, len(derived.active)) == (rows, 1)
-        derived.table = DerivedTable(derived.table.uri)
-        derived.upsert((1, 101, "a/b=c d"))
-        below.consume_all(derived)
-        assert derived.replaced(cursor) == [1]
-        assert {row for row in below.rows if row[1] > 1} >= {row for row in derived.rows if row[1] > 1}
-        with pytest.raises(SourceCommitsMissing):
-            new_rows(derived.table.uri, first)
+def test_a_table_in_a_bucket_is_compacted_and_pruned_and_consumed_afterwards(lake):
+    derived = PlainDerived(f"{lake}/derived")
+    first = new_rows(derived.table.uri).cursor
+    below = PlainDerived(f"{lake}/below", derived.id, partitioned=False)
+    for number in range(DEFAULT_LIMITS.small_files):
+        derived.append((number, number, "a/b=c d"))
+    derived.upsert((0, 100, "a/b=c d"))
+    below.consume_all(derived)
+    cursor = new_rows(derived.table.uri).cursor
+    rows = derived.rows
+    steps = steps_of(derived, days_from_now(CHAIN_KEPT.days + 1))
+    assert {step.step for step in steps.values()} == {"compact", "checkpoint", "prune"}
+    assert steps["prune", RECORDS_FOLDER].files == DEFAULT_LIMITS.small_files
+    assert (derived.rows, len(derived.active)) == (rows, 1)
+    derived.table = DerivedTable(derived.table.uri)
+    derived.upsert((1, 101, "a/b=c d"))
+    below.consume_all(derived)
+    assert derived.replaced(cursor) == [1]
+    assert {row for row in below.rows if row[1] > 1} >= {row for row in derived.rows if row[1] > 1}
+    with pytest.raises(SourceCommitsMissing):
+        new_rows(derived.table.uri, first)

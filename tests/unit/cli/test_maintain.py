@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from support.plain_derived import PlainDerived
 
 COLUMNS = ["stream", "asset", "step", "of", "state", "rows", "files", "bytes", "reason"]
 
@@ -69,6 +73,54 @@ def test_the_retention_of_a_stream_with_a_yaml_is_refused_as_an_option(cli):
     done = cli("maintain", "--stream", "orders", "--retention-days", "30")
     assert done.exit_code == 2
     assert "--retention-days: only with --table" in done.err
+
+
+# Derived tables
+
+
+@pytest.fixture
+def derived(kinesis, stream, tmp_path):
+    """A derived table at the place that `stream_options` name, with enough small files."""
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    derived = PlainDerived(tmp_path / "table", partitioned=False)
+    for number in range(DEFAULT_LIMITS.small_files):
+        derived.append((number, number, None))
+    return derived
+
+
+def test_a_derived_table_that_is_given_is_maintained(cli, stream_options, derived):
+    done = cli("maintain", *stream_options, "--json")
+    assert done.exit_code == 0, done.err
+    assert [list(line) for line in done.lines] == [COLUMNS] * 2
+    assert [(line["asset"], line["step"], line["state"]) for line in done.lines] == [
+        (None, "compact", "done"),
+        (None, "checkpoint", "done"),
+    ]
+    assert len(derived.active) == 1
+
+
+def test_a_dry_run_only_plans_the_steps_of_a_derived_table(cli, stream_options, derived):
+    active = derived.active
+    done = cli("maintain", *stream_options, "--dry-run", "--json")
+    assert [(line["step"], line["state"]) for line in done.lines] == [("compact", "planned")]
+    assert derived.active == active
+
+
+@pytest.mark.parametrize("option", [["--retention-days", "30"], ["--set", "retention_days=30"]])
+def test_the_retention_of_a_derived_table_is_refused(cli, stream_options, derived, option):
+    active = derived.active
+    done = cli("maintain", *stream_options, *option)
+    assert done.exit_code == 2
+    assert "its rows do not expire" in done.err
+    assert derived.active == active
+
+
+def test_a_table_that_is_neither_raw_nor_derived_is_refused(cli, stream_options, kinesis, stream, tmp_path):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    write_deltalake(str(tmp_path / "table"), pa.table({"key": [1]}))
+    done = cli("maintain", *stream_options)
+    assert done.exit_code == 1
+    assert "not a raw Kinesis table" in done.err
 
 
 # Operations by hand

@@ -35,6 +35,12 @@ OTHERS = {
     "sensor_interval_seconds": 31,
     "retention_days": 32,
     "maintenance_schedule": "1 2 3 4 *",
+    "max_idle_seconds": 33.5,
+    "group_name": "shop",
+    "owners": ["team:shop"],
+    "tags": {"domain": "shop"},
+    "kinds": ["deltalake"],
+    "description": "All clicks.",
 }
 """Of each setting another value than its default."""
 

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from support.command_line import RunCommand
 
 ARGUMENTS = {
+    "plan": [],
+    "pause": ["--reason", "a test"],
+    "resume": [],
     "run": [],
     "positions": [],
     "seek": ["--to", "TRIM_HORIZON", "--all-shards", "--apply"],
+    "catch-up": [],
     "maintain": [],
     "replay": ["--from", "TRIM_HORIZON"],
     "adopt": ["--apply"],
@@ -36,7 +40,7 @@ def test_every_command_on_a_table_is_tested_here():
         for name, command in commands.commands.items()
         if any("--table" in parameter.opts for parameter in command.params)
     }
-    assert on_a_table == ARGUMENTS.keys()
+    assert on_a_table - {"show"} == ARGUMENTS.keys()  # it opens no table
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

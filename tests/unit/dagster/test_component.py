@@ -64,9 +64,15 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "stop_timeout": 50.0,
         "follow_for": 1800.0,
         "commit_interval": 2.0,
+        "max_idle_seconds": 7200.0,
         "sensor_interval_seconds": 40,
         "retention_days": 60,
         "maintenance_schedule": "0 4 * * *",
+        "group_name": "shop",
+        "owners": ["team:shop"],
+        "tags": {"domain": "shop"},
+        "kinds": ["deltalake"],
+        "description": "All clicks.",
     }
     assert attributes.keys() == StreamSettings.model_fields.keys()
     assert attributes.keys() == inspect.signature(build_kinesis_stream).parameters.keys()
@@ -85,6 +91,9 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
     given["sensor_interval_seconds"] = sensor.minimum_interval_seconds
     (schedule,) = definitions.schedules or ()
     given["maintenance_schedule"] = schedule.cron_schedule
+    spec = definitions.resolve_asset_graph().get(raw_key("clicks")).assets_def.get_asset_spec()
+    given |= {"group_name": spec.group_name, "owners": [*spec.owners], "kinds": [*spec.kinds]}
+    given |= {"tags": {"domain": spec.tags["domain"]}, "description": spec.description}
     assert {name: given[name] for name in attributes} == attributes
 
 

@@ -56,7 +56,9 @@ def test_the_commit_of_a_run_that_died_before_its_event_is_reported_once(source,
             "from": "TRIM_HORIZON",
             "through": f"AFTER_SEQUENCE_NUMBER:{numbers[-1]}",
             "rows": 3,
+            "dagster/partition_row_count": 3,
             "bytes": 15,
+            "MB": 0.000015,
             "first_sequence_number": numbers[0],
             "last_sequence_number": numbers[-1],
             "checksum": str(outcome.stats.checksum),
@@ -156,6 +158,7 @@ def test_an_unreadable_amendment_stops_neither_runs_nor_the_events_of_commits(so
     path = Path(opened.table.uri, "_kinesis", "past", f"{amendment.commit_id}.json")
     content = path.read_bytes()
     path.write_text("{")
+    source.put(A, 1)
 
     assert daemon.requested_ranges() == [(A,)]
 
@@ -174,6 +177,7 @@ def test_an_unreadable_commit_stops_no_run_and_is_reported_later(source, daemon,
     source.put(A, 3)
     result = daemon.commit([A], None)
     amendment = fill(daemon)
+    source.put(A, 1)
 
     def refuse(positions: StreamPositions) -> CommitLink:
         raise TableUnreachable("table", f"{positions.commit_id} cannot be read")

@@ -12,7 +12,7 @@ from support.daemon import FIRST, LAST
 from support.shard_ids import A, B, C, D, E, F, G, H, I, J
 
 
-def test_a_tick_never_reads_the_stream(source, daemon, faults):
+def test_a_tick_does_not_read_shards_that_no_run_has_read(source, daemon, faults):
     source.create(2)
     source.split(A)
     daemon.tick()

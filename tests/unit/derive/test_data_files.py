@@ -31,29 +31,6 @@ def write(folder, values, partition_by=()):
     return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
 
 
-def bad_records(folder, errors, batch_ids, error_column="error"):
-    """Write rows in two batches, and return the number of bad records that the manifest names."""
-    columns = {"error": pa.array(errors, pa.string()), BATCH_COLUMN: pa.array(batch_ids, pa.int64())}
-    schema = pa.schema({name: column.type for name, column in columns.items()})
-    job = WritingJob(TableFolder.at(str(folder)), schema, (), BATCH, error_column=error_column)
-    batch = pa.record_batch(columns)
-    (found,) = writing_task(job)(iter([batch, batch]))
-    return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).bad_records
-
-
-def test_new_rows_with_an_error_are_counted(tmp_path):
-    errors, batch_ids = ["json: bad", None, "json: bad"], [BATCH, BATCH, BATCH - 1]
-    assert bad_records(tmp_path, errors, batch_ids) == 2  # one in each batch
-    assert bad_records(tmp_path, [None] * 3, batch_ids) == 0
-    assert bad_records(tmp_path, errors, batch_ids, error_column=None) is None
-
-
-def test_the_bad_records_of_two_tasks_are_added_if_they_are_counted():
-    counts = [Manifest(bad_records=1), Manifest(bad_records=2)]
-    assert sum(counts, Manifest()).bad_records == 3
-    assert sum([Manifest()], Manifest()).bad_records is None
-
-
 def statistics(file):
     found = json.loads(file.statistics)
     return found["minValues"].get("value"), found["maxValues"].get("value"), found["nullCount"]["value"]

@@ -12,6 +12,7 @@ import pytest
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, WritingJob
 from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN
+from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.storage import TableFolder
@@ -47,9 +48,8 @@ class Folder:
             ],
             INPUT,
         )
-        job = WritingJob(
-            TableFolder.at(str(self.folder)), SCHEMA, self.partition_by, NOW, self.layout, self.files
-        )
+        folder = TableFolder.at(str(self.folder))
+        job = WritingJob(folder, SCHEMA, self.partition_by, NOW, self.layout, removed=self.files)
         (found,) = writing_task(job)(iter([batch.slice(0, 1), batch.slice(1)]))
         return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest)
 
@@ -107,3 +107,34 @@ def test_a_copy_keeps_the_partition_of_its_file(folder):
         "2026-01-01": ["A"],
     }
     assert pq.read_table(folder.folder / manifest.replaced[0].path)["day"].to_pylist() == [date(2025, 12, 31)]
+
+
+# Records that could not be decoded
+
+
+ERRORS = pa.record_batch(
+    {
+        "value": pa.array(["a", None, "c"]),
+        BATCH_COLUMN: pa.array([NOW] * 3, pa.int64()),
+        "error": pa.array([None, "bad", None]),
+    }
+)
+
+
+@pytest.mark.parametrize("keeps_errors", [True, False], ids=["kept", "dropped"])
+def test_records_are_counted_in_the_task_that_writes_them(tmp_path, keeps_errors):
+    schema = ERRORS.schema if keeps_errors else ERRORS.schema.remove(2)
+    job = WritingJob(
+        TableFolder.at(str(tmp_path)), schema, (), NOW, error_column="error", keeps_errors=keeps_errors
+    )
+    (found,) = writing_task(job)(iter([ERRORS, ERRORS.slice(0, 1), ERRORS.slice(0, 0)]))
+    manifest = msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest)
+    assert manifest.counts == RecordCounts(4, 1, "bad")
+    (file,) = manifest.files
+    written = pq.read_table(tmp_path / file.path)
+    assert written["value"].to_pylist() == (["a", None, "c", "a"] if keeps_errors else ["a", "c", "a"])
+    assert ("error" in written.column_names) is keeps_errors
+
+
+def test_records_are_not_counted_without_a_column_of_errors(folder):
+    assert folder.run(("x", None, None)).counts is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -18,6 +19,8 @@ from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.table import data_file_writer
 from kinesis_assets.table.data_file_writer import FileLayout
+from kinesis_assets.table.progress import Progress, ProgressFiles
+from support.waiting import wait_until
 
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")
@@ -155,3 +158,43 @@ def test_a_task_reads_no_further_than_two_row_groups_ahead_of_a_slow_store(
     monkeypatch.setattr(data_file_writer._OpenFile, "_write_row_group", recorded)
     assert land(shard_ids, ONE_PAGE_PER_ROW_GROUP).shards[0].stats.rows == 5
     assert requested == [2, 3, 4, 5, 5]
+
+
+class TestProgress:
+    """The files about the progress of a task."""
+
+    @pytest.fixture
+    def written(self, monkeypatch):
+        """What tasks write, in order."""
+        written: list[Progress] = []
+        write = ProgressFiles.write
+
+        def noted(files, task, progress):
+            written.append(progress)
+            write(files, task, progress)
+
+        monkeypatch.setattr(ProgressFiles, "write", noted)
+        return written
+
+    def test_a_task_writes_how_far_it_is_and_at_its_end_all_that_it_read(
+        self, shards, stream, settings, table, faults, written
+    ):
+        (shard_id,) = shards(1, 30)
+        faults.page_size(10)
+        faults.before("GetRecords", lambda: wait_until(lambda: written), after=1, times=1)
+        timing = replace(settings.timing, stop_poll_seconds=0.01)
+        job = LandingJob(
+            stream, replace(settings, timing=timing), table.folder, 77, math.inf, progress_interval=0.0
+        )
+        land_group(job, [range_of(shard_id)], Allowance())
+        assert written[0].records < 30
+        assert ProgressFiles(table.folder, 77).read().records == 30
+        assert written[-1].percent == 100.0
+
+    def test_a_task_that_is_shorter_than_the_interval_writes_nothing(
+        self, shards, stream, settings, table, written
+    ):
+        (shard_id,) = shards(1, 3)
+        job = LandingJob(stream, settings, table.folder, 77, math.inf, progress_interval=60.0)
+        land_group(job, [range_of(shard_id)], Allowance())
+        assert written == []

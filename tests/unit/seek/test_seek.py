@@ -142,8 +142,8 @@ def test_a_seek_is_refused_if_the_table_is_restored_after_the_plan(bench, monkey
     bench.run()
     planned = seek_module._request
 
-    def plan_then_restore(*arguments):
-        request = planned(*arguments)
+    def plan_then_restore(*arguments, **keywords):
+        request = planned(*arguments, **keywords)
         bench.restore(before)
         return request
 

@@ -7,4 +7,9 @@ from kinesis_assets.table.schema import COLUMNS
 
 
 def test_columns_of_definitions_match_the_table_schema():
-    assert list(COLUMNS) == [(field.name, str(field.type), field.nullable) for field in TABLE_SCHEMA]
+    columns = [(column.name, column.type, column.nullable) for column in COLUMNS]
+    assert columns == [(field.name, str(field.type), field.nullable) for field in TABLE_SCHEMA]
+
+
+def test_every_column_has_a_description():
+    assert [column.name for column in COLUMNS if not column.description.endswith(".")] == []

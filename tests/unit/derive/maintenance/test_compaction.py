@@ -69,6 +69,15 @@ def test_a_merged_file_has_exact_statistics(busy):
     assert pq.read_metadata(f"{busy.table.uri}/{file.path}").num_rows == SMALL_FILES
 
 
+def test_a_merged_file_is_compressed_with_zstd(busy):
+    before = busy.active
+    steps_of(busy)
+    (merged,) = busy.active - before
+    group = pq.read_metadata(f"{busy.table.uri}/{merged}").row_group(0)
+    assert {group.column(number).compression for number in range(group.num_columns)} == {"ZSTD"}
+    assert merged.endswith(".zstd.parquet")
+
+
 def test_a_merged_file_changes_no_data_in_the_log(busy):
     """Whoever streams the log of the table does not get the rows again."""
     version = busy.table.snapshot().delta.version()

@@ -1,0 +1,1 @@
+"""Continue with the newest records, and add those that were skipped."""

@@ -1,0 +1,75 @@
+"""`catch-up`: continue with the newest records, and add the skipped ones."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kinesis_assets.cli.options import (
+    FAILED,
+    dagster_instance,
+    json_option,
+    print_rows,
+    project_of,
+    stream_options,
+    user_name,
+)
+from kinesis_assets.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CATCH_UP_FIELDS = ("stream", "shard", "from", "to", "gap", "rows", "gaps_filled", "error_class", "error")
+"""The columns of the output."""
+
+
+@click.command("catch-up")
+@stream_options
+@click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all shards]")
+@click.option("--by", help="Name recorded with the positions. [default: the user of this machine]")
+@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the jump.")
+@json_option
+def catch_up(
+    *, shard_ids: tuple[str, ...], by: str | None, apply: bool, as_json: bool, **stream: Any
+) -> None:
+    """Continue with the newest records now, and add the records in between beside the runs.
+
+    One commit moves the positions, and records the skipped range of each shard as a gap. The next runs read
+    new records, while this command adds those of the gaps. No row is added twice, and a gap is cleared in the
+    commit of its last rows. If the command is interrupted, run it again: it fills the gaps that are left. The
+    exit code is 0 only if all are filled.
+    """
+    from kinesis_assets.catch_up.run import gaps_to_fill, jump  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.dagster.in_process import run_catch_up  # noqa: PLC0415
+    from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
+
+    project, name = project_of(**stream), user_name(by)
+    if apply:
+        with progress_bar("adding skipped records", as_json=as_json):
+            facts = run_catch_up(project, dagster_instance(), shard_ids=shard_ids, by=name)
+        with project.open_stream() as opened:
+            lost = gaps_to_fill(opened.client, opened.table, shard_ids, expired=True)
+        for shard_id, gaps in lost.items():
+            click.echo(f"{shard_id}: a gap has expired, and stays recorded: {gaps[-1]}", err=True)
+    else:
+        with project.open_stream() as opened:
+            facts = facts_of_moves(jump(opened.client, opened.table, shard_ids, by=name, apply=False))
+    rows = _rows(project.stream, facts)
+    print_rows(rows, as_json=as_json)
+    if not apply:
+        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    sys.exit(FAILED if any(row["error"] is not None for row in rows) else 0)
+
+
+def _rows(stream: str, facts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row for each shard: where it was moved, and what was added of its gaps."""
+    rows: dict[str, dict[str, Any]] = {}
+    for fact in facts:
+        row = rows.setdefault(
+            fact["shard"], dict.fromkeys(CATCH_UP_FIELDS) | {"stream": stream, "shard": fact["shard"]}
+        )
+        named = ("from", "to", "gap") if "direction" in fact else CATCH_UP_FIELDS[5:]
+        row |= {name: fact.get(name) for name in named}
+    return list(rows.values())

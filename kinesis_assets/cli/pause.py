@@ -1,0 +1,90 @@
+"""`pause` and `resume`: stop and continue the runs of a stream, in every deployment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options, user_name
+from kinesis_assets.errors import PauseUnreadable, PositionsUnreadable
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.table.pause import Pause
+
+
+@click.command()
+@stream_options
+@click.option("--reason", required=True, help="Why, in one line. The UI and refused runs show it.")
+@click.option("--by", help="Name recorded with the pause. [default: the user of this machine]")
+@json_option
+def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
+    """Stop the runs of a stream until `resume`.
+
+    The sensor requests no run, continuous runs end after their current commit, and any other run is refused
+    before it reads or writes anything. A run that is in progress finishes its range. Maintenance, doctor,
+    seek, replay and derived tables still work. Records that expire while the stream is paused are lost; the
+    output has the time from which on that may happen.
+    """
+    from kinesis_assets.table import pause as pauses  # noqa: PLC0415  # each command imports only what it needs
+
+    project = project_of(**stream)
+    with project.open_stream() as opened:
+        safe_until = _safe_until(opened)
+        new = pauses.pause(opened.table, reason=reason, by=user_name(by), at=datetime.now(UTC))
+    _print(project.stream, new, paused=True, safe_until=safe_until, as_json=as_json)
+
+
+@click.command()
+@stream_options
+@json_option
+def resume(*, as_json: bool, **stream: Any) -> None:
+    """Continue the runs of a paused stream. The output has the pause that this ends, if there was one."""
+    from kinesis_assets.table import pause as pauses  # noqa: PLC0415  # as above
+
+    project = project_of(**stream)
+    with project.open_stream() as opened:
+        safe_until = _safe_until(opened)
+        try:
+            ended, damaged = pauses.read_pause(opened.table), False
+        except PauseUnreadable:
+            ended, damaged = None, True
+        pauses.resume(opened.table)
+    if damaged:
+        click.echo("The file of the pause could not be read. It was deleted.", err=True)
+    _print(project.stream, ended, paused=False, safe_until=safe_until, as_json=as_json)
+
+
+def _safe_until(opened: OpenStream) -> datetime | None:
+    """Return the time before which no unread record can expire; None if it is unknown or nothing is unread.
+
+    Raises:
+        StreamError: The stream cannot be described.
+        TableMissing: There is no table.
+        TableOfAnotherStream: The table belongs to another stream.
+    """
+    snapshot, identity = opened.table.snapshot(), opened.client.describe().identity
+    snapshot.refuse_other_stream(identity)
+    try:
+        positions = snapshot.positions(identity, or_older=True)
+    except PositionsUnreadable:
+        return None  # which must not keep anybody from pausing
+    shards = [] if positions is None else [shard for shard in positions.shards.values() if not shard.finished]
+    times = [shard.safe_until for shard in shards]
+    return None if None in times else min((time for time in times if time is not None), default=None)
+
+
+def _print(
+    stream: str, pause: Pause | None, *, paused: bool, safe_until: datetime | None, as_json: bool
+) -> None:
+    row = {
+        "stream": stream,
+        "paused": paused,
+        "reason": pause and pause.reason,
+        "by": pause and pause.by,
+        "at": pause and pause.at.isoformat(timespec="seconds"),
+        "safe_until": safe_until and safe_until.isoformat(),
+    }
+    print_rows([row], as_json=as_json)

@@ -1,0 +1,66 @@
+"""Errors that Dagster shows as they are.
+
+Dagster wraps what an asset or an I/O manager raises, and shows the sentence of the wrapper first. Only a
+`dg.Failure` is not wrapped.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from kinesis_assets.errors import DerivedTablesFailed, KinesisAssetsError, ShardsNotCommitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_NAMED = 50
+"""How many shards or tables the metadata of a failure names. It counts the others."""
+
+
+@contextmanager
+def shown_as_failures() -> Iterator[None]:
+    """Raise the package's errors as failures, so that their sentence is the first line of the error card.
+
+    Raises:
+        KinesisAssetsError: The same error, as a subclass of its class that is also a `dg.Failure`.
+    """
+    try:
+        yield
+    except KinesisAssetsError as error:
+        raise as_failure(error).with_traceback(error.__traceback__) from error.__cause__
+
+
+def as_failure(error: KinesisAssetsError) -> KinesisAssetsError:
+    """Return an error of the same class and with the same attributes that is also a `dg.Failure`."""
+    if isinstance(error, dg.Failure):
+        return error
+    kind: Any = type(error)
+    failure: KinesisAssetsError = _failure_class(kind).__new__(_failure_class(kind), *error.args)
+    reasons = error.errors if isinstance(error, ShardsNotCommitted | DerivedTablesFailed) else {}
+    vars(failure).update(
+        vars(error),
+        description=str(error),
+        metadata=_metadata(reasons),
+        # The sensor requests the shards again, without those that are done.
+        allow_retries=not isinstance(error, ShardsNotCommitted),
+    )
+    return failure
+
+
+@cache
+def _failure_class(kind: type[KinesisAssetsError]) -> type[Any]:
+    return type(kind.__name__, (kind, dg.Failure), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+def _metadata(reasons: Mapping[str, Exception]) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the reason of each failed shard or table."""
+    named: dict[str, dg.MetadataValue[Any]] = {
+        name: dg.MetadataValue.text(str(reason)) for name, reason in list(reasons.items())[:_NAMED]
+    }
+    if len(reasons) > _NAMED:
+        named["others"] = dg.MetadataValue.text(f"{len(reasons) - _NAMED} more, see their events")
+    return named

@@ -1,0 +1,77 @@
+"""The job that continues with the newest records, and adds the skipped ones."""
+
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
+
+from functools import partial
+
+import dagster as dg
+from pydantic import Field
+
+from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.jobs.replay import MAX_RUNTIME, logged_fill, report_replay
+from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
+
+
+class CatchUpConfig(dg.Config):
+    """The shards to move, and who asked for it."""
+
+    shards: list[str] = Field(default=[], description="Shard ids. All shards by default.")
+    by: str = Field(default="", description="Name recorded with the positions. The run's id by default.")
+
+
+def catch_up_name(stream: str) -> str:
+    """Return the name of a stream's catch-up job."""
+    return f"{raw_key(stream).to_python_identifier()}_catch_up"
+
+
+def build_catch_up_job(stream: str) -> dg.JobDefinition:
+    """Build the job that moves shards to their newest records, and then adds the records in between.
+
+    It records an observation of each shard that was moved, and then the events of a replay.
+    """
+    name = catch_up_name(stream)
+
+    @dg.op(name=op_key(name), required_resource_keys={io_manager_key(stream)})
+    @shown_as_failures()
+    def catch_up(context: dg.OpExecutionContext, config: CatchUpConfig) -> None:
+        from kinesis_assets.catch_up.run import backfill, jump  # noqa: PLC0415  # only its runs need it
+        from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
+
+        opened = open_stream(context.resources, stream)
+        opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
+        opened.start_heartbeat(context.get_step_execution_context())
+        spark = opened.start_spark()  # an error of it comes before the jump
+        by = config.by or context.run_id
+        moved = jump(opened.client, opened.table, config.shards, by=by, apply=True)
+        for shard in facts_of_moves(moved):
+            context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
+            if shard["applied"]:
+                context.log_event(
+                    dg.AssetObservation(raw_key(stream), partition=shard["shard"], metadata=shard)
+                )
+        tag = f"kinesis-{context.run_id}"
+        # As for a replay: what was not committed is read again by the next catch-up.
+        graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
+        with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
+            result, errors = backfill(
+                logged_fill(context, spark), opened.client, opened.table, config.shards, by=context.run_id
+            )
+        if result is not None:
+            report_replay(context, stream, result)
+        if errors:
+            raise ShardsNotCommitted(stream, errors)
+
+    @dg.job(
+        name=name,
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
+        description=f"Moves the positions of {stream} to the newest records, and then adds the records in "
+        "between. If it is interrupted, its next run continues.",
+    )
+    def job() -> None:
+        catch_up()
+
+    return job

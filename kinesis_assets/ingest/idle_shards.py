@@ -1,0 +1,63 @@
+"""When a shard without new records is read again.
+
+All times are those of the service's clock, which also wrote the positions.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.kinesis.stream import CLOCK_STEP
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kinesis_assets.table.positions import ShardPosition
+
+SHORTEST_WAIT = timedelta(minutes=1)
+"""The shortest wait from one read that found nothing to the next."""
+
+TIP_REFRESH = timedelta(hours=1)
+"""An idle shard's tip time is committed again at this age, well within the shortest retention of 24 h."""
+
+_FRACTION_OF_RETENTION = 1 / 6
+"""The part of the retention within which each shard is read, whatever the setting says."""
+
+
+def is_behind(shard: ShardPosition) -> bool:
+    """Return whether a shard may have unread records since its last read, which did not reach the tip."""
+    if shard.tip_time is None or shard.position.sub_sequence_number is not None:
+        return True
+    return shard.last_arrival is not None and shard.last_arrival > shard.tip_time + CLOCK_STEP
+
+
+def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:
+    """Return the maximum time from one read of a shard to the next.
+
+    Args:
+        shard: The shard.
+        max_idle: The maximum time by the settings.
+    """
+    if shard.retention_hours is None:
+        return max_idle
+    return min(max_idle, timedelta(hours=shard.retention_hours) * _FRACTION_OF_RETENTION)
+
+
+def wait_after_nothing(shard: ShardPosition, longest: timedelta) -> timedelta:
+    """Return the time from the last read of a shard to the next, if nothing else shows whether it is due.
+
+    It is as long as nothing had arrived before the last read, so each wait is about twice the one before.
+
+    Args:
+        shard: The shard, which was read to its tip.
+        longest: The maximum.
+    """
+    since = shard.last_arrival or shard.wanted_from
+    quiet = shard.tip_time - since if since is not None and shard.tip_time is not None else timedelta(0)
+    return min(longest, max(quiet, SHORTEST_WAIT))
+
+
+def time_since_read(shard: ShardPosition, now: datetime) -> timedelta:
+    """Return the time from the last read of a shard to its tip until now, even if now is the earlier one."""
+    return timedelta.max if shard.tip_time is None else abs(now - shard.tip_time)

@@ -1,0 +1,130 @@
+"""Find out with a few calls whether shards have unread records. Nothing is kept, and no position moves.
+
+A probe requests a single record. It starts shortly before the time up to which the shard was read: from an
+old position, the service may return many empty pages before it reaches the tip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import StreamError
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.settings import CONNECTIONS
+from kinesis_assets.kinesis.transport.awaitables import Pause
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+
+SHARD_END = "end"
+"""What a probe finds in a closed shard that has no further records."""
+
+_MARGIN = timedelta(minutes=5)
+"""How long before the time of the last read a probe starts, because arrival times are approximate."""
+
+_MAX_PAGES = 3
+"""The maximum number of GetRecords calls of a probe, if the pages are empty and before the tip."""
+
+_EXCLUSIVE = PositionKind.AFTER_SEQUENCE_NUMBER
+
+_CONNECT_TIMEOUT, _READ_TIMEOUT = 2.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What is probed of a shard.
+
+    Attributes:
+        shard_id: The shard.
+        position: Its position.
+        read_until: When it was last read to its tip (service's clock).
+        last_arrival: Arrival time of its last record that was read; None if there was none or it is unknown.
+    """
+
+    shard_id: str
+    position: Position
+    read_until: datetime
+    last_arrival: datetime | None
+
+    def is_unread(self, sequence_number: str) -> bool:
+        """Return whether a record is after the position. A stale response may contain an earlier one."""
+        if self.position.sequence_number is None:
+            return True
+        first = int(self.position.sequence_number) + (self.position.kind is _EXCLUSIVE)
+        return int(sequence_number) >= first
+
+    @property
+    def start(self) -> Position:
+        """Where the probe starts: no record from there on has been read."""
+        start = self.read_until - _MARGIN
+        if self.last_arrival is None:
+            known = self.position.sequence_number is None and (self.position.timestamp or start) <= start
+        else:
+            known = self.last_arrival < start
+        return Position.at_timestamp(start) if known else self.position
+
+
+@dataclass
+class Prober:
+    """Probes shards until its time is over.
+
+    Attributes:
+        client: The client of the stream. Probes use one of their own, which does not retry and waits briefly.
+        seconds: The time for all probes. A shard that is probed later has no result.
+        error: The last error of a call, if any.
+    """
+
+    client: StreamClient
+    seconds: float
+    error: StreamError | None = field(default=None, init=False)
+    _own: StreamClient | None = field(default=None, init=False)
+    _end: float = field(default=0.0, init=False)
+
+    def probe(self, probes: Iterable[Probe]) -> dict[str, str | None]:
+        """Probe shards.
+
+        Returns:
+            By shard id: the sequence number of the first unread record, `SHARD_END`, or None if the shard has
+            no unread records. Shards without a clear response are left out.
+        """
+        found: dict[str, str | None] = {}
+        clock = self.client.settings.timing.clock
+        if self._own is None:
+            self._end = clock.monotonic() + self.seconds
+            timing = replace(
+                self.client.settings.timing, connect_timeout=_CONNECT_TIMEOUT, read_timeout=_READ_TIMEOUT
+            )
+            settings = replace(self.client.settings, timing=timing)
+            self._own = StreamClient(str(self.client.address), settings, attempts=1)
+        if clock.monotonic() < self._end:
+            client = self._own
+            EventLoop(CONNECTIONS).run([self._probe(client, probe, found) for probe in probes])
+        return found
+
+    def _probe(self, client: StreamClient, probe: Probe, found: dict[str, str | None]) -> Awaitable[None]:
+        try:
+            iterator, _ = yield from client.getting_iterator(probe.shard_id, probe.start)
+            for _ in range(_MAX_PAGES):
+                page, _ = yield from client.getting_records(iterator, 1)
+                if page.records:
+                    number = page.records[0].sequence_number
+                    if probe.is_unread(number):
+                        found[probe.shard_id] = number
+                    return
+                if page.next_shard_iterator is None:
+                    found[probe.shard_id] = SHARD_END
+                    return
+                if not page.millis_behind_latest:
+                    found[probe.shard_id] = None
+                    return
+                iterator = page.next_shard_iterator
+                yield Pause(client.settings.timing.seconds_between_calls)
+        except StreamError as error:
+            self.error = error

@@ -1,0 +1,89 @@
+"""versitygw, an S3 server that honors conditional puts also if they come at the same time, unlike moto."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAM = "github.com/versity/versitygw/cmd/versitygw"
+VERSION = "v1.8.0"
+"""Older versions check the condition of a put before they write, but not again when they publish."""
+
+BUILDS = Path(__file__).parents[2] / ".local" / "versitygw"
+
+
+class GatewayUnavailable(RuntimeError):
+    """versitygw cannot be built on this machine."""
+
+
+def build() -> Path:
+    """Return the path of the program, which is built if this version has not been built here before.
+
+    Raises:
+        GatewayUnavailable: Go is not installed, or cannot build it.
+    """
+    program = BUILDS / VERSION / "versitygw"
+    BUILDS.mkdir(parents=True, exist_ok=True)
+    with (BUILDS / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test sessions may share the folder
+        if program.exists():
+            return program
+        if shutil.which("go") is None:
+            raise GatewayUnavailable("Go is not on the PATH; versitygw needs version 1.25 or newer")
+        command = ["go", "install", "-ldflags=-s -w", f"{PROGRAM}@{VERSION}"]
+        with TemporaryDirectory(dir=BUILDS) as unfinished:
+            settings = {"GOBIN": unfinished, "CGO_ENABLED": "0"}
+            done = subprocess.run(
+                command, env=os.environ | settings, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise GatewayUnavailable(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
+            program.parent.mkdir(exist_ok=True)
+            return Path(unfinished, program.name).rename(program)
+
+
+@contextmanager
+def running(program: Path, folder: Path) -> Iterator[str]:
+    """Run the server until the end of the block. Its keys are those of the environment.
+
+    Args:
+        program: The program.
+        folder: A folder for the buckets. Its file system needs extended attributes.
+
+    Yields:
+        The URL of the server.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    buckets, log = folder / "buckets", folder / "log"
+    buckets.mkdir()
+    keys = ["--access", os.environ["AWS_ACCESS_KEY_ID"], "--secret", os.environ["AWS_SECRET_ACCESS_KEY"]]
+    region = ["--region", os.environ["AWS_REGION"]]
+    command = [str(program), "--quiet", "--port", address, *keys, *region, "posix", str(buckets)]
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        wait_until(lambda: _accepts(address), server, failure=log)
+        yield f"http://{address}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.partition(":")
+    with suppress(OSError), socket.create_connection((host, int(port)), timeout=10):
+        return True
+    return False

@@ -1,0 +1,31 @@
+"""Several benches in one test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from kinesis_assets.table.table import PositionedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.bench import Bench
+
+
+@pytest.fixture
+def make_bench(bench: Bench, tmp_path: Path) -> Callable[[], Bench]:
+    """Makes benches with a stream and a table of their own."""
+
+    def make() -> Bench:
+        name = uuid4().hex[:12]
+        assert bench.clock is not None
+        bench.clock.seconds = int(bench.clock.seconds) + 2.0
+        table = PositionedTable(str(tmp_path / name), bench.table.policy)
+        return replace(bench, stream=f"stream-{name}", table=table, acknowledged=[])
+
+    return make

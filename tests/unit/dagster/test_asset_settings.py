@@ -1,0 +1,98 @@
+"""Groups, owners, tags, kinds and descriptions of assets, and Dagster's standard metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_assets import build_kinesis_stream, derived_table, rollup
+from kinesis_assets.dagster.names import raw_key, stream_key
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.schema import COLUMNS
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+ARN = "arn:aws:kinesis:eu-west-1:111122223333:stream/clicks"
+SETTINGS = {
+    "group_name": "shop",
+    "owners": ["team:shop", "ada@example.com"],
+    "tags": {"domain": "shop"},
+    "kinds": ["deltalake", "bronze"],
+    "description": "All clicks.",
+}
+
+
+def raw_spec(stream: str = "clicks", **settings) -> dg.AssetSpec:
+    definitions = build_kinesis_stream(stream, table="s3://lake/raw/clicks", **settings)
+    return (
+        definitions.resolve_asset_graph().get(raw_key("clicks")).assets_def.get_asset_spec(raw_key("clicks"))
+    )
+
+
+def test_the_raw_asset_has_the_settings():
+    spec = raw_spec(**SETTINGS)
+    assert (spec.group_name, spec.owners) == ("shop", SETTINGS["owners"])
+    assert spec.tags["domain"] == "shop"
+    assert (spec.kinds, spec.description) == ({"deltalake", "bronze"}, "All clicks.")
+
+
+def test_the_asset_of_the_stream_is_in_the_same_group_and_has_the_same_owners_and_tags():
+    graph = build_kinesis_stream("clicks", table="/clicks", **SETTINGS).resolve_asset_graph()
+    node = graph.get(stream_key("clicks"))
+    assert (node.group_name, list(node.owners), node.tags["domain"]) == ("shop", SETTINGS["owners"], "shop")
+    assert node.kinds == {"aws", "kinesis"}
+
+
+def test_by_default_the_group_is_the_stream_and_the_description_names_it():
+    spec = raw_spec(ARN)
+    assert (spec.group_name, spec.kinds) == ("clicks", {"pyspark", "deltalake"})
+    assert ARN in spec.description
+
+
+@pytest.mark.parametrize("decorator", [derived_table, rollup], ids=["derived_table", "rollup"])
+def test_a_derived_table_has_the_settings(decorator):
+    more = {} if decorator is derived_table else {"by": ["day"]}
+
+    @decorator(source="clicks", table="/derived", **more, **SETTINGS)
+    def visits(rows):
+        """Not shown."""
+        return rows
+
+    spec = visits.get_asset_spec()
+    assert (spec.group_name, spec.owners, spec.kinds) == ("shop", SETTINGS["owners"], {"deltalake", "bronze"})
+    assert (spec.tags["domain"], spec.description) == ("shop", "All clicks.")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("group_name", "a b"), ("owners", ["ada"]), ("tags", {"a b": "c"})],
+)
+def test_an_invalid_setting_is_refused_with_its_name(setting, value):
+    with pytest.raises(InvalidInput, match=f"^{setting}: .*[Ii]nvalid|^{setting}: .*not a valid") as caught:
+        build_kinesis_stream("clicks", table="/clicks", **{setting: value})
+    assert "AssetKey" not in str(caught.value)
+
+
+def test_every_column_of_the_raw_asset_has_a_description():
+    schema = raw_spec().metadata["dagster/column_schema"]
+    assert {column.name: column.description for column in schema.columns} == {
+        column.name: column.description for column in COLUMNS
+    }
+
+
+def test_the_standard_metadata_names_the_table():
+    metadata = raw_spec().metadata
+    assert metadata["dagster/uri"] == "s3://lake/raw/clicks"
+    assert metadata["dagster/table_name"] == "lake/raw/clicks"
+    assert metadata["dagster/storage_kind"] == "deltalake"
+
+
+def test_a_derived_table_links_to_its_function():
+    @derived_table(source="clicks", table="/derived")
+    def visits(rows):
+        return rows
+
+    (reference,) = visits.get_asset_spec().metadata["dagster/code_references"].code_references
+    assert (reference.file_path, reference.label) == (__file__, "visits")

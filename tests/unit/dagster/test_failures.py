@@ -1,0 +1,89 @@
+"""Errors of the package that Dagster shows without a sentence of its own before theirs."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from kinesis_assets.dagster.failures import as_failure, shown_as_failures
+from kinesis_assets.errors import (
+    DataLost,
+    InvalidInput,
+    LandingFailed,
+    ShardsNotCommitted,
+    StreamError,
+    StreamRecreated,
+    TableError,
+)
+
+A, B = "shardId-000000000000", "shardId-000000000001"
+LOST = DataLost(A, "records may be lost")
+
+
+def first_lines(body) -> list[str]:
+    """Run an asset whose body is given, and return the errors that the UI shows for it."""
+
+    @dg.asset
+    def failing() -> None:
+        body()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([failing], instance=instance, raise_on_error=False)
+        records = instance.get_records_for_run(result.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    events = [record.event_log_entry.get_dagster_event() for record in records.records]
+    return [event.step_failure_data.error.message for event in events]
+
+
+def test_the_sentence_of_an_error_is_the_first_line_of_the_error_card():
+    @shown_as_failures()
+    def body():
+        raise StreamRecreated("clicks", "deleted and created again")
+
+    assert first_lines(body) == [
+        "kinesis_assets.errors.StreamRecreated: stream clicks: deleted and created again\n"
+    ]
+
+
+def test_the_card_shows_the_cause_of_an_error():
+    with pytest.raises(LandingFailed) as caught, shown_as_failures():
+        raise LandingFailed("the Spark job failed") from OSError("disk full")
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidInput("wrong"),
+        ShardsNotCommitted("clicks", {A: LOST}),
+        StreamError("clicks", "failed"),
+        TableError("file:///t", "failed"),
+        LOST,
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_failure_is_an_error_of_the_same_class_with_the_same_attributes(error):
+    failure = as_failure(error)
+    assert isinstance(failure, type(error))
+    assert isinstance(failure, dg.Failure)
+    assert str(failure) == str(error)
+    assert vars(error).items() <= vars(failure).items()
+    assert as_failure(failure) is failure
+
+
+def test_the_card_lists_the_reason_of_each_shard_and_counts_those_beyond_fifty():
+    shards = {f"shard-{number:03}": DataLost(f"shard-{number:03}", "lost") for number in range(53)}
+    metadata = as_failure(ShardsNotCommitted("clicks", shards)).metadata
+    assert len(metadata) == 51
+    assert metadata["shard-000"].value == "shard-000: lost"
+    assert metadata["others"].value == "3 more, see their events"
+
+
+def test_dagster_does_not_retry_the_step_because_of_shards_that_failed():
+    assert not as_failure(ShardsNotCommitted("clicks", {A: LOST})).allow_retries
+    assert as_failure(LandingFailed("the Spark job failed")).allow_retries
+
+
+def test_errors_of_others_are_not_changed():
+    with pytest.raises(KeyError) as caught, shown_as_failures():
+        raise KeyError("x")
+    assert not isinstance(caught.value, dg.Failure)

@@ -1,0 +1,245 @@
+"""The sensor requests idle shards rarely, and at once when records arrive."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kinesis_assets.testing.messages import Answer
+from support.daemon import PARTITION, Status
+from support.fixtures.dagster import Source
+from support.shard_ids import A, B, C, D, E, F
+from support.virtual_deployment import INTERVAL, VirtualDeployment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.fixtures.stream import Clocked
+
+HOUR = 3600
+LONGEST = 4 * HOUR
+
+
+@pytest.fixture
+def source(clocked: Clocked, stream: str) -> Source:
+    """The test's stream, by the clock of the test."""
+    return Source(clocked.kinesis, stream)
+
+
+@pytest.fixture
+def deploy(make_project, instance, clocked: Clocked) -> Callable[..., VirtualDeployment]:
+    """Builds the deployment of the test's stream."""
+
+    def deploy(**fields: object) -> VirtualDeployment:
+        project = make_project(endpoint_url=clocked.settings.endpoint_url, **fields)
+        return VirtualDeployment(project, instance, clocked.clock)
+
+    return deploy
+
+
+@pytest.fixture
+def idle(source, deploy) -> VirtualDeployment:
+    """The deployment of a stream with four shards, which were read to their tips a while ago."""
+    source.create(4)
+    deployment = deploy()
+    assert deployment.tick() == [(A, B, C, D)]
+    assert deployment.pass_time(HOUR) == []
+    return deployment
+
+
+def lie_to_probes(faults, change, **calls):
+    """Change the responses to probes only: a run requests more than one record."""
+
+    def change_if_probed(call, answer):
+        return change(answer) if call.arguments["Limit"] == 1 else None
+
+    faults.answer("GetRecords", change_if_probed, **calls)
+
+
+# How often
+
+
+def test_an_idle_stream_has_at_most_12_runs_a_day(source, deploy):
+    source.create(2)
+    deployment = deploy()
+    deployment.tick()
+    deployment.pass_time(24 * HOUR - INTERVAL)
+    runs = deployment.runs
+    assert {shards for _, shards in runs} == {(A, B)}
+    assert 6 <= len(runs) <= 12
+    assert all(
+        LONGEST <= later - earlier <= LONGEST + INTERVAL for (earlier, _), (later, _) in pairwise(runs)
+    )
+
+
+def test_the_longest_time_without_a_run_is_a_setting(source, deploy):
+    source.create(1)
+    deployment = deploy(max_idle_seconds=1800)
+    deployment.tick()
+    assert [at for at, _ in deployment.pass_time(2 * HOUR)] == [1800, 3600, 5400, 7200]
+
+
+def test_an_idle_shard_is_read_several_times_within_the_retention(source, deploy):
+    source.create(1)
+    deployment = deploy(max_idle_seconds=1_000_000)
+    deployment.tick()
+    assert [at for at, _ in deployment.pass_time(12 * HOUR)] == [4 * HOUR, 8 * HOUR, 12 * HOUR]
+
+
+def test_shards_that_became_idle_at_different_times_are_read_together(source, idle):
+    source.put(B, 1)
+    idle.pass_time(INTERVAL)
+    idle.pass_time(INTERVAL)
+    assert {shards for _, shards in idle.pass_time(24 * HOUR)} == {(A, B, C, D)}
+
+
+# Records arrive
+
+
+def test_the_next_tick_requests_an_idle_shard_that_received_a_record(source, idle):
+    numbers = source.put(B, 1)
+    assert idle.tick() == [(B,)]
+    assert idle.daemon.positions.shards[B].position.sequence_number == numbers[-1]
+    assert idle.tick() == []
+
+
+def test_a_shard_with_records_at_each_tick_is_requested_at_each_tick(source, idle):
+    for _ in range(3):
+        source.put(C, 1)
+        assert idle.tick() == [(C,)]
+
+
+def test_idle_shards_between_others_are_read_in_the_same_run(source, idle):
+    source.put(B, 1)
+    source.put(D, 1)
+    assert idle.tick() == [(B, C, D)]
+
+
+def test_few_shards_of_a_busy_stream_are_probed(source, deploy, faults):
+    source.create(8)
+    deployment = deploy()
+    (shards,) = deployment.tick()
+    for shard_id in shards:
+        source.put(shard_id, 1)
+    before = faults.count("GetRecords")
+
+    deployment.daemon.tick()
+
+    assert faults.count("GetRecords") - before == 2
+
+
+def test_a_shard_that_was_not_read_to_its_tip_is_requested_without_a_probe(source, deploy, faults):
+    source.create(1)
+    source.put(A, 30)
+    deployment = deploy(max_records=10)
+    deployment.tick()
+    deployment.tick()
+    lie_to_probes(faults, lambda _: pytest.fail("the shard was probed"))
+    assert deployment.tick() == [(A,)]
+
+
+def test_the_children_of_an_idle_shard_are_requested_when_they_can_be_read(source, idle):
+    source.split(A)
+    assert idle.tick() == [(A,)]
+    assert idle.tick() == [(E, F)]
+    assert idle.tick() == []
+
+
+def test_a_record_that_arrived_while_a_run_was_canceled_is_requested_again_at_once(source, idle):
+    source.put(A, 1)
+    assert idle.tick(Status.CANCELED) == [(A,)]
+    assert idle.tick() == [(A,)]
+
+
+def test_a_record_whose_run_failed_is_requested_again_after_its_wait(source, idle):
+    source.put(A, 1)
+    assert idle.tick(Status.FAILURE) == [(A,)]
+    assert idle.tick() == []
+    idle.clock.advance(30)
+    assert idle.tick() == [(A,)]
+    assert idle.tick() == []
+
+
+def test_continuous_runs_are_requested_although_the_stream_is_idle(source, deploy, faults):
+    source.create(2)
+    deployment = deploy(follow_for=60.0)
+    deployment.tick()
+    before = faults.count("GetRecords")
+    assert deployment.daemon.requested_ranges() == [(A, B)]
+    assert faults.count("GetRecords") == before
+
+
+# The service is wrong, or does not answer
+
+
+def test_records_that_the_service_hides_are_read_after_the_longest_time(source, idle, faults):
+    numbers = source.put(A, 1)
+    lie_to_probes(faults, lambda answer: answer.but(Records=[], MillisBehindLatest=0))
+    runs = idle.pass_time(LONGEST)
+    assert runs == [(LONGEST, (A, B, C, D))]
+    assert idle.daemon.positions.shards[A].position.sequence_number == numbers[-1]
+
+
+def test_a_record_that_was_read_before_is_no_new_record(source, idle, faults):
+    (number,) = source.put(A, 1)
+    idle.tick()
+    stale = {"SequenceNumber": number, "Data": "", "PartitionKey": "k", "ApproximateArrivalTimestamp": 1.0}
+    lie_to_probes(faults, lambda answer: answer.but(Records=[stale]), shard_id=A)
+    assert idle.tick() == []
+
+
+def test_a_record_that_does_not_exist_costs_one_run(source, deploy, faults, clocked):
+    source.create(1)
+    deployment = deploy()
+    deployment.tick()
+    deployment.pass_time(HOUR)
+    invented = {
+        "SequenceNumber": "4" * 56,
+        "Data": "",
+        "PartitionKey": "k",
+        "ApproximateArrivalTimestamp": clocked.clock.seconds,
+    }
+    lie_to_probes(faults, lambda answer: answer.but(Records=[invented]))
+    at = HOUR + INTERVAL
+    # Afterwards, a run is requested after the wait that would also apply without any response.
+    assert [run[0] for run in deployment.pass_time(LONGEST)] == [at, 2 * at, 4 * at]
+
+
+def test_a_tick_requests_shards_less_and_less_often_while_probes_fail(source, deploy, faults):
+    source.create(2)
+    source.put(A, 1)
+    source.put(B, 1)
+    deployment = deploy()
+    deployment.tick()
+    lie_to_probes(faults, lambda _: Answer.error("AccessDeniedException"))
+    times = [at for at, _ in deployment.pass_time(24 * HOUR)]
+    waits = [later - earlier for earlier, later in pairwise([0, *times])]
+    assert waits == sorted(waits)
+    assert waits[0] == INTERVAL
+    assert waits[-1] == LONGEST
+    assert len(times) <= 12
+    reason = deployment.daemon.tick().skip_reason.skip_message
+    assert reason.startswith("2 shards are idle; shards could not be probed for new records")
+    assert "AccessDeniedException" in reason
+
+
+def test_a_shard_that_only_a_probe_sees_closed_is_requested(idle, faults):
+    lie_to_probes(faults, lambda answer: answer.but(NextShardIterator=None), shard_id=B)
+    assert idle.tick() == [(B,)]
+    assert idle.tick() == []
+
+
+def test_empty_pages_before_the_tip_are_not_taken_for_records(idle, faults):
+    faults.empty_page(shard_id=A, times=2)
+    assert idle.tick() == []
+    assert faults.count("GetRecords", A) >= 3
+
+
+def test_the_reason_of_a_skipped_tick_counts_the_idle_shards(idle):
+    assert idle.daemon.tick().skip_reason.skip_message == "4 shards are idle"
+    idle.daemon.run({PARTITION: A})
+    assert idle.daemon.tick().skip_reason.skip_message == (
+        "every other readable shard has an unfinished run; 3 shards are idle"
+    )

@@ -1,0 +1,48 @@
+"""The rows of a table as its log counts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets.table.table_totals import table_totals
+
+
+@pytest.fixture
+def uri(tmp_path) -> str:
+    return str(tmp_path / "numbers")
+
+
+def write(uri: str, *numbers: int) -> DeltaTable:
+    write_deltalake(uri, pa.table({"number": list(numbers)}), mode="append")
+    return DeltaTable(uri)
+
+
+def test_the_rows_and_bytes_of_all_files_are_added_up(uri):
+    write(uri, 1, 2, 3)
+    found = table_totals(write(uri, 4))
+    files = DeltaTable(uri).get_add_actions()
+    assert (found.rows, found.files) == (4, 2)
+    assert found.bytes == sum(files["size_bytes"].to_pylist())
+
+
+def test_a_table_without_files_has_no_rows(uri):
+    found = table_totals(DeltaTable.create(uri, pa.schema([("number", pa.int64())])))
+    assert (found.rows, found.bytes, found.files) == (0, 0, 0)
+
+
+def test_the_rows_are_unknown_if_a_file_has_no_statistics(uri):
+    write(uri, 1)
+    (log,) = Path(uri, "_delta_log").glob("*.json")
+    log.write_text("\n".join(map(_without_stats, log.read_text().splitlines())))
+    assert table_totals(DeltaTable(uri)).rows is None
+
+
+def _without_stats(line: str) -> str:
+    entry = json.loads(line)
+    entry.get("add", {}).pop("stats", None)
+    return json.dumps(entry)
