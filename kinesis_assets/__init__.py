@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kinesis_assets.dagster.account_component import KinesisAccountComponent
     from kinesis_assets.dagster.after_landing import after_landing
+    from kinesis_assets.dagster.asset_props import KinesisAssetProps
     from kinesis_assets.dagster.build import build_kinesis_stream
     from kinesis_assets.dagster.component import KinesisStreamComponent
     from kinesis_assets.dagster.derived_asset import derived_table, rollup
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
         StreamNotFound,
         StreamPaused,
         StreamRecreated,
+        StreamsNotListed,
         TableError,
         TableMissing,
         TableNotWritable,
@@ -104,6 +107,8 @@ __all__ = [
     "DerivedTablesFailed",
     "InvalidInput",
     "JavaUnavailable",
+    "KinesisAccountComponent",
+    "KinesisAssetProps",
     "KinesisAssetsError",
     "KinesisDataSource",
     "KinesisResource",
@@ -149,6 +154,7 @@ __all__ = [
     "StreamNotFound",
     "StreamPaused",
     "StreamRecreated",
+    "StreamsNotListed",
     "TableError",
     "TableMissing",
     "TableNotWritable",
@@ -179,6 +185,8 @@ _HOMES = {
     "new_rows": "derive.new_rows",
     "read_table": "derive.read_table",
     "rollup": "dagster.derived_asset",
+    "KinesisAccountComponent": "dagster.account_component",
+    "KinesisAssetProps": "dagster.asset_props",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",
     "KinesisStreamComponent": "dagster.component",

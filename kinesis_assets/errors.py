@@ -41,6 +41,10 @@ class RegistryCallFailed(KinesisAssetsError):
     """A call to the Glue Schema Registry failed after the SDK's retries, so payloads cannot be decoded."""
 
 
+class StreamsNotListed(KinesisAssetsError):
+    """There is no complete list of an account's streams."""
+
+
 class StreamError(KinesisAssetsError):
     """Base of the errors that concern a whole stream.
 

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings as hypothesis_settings
 
@@ -41,6 +42,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(20_000)
     if all(item.path.is_relative_to(UNIT) for item in session.items):
         stay_on_one_core()
+        pa.set_cpu_count(1)  # the tables are small: threads would only wait for each other
+        pa.set_io_thread_count(1)
         return
     try:
         require_java()

@@ -2,8 +2,9 @@
 
 The jump is a seek, whose commit records the skipped range of each shard as a gap that is to be filled. The
 backfill is a replay of these gaps. It clears a gap in the commit of its last rows, if no record of the gap
-can have expired before it was read. So a catch-up that ends at any point is continued by the next one, which
-finds the gaps that are still to be filled; a replay adds only rows that the table lacks.
+can have expired before it was read; otherwise the gap shrinks to its lost part. So a catch-up that ends at
+any point is continued by the next one, which finds the gaps that are still to be filled; a replay adds only
+rows that the table lacks.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from kinesis_assets.catch_up.lost_gaps import lost_parts, record_lost
 from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
@@ -84,39 +86,52 @@ def backfill(
     gaps = gaps_to_fill(client, table, shard_ids)
     if not gaps:
         return None, {}
-    window = ReplayWindow(
-        _TRIM_HORIZON, starts={shard_id: _start(each[0]) for shard_id, each in gaps.items()}
-    )
-    result = replay(fill, client, table, window, list(gaps), by=by, retries=retries)
-    left = gaps_to_fill(client, table, list(gaps))
-    return result, {shard_id: _unproven(shard_id, each) for shard_id, each in left.items()} | result.errors
+    listing = _listing(client)
+    oldest = listing.summary.service_time - timedelta(hours=listing.summary.retention_hours)
+    starts = {
+        shard_id: _start(readable[0])
+        for shard_id, each in gaps.items()
+        if (readable := [gap for gap in each if gap.until > oldest])
+    }
+    result = None
+    if starts:
+        window = ReplayWindow(_TRIM_HORIZON, starts=starts)
+        result = replay(fill, client, table, window, list(starts), by=by, retries=retries)
+    errors: dict[str, ShardError] = {} if result is None else dict(result.errors)
+    # A shard that was not read to its end is read again by the next catch-up.
+    again = {shard_id for shard_id, error in errors.items() if not isinstance(error, DataLost)}
+    # Another catch-up may have recorded more gaps meanwhile.
+    left = {
+        shard_id: [gap for gap in each if gap in gaps[shard_id]]
+        for shard_id, each in gaps_to_fill(client, table, list(gaps)).items()
+        if shard_id not in again
+    }
+    lost = lost_parts(client, listing, left)
+    if lost:
+        record_lost(client, table, lost, by=by)
+    return result, errors | {shard_id: _lost(shard_id, parts) for shard_id, parts in lost.items()}
 
 
 def gaps_to_fill(
-    client: StreamClient, table: PositionedTable, shard_ids: Collection[str] = (), *, expired: bool = False
+    client: StreamClient, table: PositionedTable, shard_ids: Collection[str] = ()
 ) -> dict[str, Sequence[Gap]]:
-    """Return the gaps that are to be filled and of which records can still be read, by shard id.
+    """Return the gaps that are still to be filled, by shard id.
 
     Args:
         client: The stream.
         table: Its table.
         shard_ids: The shards; all shards if empty.
-        expired: Return the gaps of which no record can be read any more instead.
     """
-    listing = _listing(client)
-    oldest = listing.summary.service_time - timedelta(hours=listing.summary.retention_hours)
-    snapshot = table.snapshot()
-    positions = snapshot.positions(listing.summary.identity)
+    identity, snapshot = client.describe().identity, table.snapshot()
+    positions = snapshot.positions(identity)
     if positions is None:
         return {}
-    amendment = snapshot.amendment(listing.summary.identity)
+    amendment = snapshot.amendment(identity)
     found = {
         shard_id: [
             gap
             for gap in shard.gaps
-            if gap.to_fill
-            and (gap.until <= oldest) is expired
-            and not (amendment is not None and amendment.has_cleared(shard_id, gap))
+            if gap.to_fill and not (amendment is not None and amendment.has_cleared(shard_id, gap))
         ]
         for shard_id, shard in snapshot.with_archive(positions).shards.items()
         if not shard_ids or shard_id in shard_ids
@@ -142,9 +157,9 @@ def _listing(client: StreamClient) -> StreamListing:
     return retry_listing(client, lambda listing: listing)
 
 
-def _unproven(shard_id: str, gaps: Sequence[Gap]) -> ShardError:
+def _lost(shard_id: str, parts: Mapping[Gap, Gap]) -> ShardError:
     return DataLost(
         shard_id,
-        f"records may have expired before they were read, so the gap stays recorded: {gaps[0]}. What the "
-        "stream still has of it was added",
+        f"records may have expired before they were read, so a gap stays recorded: "
+        f"{'; '.join(map(str, parts.values()))}. The records after it were added",
     )

@@ -41,7 +41,7 @@ def catch_up(
     commit of its last rows. If the command is interrupted, run it again: it fills the gaps that are left. The
     exit code is 0 only if all are filled.
     """
-    from kinesis_assets.catch_up.run import gaps_to_fill, jump  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.catch_up.run import jump  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.dagster.in_process import run_catch_up  # noqa: PLC0415
     from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
 
@@ -49,10 +49,6 @@ def catch_up(
     if apply:
         with progress_bar("adding skipped records", as_json=as_json):
             facts = run_catch_up(project, dagster_instance(), shard_ids=shard_ids, by=name)
-        with project.open_stream() as opened:
-            lost = gaps_to_fill(opened.client, opened.table, shard_ids, expired=True)
-        for shard_id, gaps in lost.items():
-            click.echo(f"{shard_id}: a gap has expired, and stays recorded: {gaps[-1]}", err=True)
     else:
         with project.open_stream() as opened:
             facts = facts_of_moves(jump(opened.client, opened.table, shard_ids, by=name, apply=False))

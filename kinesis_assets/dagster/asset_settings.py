@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-import dagster as dg
 from pydantic import Field
 
+from kinesis_assets.dagster.freshness import FreshnessField
 from kinesis_assets.dagster.settings_base import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
 
@@ -18,6 +18,8 @@ def _accepted_as(name: str) -> Callable[[Any], None]:
     """Return a parser of a field that Dagster's own specification of an asset has too."""
 
     def check(value: Any) -> None:
+        import dagster as dg  # noqa: PLC0415  # the command line has the settings before it needs Dagster
+
         given: dict[str, Any] = {name: value or None}
         reason = None
         try:
@@ -52,6 +54,12 @@ class AssetSettings(Settings):
         default=("pyspark", "deltalake"),
         description="Kinds of the table's asset, which Dagster shows as icons.",
         examples=[["deltalake", "bronze"]],
+    )
+    freshness: FreshnessField = Field(
+        default=None,
+        description="Freshness policy of the asset, by the age of its latest materialization. For a raw "
+        "table, the check of its lag says more, see docs/checks.md.",
+        examples=[{"fail_after_seconds": 3600, "warn_after_seconds": 1800}],
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator  # noqa: TC003  # Dagster reads the types of the asset's body
 
 import dagster as dg
 
 from kinesis_assets.dagster.after_landing import moves_after_landing
+from kinesis_assets.dagster.checks.definitions import build_checks
+from kinesis_assets.dagster.checks.settings import parse_checks
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.freshness import policy_of
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
@@ -47,8 +51,8 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
     Returns:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
-        partition for each shard; the I/O manager of both; the sensor, which runs by default; the sensor of
-        the automation conditions of assets below the raw asset, which does too; the maintenance
+        partition for each shard, and its checks; the I/O manager of both; the sensor, which runs by default;
+        the sensor of the automation conditions of assets below the raw asset, which does too; the maintenance
         job with its schedule; and the jobs that replay a range, set positions and catch up.
 
     Raises:
@@ -65,6 +69,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             if follow_for is None
             else min(settings.sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
             "kinesis": KinesisResource(**settings.of(ConnectionSettings)),
+            "checks": json.dumps(settings.checks, default=str, sort_keys=True),
         }
     ).declare(settings)
     stream, group = address.name, settings.group_name or group_name(address.name)
@@ -99,6 +104,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             description=settings.description
             or f"The unmodified records of {address}, each exactly once, in {settings.table}.",
             metadata=definition_metadata(settings.table) | {"dagster/column_schema": raw_columns()},
+            freshness_policy=policy_of(settings.freshness),
         )
 
     @raw_asset
@@ -139,10 +145,12 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
     )
+    checks = build_checks(stream, parse_checks(settings.checks))
     maintenance = build_maintenance_job(stream)
     schedule = settings.maintenance_schedule
     return dg.Definitions(
         assets=[external, raw],
+        asset_checks=[] if checks is None else [checks],
         jobs=[maintenance, build_replay_job(stream), build_seek_job(stream), build_catch_up_job(stream)],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],

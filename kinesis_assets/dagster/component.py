@@ -1,11 +1,20 @@
 """The YAML form of `build_kinesis_stream`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
+from kinesis_assets.dagster.names import raw_key, stream_key
 from kinesis_assets.dagster.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
+from kinesis_assets.kinesis.stream_address import StreamAddress
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.asset_props import AssetRole
 
 
 class StreamScaffolder(SettingsScaffolder):
@@ -25,5 +34,6 @@ class KinesisStreamComponent(StreamSettings, YamlComponent):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the stream's definitions."""
-        del context
-        return build_kinesis_stream(**self.of(StreamSettings))
+        name = StreamAddress.parse(self.stream).name
+        roles: dict[dg.AssetKey, AssetRole] = {stream_key(name): "stream", raw_key(name): "raw"}
+        return self.customized(context, name, roles, build_kinesis_stream(**self.of(StreamSettings)))

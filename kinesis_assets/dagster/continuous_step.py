@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.continuous_tables import continuous_derivations, tag_of
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.graceful_stop import GracefulStop
@@ -49,9 +50,12 @@ def run_continuously(
     spark = stream.start_spark()
     step = context.get_step_execution_context()
 
+    checks = RunChecks(step, stream, plan.listing)
+
     def report(result: RunResult) -> None:
         for event in shard_events(context.asset_key, stream.name, result):
             report_event(context, event)
+        checks.report()
 
     def report_totals(totals: RunTotals) -> None:
         report_event(context, totals_event(context.asset_key, totals, stream.table))

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from dagster.components import DefsStateConfig
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +99,72 @@ def report_event(
         context.log_event(event)
 
 
+def report_check(step: dg.StepExecutionContext, evaluation: dg.AssetCheckEvaluation) -> None:
+    """Store the result of a check in a running step that does not declare the check.
+
+    Args:
+        step: The step.
+        evaluation: The result.
+    """
+    try:
+        dg.DagsterEvent.asset_check_evaluation(step, evaluation)
+    except AttributeError:
+        _warn("DagsterEvent.asset_check_evaluation", "runs report no checks; the sensor does")
+
+
+def check_target(record: dg.EventLogRecord) -> Any:
+    """Return what names a materialization as the one that a check was about.
+
+    Without it, the UI compares times, which may be of whole seconds.
+
+    Args:
+        record: The record of the materialization.
+    """
+    try:
+        from dagster._core.definitions.asset_checks.asset_check_evaluation import (  # noqa: PLC0415  # it may be missing
+            AssetCheckEvaluationTargetMaterializationData,
+        )
+    except ImportError:
+        _warn("AssetCheckEvaluationTargetMaterializationData", "results of checks name no materialization")
+        return None
+    return AssetCheckEvaluationTargetMaterializationData(
+        storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+    )
+
+
+def latest_check_executions(
+    instance: dg.DagsterInstance, keys: Sequence[dg.AssetCheckKey]
+) -> Mapping[dg.AssetCheckKey, Any]:
+    """Return the last execution of each check that has one, as an `AssetCheckExecutionRecord`, in one query.
+
+    Args:
+        instance: The instance.
+        keys: The keys of the checks.
+    """
+    try:
+        return instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys))
+    except AttributeError:
+        _warn("EventLogStorage.get_latest_asset_check_execution_by_key", "each check is a query")
+        found = {key: instance.get_latest_asset_check_evaluation_record(key) for key in keys}
+        return {key: record for key, record in found.items() if record is not None}
+
+
+def job_without_checks(job: dg.JobDefinition, keys: Collection[dg.AssetKey]) -> dg.JobDefinition:
+    """Return the part of a job that materializes some assets, without their checks.
+
+    `JobDefinition.execute_in_process` executes the checks of the assets that it is given.
+
+    Args:
+        job: The implicit job of all assets.
+        keys: The assets.
+    """
+    try:
+        return job.get_subset(asset_selection=frozenset(keys), asset_check_selection=frozenset())
+    except (AttributeError, TypeError):
+        _warn("JobDefinition.get_subset", "the checks of the assets are executed too")
+        return job
+
+
 def definition_of(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.AssetsDefinition:
     """Return the definition of an asset of the code location of a running one.
 
@@ -162,6 +231,43 @@ def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
     except AttributeError:
         _warn("DagsterInstance.all_instigator_state", f"the cursor of the sensor {name} cannot be read")
         return []
+
+
+def loading_of(context: dg.ComponentLoadContext) -> object:
+    """Return an object that is the same for all components that are loaded together, and for no others.
+
+    Args:
+        context: The context of a component.
+    """
+    try:
+        return context.component_tree.state_tracker
+    except AttributeError:
+        _warn("ComponentTree.state_tracker", "components with the same names are refused by Dagster alone")
+        return context
+
+
+def stored_state(config: DefsStateConfig, project_root: Path) -> bytes | None:
+    """Return the state of a state-backed component as it was last stored; None if there is none.
+
+    Dagster has no public API for it outside of `build_defs_from_state`.
+
+    Args:
+        config: The component's `defs_state_config`.
+        project_root: The folder of the project.
+    """
+    try:
+        from dagster._core.definitions.definitions_load_context import (  # noqa: PLC0415  # it may be missing
+            DefinitionsLoadContext,
+        )
+        from dagster._core.storage.defs_state import DefsStateStorage  # noqa: PLC0415  # likewise
+
+        state_path = DefinitionsLoadContext.get().state_path
+        storage = DefsStateStorage.get()
+    except (ImportError, AttributeError):
+        _warn("DefinitionsLoadContext.state_path", "a refresh does not see the previous state of a component")
+        return None
+    with state_path(config, storage, project_root) as path:
+        return None if path is None else path.read_bytes()
 
 
 @cache

@@ -14,6 +14,7 @@ from kinesis_assets.dagster.derived_events import metadata_after, report_missing
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.derived_totals import totals_of_table
 from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.freshness import policy_of
 from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
@@ -163,4 +164,5 @@ def _asset(
         or description
         or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
         metadata={**definition_metadata(settings.table), **metadata},
+        freshness_policy=policy_of(settings.freshness),
     )(derived)

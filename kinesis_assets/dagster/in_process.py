@@ -10,7 +10,7 @@ from uuid import uuid4
 import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.dagster_internals import initialized
+from kinesis_assets.dagster.dagster_internals import initialized, job_without_checks
 from kinesis_assets.dagster.jobs.catch_up import catch_up_name
 from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.log_capture import quiet_log_capture
@@ -129,7 +129,9 @@ class StreamProject:
         with self.open_stream() as stream:
             start_session_in_background(stream.settings.spark_config)  # it starts while Dagster plans the run
         run_id = str(uuid4())
-        job = self.definitions.resolve_implicit_global_asset_job_def()
+        job = job_without_checks(
+            self.definitions.resolve_implicit_global_asset_job_def(), [raw_key(self.stream)]
+        )
         try:
             # Each shard's event contains its error, if any.
             with quiet_log_capture(instance), suppress(ShardsNotCommitted):
@@ -137,7 +139,6 @@ class StreamProject:
                     instance=instance,
                     run_id=run_id,
                     tags=dict(tags),
-                    asset_selection=[raw_key(self.stream)],
                     run_config=QUIET,
                 )
         except dg.DagsterExecutionInterruptedError as interrupt:

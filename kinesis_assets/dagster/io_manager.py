@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import PrivateAttr
 
+from kinesis_assets.dagster.checks.settings import parse_checks
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
@@ -46,12 +48,14 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         start: As in `RunSettings`; a map is given as JSON, because Dagster's configuration has no such union.
         handover: See `RunTiming`.
         kinesis: The connection to Kinesis.
+        checks: The asset checks of the raw table, as JSON, see `Checks`.
     """
 
     stream_arn: str | None = None
     start: str = RunSettings.model_fields["start"]  # type: ignore[assignment]  # declared there
     handover: float = 0.0
     kinesis: KinesisResource
+    checks: str = "{}"
     _opened: OpenStream | None = PrivateAttr(default=None)
     _declared: StreamSettings | None = PrivateAttr(default=None)
 
@@ -77,7 +81,8 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     def opened(self) -> OpenStream:
         """The stream as this process uses it."""
         if self._opened is None:
-            self._opened = OpenStream(self, self.kinesis, self.stream_arn, self.handover)
+            checks = parse_checks(json.loads(self.checks))
+            self._opened = OpenStream(self, self.kinesis, self.stream_arn, self.handover, checks)
         return self._opened
 
     @property
@@ -170,7 +175,8 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
                 materialized.
         """
-        from kinesis_assets.ingest.land import cancel_landing, land  # noqa: PLC0415  # only runs need it
+        from kinesis_assets.dagster.checks.in_run import RunChecks  # noqa: PLC0415  # only runs need it
+        from kinesis_assets.ingest.land import cancel_landing, land  # noqa: PLC0415  # as above
         from kinesis_assets.ingest.run import execute_run  # noqa: PLC0415
         from kinesis_assets.table.stop_marker import StopMarker  # noqa: PLC0415
 
@@ -207,6 +213,8 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                 log_each(result.read())
                 log_totals(result.read())
         log_totals(result)
+        if any(outcome.rows for outcome in result.outcomes.values()):
+            RunChecks(step, stream, plan.listing).report()
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.range_stats import RangeStats
     from kinesis_assets.table.table_totals import TableTotals
 
+TOTAL_ROWS, TOTAL_BAD_RECORDS = "total rows", "total bad records"
+"""The keys of the totals that the asset check of bad records reads."""
+
 Fact = str | float | datetime | None
 
 _ORDER = (
@@ -139,7 +142,7 @@ def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, d
         table: The totals of the table; None if they are not known.
     """
     facts: dict[str, Fact] = {
-        "total rows": totals.rows,
+        TOTAL_ROWS: totals.rows,
         "total MB": megabytes_of(totals.bytes),
         "worst lag (s)": seconds_of(totals.lag_ms),
         "least time to loss (h)": hours_of(totals.time_to_loss_ms),
@@ -147,6 +150,7 @@ def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, d
         "open shards": totals.open,
         "shards behind": totals.behind,
         "failed shards": totals.failed,
+        TOTAL_BAD_RECORDS: totals.bad_records,
         "total MB/s": _speed(totals.bytes, totals.seconds),
         "total seconds": round(totals.seconds, 3),
     }

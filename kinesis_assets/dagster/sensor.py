@@ -10,7 +10,9 @@ import time
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from msgspec import structs
 
+from kinesis_assets.dagster.checks.tick import check_events
 from kinesis_assets.dagster.due_shards import DueShards
 from kinesis_assets.dagster.names import shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
@@ -26,6 +28,7 @@ from kinesis_assets.dagster.sensor_runs import (
     unfinished_runs,
 )
 from kinesis_assets.dagster.sensor_skip_reason import skip_reason
+from kinesis_assets.dagster.stream_observation import observe_stream
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.pause import read_pause
 
@@ -86,7 +89,12 @@ def evaluate(
     ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
     missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
     last_asked = ranges[-1][-1] if ranges else before.last_asked
-    after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals)
+    seen, observed = observe_stream(stream_key(stream), listing, shards, before.observed, now)
+    after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals, observed)
+    evaluations, checks = check_events(
+        opened, instance, listing, shards, before=before.checks, now=now, waiting=after.waiting_to_be_read
+    )
+    after = structs.replace(after, checks=checks)
     blocked = {
         shard_id
         for record in unfinished
@@ -95,6 +103,7 @@ def evaluate(
     }
     if not follows or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
         derived = ()
+    discoveries = [_discovery(stream, shard_id, shards[shard_id]) for shard_id in new]
     reason = skip_reason(
         waiting,
         liveness.dead,
@@ -105,7 +114,7 @@ def evaluate(
     return dg.SensorResult(
         run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
-        asset_events=[*missing, *(_discovery(stream, shard_id, shards[shard_id]) for shard_id in new)],
+        asset_events=[*missing, *seen, *discoveries, *evaluations],
         cursor=after.encode(),
         skip_reason=None if ranges else str(pause or reason),
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.dagster.run_liveness import Liveness
 from kinesis_assets.dagster.sensor_backoff import Backoff
+from kinesis_assets.dagster.stream_observation import Observed
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,6 +23,8 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
         signals: What was found in shards that were idle, see `DueShards`.
+        observed: The last observation of the stream.
+        checks: What the asset checks remember.
     """
 
     last_asked: str | None = None
@@ -29,6 +33,14 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     fills: ComparisonProgress = ComparisonProgress()
     liveness: Liveness = Liveness()
     signals: dict[str, Signal] = {}
+    observed: Observed = Observed()
+    checks: ChecksProgress = ChecksProgress()
+
+    @property
+    def waiting_to_be_read(self) -> set[str]:
+        """The shards that wait to be read: their last run failed, or something has arrived in them."""
+        found = {shard_id for shard_id, signal in self.signals.items() if not signal.refuted}
+        return found.union(self.backoff.shards)
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:

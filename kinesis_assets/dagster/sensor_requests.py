@@ -53,6 +53,7 @@ def run_requests(
     return [
         dg.RunRequest(
             asset_selection=[raw_key(opened.name), *(() if number else derived)],
+            asset_check_keys=[],  # by default the run would also execute the checks of these assets
             tags=_tags(opened, range_, blocked, failing),
         )
         for number, range_ in enumerate(ranges)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, field_validator
 
 from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
+from kinesis_assets.dagster.checks.settings import ChecksField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
@@ -212,6 +213,12 @@ class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings):
         default="17 3 * * *",  # once a day, when the late records of the previous day have landed
         description="Cron schedule of the maintenance job, in UTC.",
         examples=["0 4 * * 0"],
+    )
+    checks: ChecksField = Field(
+        default={},
+        description="Bounds and severities of the asset checks of the raw table, by the name of the check; "
+        "off for a check that is not needed. See docs/checks.md.",
+        examples=[{"lag": {"max_seconds": 300, "severity": "ERROR"}, "compaction_debt": "off"}],
     )
 
 

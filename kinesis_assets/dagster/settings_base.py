@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
@@ -57,6 +58,21 @@ def valid(parse: Callable[[Any], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+@dataclass(frozen=True)
+class SchemaFrom:
+    """The JSON schema of a setting that is kept as a map, instead of that of any map.
+
+    Attributes:
+        make: Returns a new schema, because its users change it.
+    """
+
+    make: Callable[[], dict[str, Any]]
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        del core_schema, handler
+        return self.make()
 
 
 def _refuse_text(value: Any) -> Any:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
@@ -45,6 +46,7 @@ class OpenStream:
         arn: The stream's ARN, if it is configured.
         handover: Seconds before the end of a continuous run in which the next one may take over, see
             `RunTiming`.
+        checks: The asset checks of the raw table.
         graceful_stop: How the run stops that lands records now; None before it lands any.
     """
 
@@ -52,6 +54,7 @@ class OpenStream:
     kinesis: KinesisResource
     arn: str | None = None
     handover: float = 0.0
+    checks: Checks = field(default_factory=Checks)
     graceful_stop: GracefulStop | None = field(default=None, init=False)
     _pyspark: SparkResource | None = field(default=None, init=False)
     _heartbeat: Heartbeat | None = field(default=None, init=False)

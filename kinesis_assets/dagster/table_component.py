@@ -1,5 +1,9 @@
 """A typed table of a stream's records, defined in YAML."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from kinesis_assets.dagster.asset_settings import AssetSettings
@@ -13,6 +17,9 @@ from kinesis_assets.dagster.typed_rows import TypedRows
 from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.stream_address import StreamAddress
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.asset_props import AssetRole
 
 
 class TableScaffolder(SettingsScaffolder):
@@ -36,7 +43,8 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         schema = self._schema_text(context)
         rows = TypedRows(self, schema)
         key = dg.AssetKey.from_user_string(self.name)
-        raw = raw_key(StreamAddress.parse(self.source).name)
+        stream = StreamAddress.parse(self.source).name
+        raw = raw_key(stream)
         lineage = column_lineage(self, schema, raw)
         assets = [
             build_derived_table(
@@ -47,6 +55,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                 metadata={"dagster/column_lineage": lineage} if lineage else None,
             )
         ]
+        roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
         if self.on_bad_record == "separate":
             errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
             settings = DerivedTableSettings(
@@ -66,7 +75,8 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                     metadata={"dagster/column_lineage": lineage_of_errors(raw)},
                 )
             )
-        return dg.Definitions(assets=assets)
+            roles[errors_key] = "errors"
+        return self.customized(context, stream, roles, dg.Definitions(assets=assets))
 
     def _schema_text(self, context: dg.ComponentLoadContext) -> str:
         """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL.

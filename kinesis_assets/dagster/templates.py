@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined, Undefined, nodes
 from jinja2.exceptions import TemplateSyntaxError, UndefinedError
+from pydantic import BaseModel
 
 from kinesis_assets.errors import InvalidInput
 
@@ -62,6 +63,8 @@ class Renderer:
         return self._rendered(value, keep_text=self.is_text)
 
     def _rendered(self, value: Any, *, keep_text: bool) -> Any:
+        if isinstance(value, BaseModel):
+            value = value.model_dump(exclude_unset=True)
         if isinstance(value, dict):
             return {key: self._rendered(each, keep_text=True) for key, each in value.items()}
         if isinstance(value, list | tuple):

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
+from kinesis_assets.dagster.asset_props import AssetRole, KinesisAssetProps, with_asset_specs
 from kinesis_assets.dagster.settings_base import Settings
+from kinesis_assets.dagster.taken_names import take_names
 from kinesis_assets.dagster.templates import Renderer
 from kinesis_assets.dagster.yaml_model import alternatives_of, yaml_model
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import BaseModel
 
 
@@ -48,6 +52,42 @@ class YamlComponent(Settings, dg.Component, dg.Resolvable):
             return cls(**_rendered(context, model))
         except InvalidInput as error:
             raise _at_line(context, error) from None
+
+    def get_asset_spec(self, props: KinesisAssetProps) -> dg.AssetSpec:
+        """Return the spec of an asset of the component.
+
+        Override this method to change the specs: their owners, tags, group, description or metadata. It must
+        keep the key, the partitions, the dependencies of tables, and existing metadata.
+
+        Args:
+            props: The asset, with the spec that the settings give it.
+        """
+        return props.spec
+
+    def customized(
+        self,
+        context: dg.ComponentLoadContext,
+        stream: str,
+        roles: Mapping[dg.AssetKey, AssetRole],
+        definitions: dg.Definitions,
+    ) -> dg.Definitions:
+        """Return definitions with the specs of `get_asset_spec`.
+
+        Args:
+            context: The context in which the component is loaded.
+            stream: The name of the stream.
+            roles: The assets.
+            definitions: The definitions.
+
+        Raises:
+            InvalidInput: `get_asset_spec` changed what it must keep, or another component of the project has
+                definitions of the same names.
+        """
+        what = (
+            f"stream {stream}" if "raw" in roles.values() else f"table {next(iter(roles)).to_user_string()}"
+        )
+        take_names(context, what, definitions)
+        return with_asset_specs(definitions, stream, roles, self.get_asset_spec)
 
 
 def _rendered(context: dg.ResolutionContext, model: BaseModel) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from kinesis_assets.dagster.settings_base import without_parser
 from kinesis_assets.dagster.templates import is_template
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kinesis_assets.dagster.settings_base import Settings
 
 _TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
@@ -66,6 +68,33 @@ def yaml_model(settings: type[Settings]) -> type[BaseModel]:
         name: (field.annotation, without_parser(field)) for name, field in settings.model_fields.items()
     }
     return create_model(settings.__name__, __base__=_Yaml, **fields)
+
+
+class _Overrides(_Yaml):
+    """Settings that are all optional, and have no defaults of their own."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        for field in schema["properties"].values():
+            field.pop("default", None)
+        return schema
+
+
+def overrides_model(settings: type[Settings], without: Collection[str]) -> type[BaseModel]:
+    """Return the model of some of a component's settings, given in addition to shared ones.
+
+    Args:
+        settings: The settings.
+        without: The settings that cannot be given.
+    """
+    fields: dict[str, Any] = {}
+    for name, field in settings.model_fields.items():
+        if name not in without:
+            optional = without_parser(field)
+            optional.default = None
+            fields[name] = (field.annotation, optional)
+    return create_model(f"{settings.__name__}Overrides", __base__=_Overrides, **fields)
 
 
 def alternatives_of(annotation: Any) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from kinesis_assets.doctor.stream_checks import floor_findings, shard_findings, 
 from kinesis_assets.doctor.table_checks import (
     file_findings,
     log_findings,
+    pause_findings,
     restore_findings,
     row_findings,
     store_findings,
@@ -75,6 +76,7 @@ class Doctor:
             yield Finding("table", Level.PROBLEM, f"{error}; nothing else was checked")
             return
         yield Finding("table", Level.OK, f"{self.table.uri} can be read")
+        yield from pause_findings(self.table)
         if self.probes_store and self.table.folder.bucket is not None:
             yield from or_ok(
                 "store", store_findings(self.table), "of two commits of one version, the store accepts one"

@@ -9,11 +9,12 @@ from kinesis_assets.doctor.chain import log_mismatches
 from kinesis_assets.doctor.expected_rows import ExpectedRows
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
-from kinesis_assets.errors import StoreUnsuitable
+from kinesis_assets.errors import PauseUnreadable, StoreUnsuitable
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.delta_log import folder_files, named_files
 from kinesis_assets.table.ownership import amendment_application, application
+from kinesis_assets.table.pause import read_pause
 from kinesis_assets.table.rewrites import rewrites_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ def store_findings(table: PositionedTable) -> Iterator[Finding]:
         return
     if unknown is not None:
         yield Finding("store", Level.INFO, f"conditional puts were not checked: {unknown}")
+
+
+def pause_findings(table: PositionedTable) -> Iterator[Finding]:
+    """Report a pause of the stream, and a file of a pause that cannot be read."""
+    try:
+        pause = read_pause(table)
+    except PauseUnreadable as error:
+        yield Finding("pause", Level.PROBLEM, str(error))
+        return
+    if pause is not None:
+        yield Finding("pause", Level.INFO, str(pause))
 
 
 def row_findings(

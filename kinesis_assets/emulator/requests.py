@@ -87,6 +87,10 @@ def _violations(value: Any, kind: inspect.Type, path: str) -> Iterator[str]:
         yield from _constraint_violations(value, kind, path)
         if isinstance(kind, inspect.ListType):
             yield from _item_violations(value, kind.item_type, path)
+        elif isinstance(kind, inspect.DictType):
+            for key, each in value.items():
+                yield from _violations(key, kind.key_type, path)
+                yield from _violations(each, kind.value_type, path)
         elif isinstance(kind, inspect.StructType):
             for member in kind.fields:
                 yield from _member_violations(value, member, path)
@@ -119,6 +123,7 @@ def _constraint_violations(value: Any, kind: inspect.Type, path: str) -> Iterato
 
 
 _PYTHON_TYPES: dict[type[inspect.Type], type] = {
+    inspect.DictType: dict,
     inspect.IntType: int,
     inspect.ListType: list,
     inspect.LiteralType: str,

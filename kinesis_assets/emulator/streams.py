@@ -40,6 +40,7 @@ class Stream:
         self.distribution: RecordDistributionStrategy = "USER_PARTITION_KEY"
         self._distributed = 0
         self.shared: dict[str, frozenset[str]] = {}
+        self.tags: dict[str, str] = {}
         self.open_shards: list[Shard] = []
         self._shards: dict[str, Shard] = {}
         self._shards_created = 0

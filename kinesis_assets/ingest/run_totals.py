@@ -20,6 +20,7 @@ class RunTotals:
     Attributes:
         rows: Number of rows that were committed.
         bytes: Payload bytes of these rows.
+        bad_records: How many of them are damaged.
         seconds: Wall-clock seconds of the run, or of the iterations of a continuous run.
         last_arrival: Arrival time of the newest record that was committed; None if there was none.
         outcomes: The last outcome of each shard, by shard id.
@@ -27,6 +28,7 @@ class RunTotals:
 
     rows: int = 0
     bytes: int = 0
+    bad_records: int = 0
     seconds: float = 0.0
     last_arrival: datetime | None = None
     outcomes: dict[str, ShardOutcome] = field(default_factory=dict)
@@ -44,13 +46,14 @@ class RunTotals:
         self.outcomes.update(result.outcomes)
         for outcome in result.outcomes.values():
             self.rows += outcome.rows
+            self.bad_records += outcome.bad_records
             self.bytes += outcome.stats.bytes if outcome.stats else 0
             if outcome.last_arrival is not None:
                 self.last_arrival = max(self.last_arrival or outcome.last_arrival, outcome.last_arrival)
 
     def start_again(self) -> None:
         """Set what was committed to nothing, and keep the outcomes."""
-        self.rows, self.bytes, self.seconds, self.last_arrival = 0, 0, 0.0, None
+        self.rows, self.bytes, self.bad_records, self.seconds, self.last_arrival = 0, 0, 0, 0.0, None
 
     @property
     def lag_ms(self) -> int | None:

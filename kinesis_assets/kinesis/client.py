@@ -130,6 +130,7 @@ class StreamClient:
             service_time=self._time("DescribeStreamSummary", _date(response)),
             retention_hours=summary["RetentionPeriodHours"],
             on_demand=summary.get("StreamModeDetails", {}).get("StreamMode") == "ON_DEMAND",
+            record_distribution=summary.get("RecordDistributionStrategy"),
         )
 
     def _is_ours(self, arn: str) -> bool:

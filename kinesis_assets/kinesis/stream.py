@@ -50,12 +50,14 @@ class StreamSummary:
         on_demand: Whether the capacity mode is ON_DEMAND. Such a stream can be switched to the record
             distribution strategy AUTO and back at any time. Under AUTO the service ignores partition keys and
             explicit hash keys, and producers may omit partition keys.
+        record_distribution: The record distribution strategy; None if the service does not name one.
     """
 
     identity: StreamIdentity
     service_time: datetime
     retention_hours: int
     on_demand: bool = False
+    record_distribution: str | None = None
 
     def with_earlier_time(self, date: datetime) -> StreamSummary:
         """Return this summary with the earlier one of its own time and the time of the next response.

@@ -17,6 +17,9 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 LOOPBACK = "127.0.0.1"
 
+_LOG = Path(__file__).with_name("log4j2.properties")
+"""Without a configuration, Spark prints three lines about that, and a warning of Hadoop's library."""
+
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -48,11 +51,20 @@ def local_settings(spark_config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not is_local(spark_config):
         return dict(spark_config)
-    defaults = _SETTINGS | {JAVA_OPTIONS: " ".join([_SETTINGS[JAVA_OPTIONS], *archive_options()])}
+    options = [_SETTINGS[JAVA_OPTIONS], *_log_options(), *archive_options()]
+    defaults = _SETTINGS | {JAVA_OPTIONS: " ".join(options)}
     site = _site_settings()
     if _ADDRESSES.keys().isdisjoint({*site, *spark_config}):  # one address without the other is unreachable
         defaults |= _ADDRESSES
     return {name: value for name, value in defaults.items() if name not in site} | dict(spark_config)
+
+
+def _log_options() -> list[str]:
+    """Return the options with which Spark logs as in `log4j2.properties`; none if it has a configuration."""
+    folder = _site_folder()
+    configured = folder is not None and any(Path(folder).glob("log4j2.*"))
+    # A space in the path would end the option.
+    return [] if configured or " " in str(_LOG) else [f"-Dlog4j2.configurationFile={_LOG.as_uri()}"]
 
 
 def _master(spark_config: Mapping[str, Any], site: Mapping[str, str]) -> str:
@@ -67,10 +79,15 @@ def _master(spark_config: Mapping[str, Any], site: Mapping[str, str]) -> str:
     return site.get("spark.master") or os.environ.get("MASTER") or "local[*]"
 
 
+def _site_folder() -> str | None:
+    """Return the folder of Spark's configuration; None if there is none."""
+    home = os.environ.get("SPARK_HOME")
+    return os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
+
+
 def _site_settings() -> dict[str, str]:
     """Return the settings of spark-defaults.conf."""
-    home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
+    folder = _site_folder()
     if not folder:
         return {}
     try:

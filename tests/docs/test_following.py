@@ -10,6 +10,7 @@ import yaml
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.settings import StreamSettings
+from support.dagster_components import definitions_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
 
@@ -17,9 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
 def test_the_yaml_block_defines_continuous_runs():
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     attributes = yaml.safe_load(text)["attributes"]
-    manager = (KinesisStreamComponent(**attributes).build_defs(None).resources or {})[
-        io_manager_key("clicks")
-    ]
+    manager = (definitions_of(KinesisStreamComponent(**attributes)).resources or {})[io_manager_key("clicks")]
     assert (manager.follow_for, manager.commit_interval) == (1800, 1)
     assert manager.commit_interval == StreamSettings.model_fields["commit_interval"].default
 

@@ -20,6 +20,7 @@ from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.set_properties import SETTABLE
 from kinesis_assets.table.table import PositionedTable
+from support.dagster_components import definitions_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()
 
@@ -78,7 +79,7 @@ def test_every_settable_property_is_documented():
 def test_the_yaml_block_defines_the_schedule():
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     attributes = yaml.safe_load(text)["attributes"]
-    (schedule,) = KinesisStreamComponent(**attributes).build_defs(None).schedules or ()
+    (schedule,) = definitions_of(KinesisStreamComponent(**attributes)).schedules or ()
     assert schedule.cron_schedule == attributes["maintenance_schedule"]
 
 

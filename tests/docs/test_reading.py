@@ -18,6 +18,7 @@ from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions
+from support.dagster_components import definitions_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
 YAMLS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -26,7 +27,7 @@ STARTS = re.findall(r"^\| `([A-Z_]+(?::[^`]+)?)` \|", PAGE, re.MULTILINE)
 
 def test_the_yaml_block_reads_a_stream_by_its_arn():
     attributes = yaml.safe_load(YAMLS[0])["attributes"]
-    resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
+    resources = definitions_of(KinesisStreamComponent(**attributes)).resources or {}
     assert str(resources[io_manager_key("clicks")].opened.client.address) == attributes["stream"]
 
 
@@ -61,7 +62,7 @@ def test_every_kind_of_start_is_documented():
 
 def test_the_yaml_block_defines_a_start_for_each_shard():
     attributes = yaml.safe_load(YAMLS[1])["attributes"]
-    resources = KinesisStreamComponent(**attributes).build_defs(None).resources or {}
+    resources = definitions_of(KinesisStreamComponent(**attributes)).resources or {}
     assert resources[io_manager_key("clicks")].opened.policy.starts == StartPositions.of(attributes["start"])
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent
+from support.dagster_components import definitions_of
 
 if TYPE_CHECKING:
     from support.command_line import RunCommand
@@ -50,7 +51,7 @@ def test_the_yaml_block_defines_a_stream() -> None:
     (text,) = blocks("yaml")
     document = yaml.safe_load(text)
     assert document["type"] == "kinesis_assets.KinesisStreamComponent"
-    definitions = KinesisStreamComponent(**document["attributes"]).build_defs(None)
+    definitions = definitions_of(KinesisStreamComponent(**document["attributes"]))
     assert {asset.key.path[-1] for asset in definitions.resolve_all_asset_specs()} == {"clicks", "clicks_raw"}
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.dagster.names import io_manager_key
+from support.dagster_components import definitions_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 
@@ -23,7 +24,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_stream_uses_the_documented_profile():
     (text,) = blocks("yaml")
-    resources = KinesisStreamComponent(**yaml.safe_load(text)["attributes"]).build_defs(None).resources or {}
+    resources = definitions_of(KinesisStreamComponent(**yaml.safe_load(text)["attributes"])).resources or {}
     profile = resources[io_manager_key("clicks")].kinesis.profile_name
     assert f"[profile {profile}]" in blocks("ini")[0]
 

@@ -13,10 +13,13 @@ import yaml
 
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
+from support.dagster_components import dagsters_own_warnings, loaded
 
 if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
+
+pytestmark = dagsters_own_warnings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-project.md").read_text()
 
@@ -39,7 +42,7 @@ def in_yaml() -> dg.Definitions:
     (text,) = blocks("yaml")
     document = yaml.safe_load(text)
     assert document["type"] == "kinesis_assets.KinesisStreamComponent"
-    return KinesisStreamComponent(**document["attributes"]).build_defs(None)
+    return loaded(KinesisStreamComponent, **document["attributes"])[1]
 
 
 def test_the_python_defines_what_the_yaml_defines(in_yaml: dg.Definitions) -> None:

@@ -111,13 +111,22 @@ class Bench:
 
     @property
     def shard_ids(self) -> list[str]:
-        return [shard.shard_id for shard in self.client.list_shards()]
+        return [shard["ShardId"] for shard in self._shards]
+
+    @property
+    def _shards(self) -> list[dict[str, Any]]:
+        """The stream's shards, as the service lists them."""
+        page = self.kinesis.list_shards(StreamName=self.stream)
+        shards = page["Shards"]
+        while token := page.get("NextToken"):
+            page = self.kinesis.list_shards(NextToken=token)
+            shards += page["Shards"]
+        return sorted(shards, key=lambda shard: shard["ShardId"])
 
     def hash_range(self, shard_id: str) -> tuple[int, int]:
         """Return a shard's first and last hash key."""
-        (found,) = (shard for shard in self.client.list_shards() if shard.shard_id == shard_id)
-        first, last = found.hash_range
-        return int(first), int(last)
+        (found,) = (shard["HashKeyRange"] for shard in self._shards if shard["ShardId"] == shard_id)
+        return int(found["StartingHashKey"]), int(found["EndingHashKey"])
 
     def put(self, *items: int | bytes, part: float = 0, shard_id: str | None = None) -> list[str]:
         """Put records and return their sequence numbers.
@@ -168,7 +177,10 @@ class Bench:
         return child
 
     def children(self, shard_id: str) -> list[str]:
-        return [shard.shard_id for shard in self.client.list_shards() if shard_id in shard.parents]
+        parents = ("ParentShardId", "AdjacentParentShardId")
+        return [
+            shard["ShardId"] for shard in self._shards if shard_id in (shard.get(each) for each in parents)
+        ]
 
     def set_retention(self, hours: int) -> None:
         now = self.client.describe().retention_hours

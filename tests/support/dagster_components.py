@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dagster import ComponentTree
 from dagster.components.testing import create_defs_folder_sandbox
 
 from kinesis_assets import KinesisStreamComponent
@@ -26,19 +27,27 @@ def loaded(
     component: type[dg.Component] = KinesisStreamComponent,
     /,
     files: Mapping[str, str] | None = None,
+    type_name: str | None = None,
     **attributes: Any,
 ) -> tuple[dg.Component, dg.Definitions]:
     """Return a component of those attributes and its definitions, as a defs folder gives them.
 
     Args:
-        component: The class of the component, which is public.
+        component: The class of the component.
         files: The content of other files in the folder of the YAML, by name.
+        type_name: The type in the YAML. By default it is that of a public component.
         attributes: The attributes.
     """
-    contents = {"type": f"kinesis_assets.{component.__name__}", "attributes": attributes}
+    type_name = type_name or f"kinesis_assets.{component.__name__}"
+    contents = {"type": type_name, "attributes": attributes}
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.scaffold_component(component_cls=component, defs_yaml_contents=contents)
         for name, content in (files or {}).items():
             (path / name).write_text(content, encoding="utf-8")
         with sandbox.load_component_and_build_defs(defs_path=path) as found:
             return found
+
+
+def definitions_of(component: dg.Component) -> dg.Definitions:
+    """Return the definitions of a component that is alone in its project."""
+    return component.build_defs(ComponentTree.for_test().load_context)

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from botocore.awsrequest import AWSResponse
 
+from kinesis_assets.emulator.app import CONTENT_TYPE, TARGET_PREFIX
 from kinesis_assets.testing import LocalKinesis
 
 if TYPE_CHECKING:
@@ -19,8 +21,25 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.app import App, KinesisApp, Message
     from kinesis_assets.testing import Faults
 
+PLAIN_OPERATIONS = frozenset(
+    {
+        "CreateStream",
+        "DeleteStream",
+        "IncreaseStreamRetentionPeriod",
+        "ListShards",
+        "MergeShards",
+        "PutRecord",
+        "PutRecords",
+        "SplitShard",
+    }
+)
+"""The operations whose responses have only text and numbers."""
+
 _OPEN = SimpleNamespace(is_closing=lambda: False)
 """The transport of a connection that stays open."""
+
+
+_HEADERS = [(b"content-type", CONTENT_TYPE)]
 
 
 class DirectCalls:
@@ -57,21 +76,38 @@ class DirectCalls:
         client.meta.events.register("before-send.kinesis", self._respond)
         return client
 
+    def connect_plainly(self, client: Any) -> Any:
+        """Do as `connect`, and do without the SDK too for operations that need no conversion of responses.
+
+        A call that fails is repeated by the SDK, which raises its error.
+        """
+        url = f"{client.meta.endpoint_url}/"
+        by_sdk = client._make_api_call
+
+        def call(operation: str, parameters: dict[str, Any]) -> Any:
+            app = self._app(url)
+            if app is None or operation not in PLAIN_OPERATIONS or "Timestamp" in str(parameters):
+                return by_sdk(operation, parameters)
+            headers = [*_HEADERS, (b"x-amz-target", f"{TARGET_PREFIX}{operation}".encode())]
+            start, content = _exchange(app, headers, msgspec.json.encode(parameters))
+            if start["status"] != 200:
+                return by_sdk(operation, parameters)
+            return msgspec.json.decode(content["body"] or b"{}")
+
+        client._make_api_call = call
+        return self.connect(client)
+
+    def _app(self, url: str) -> App | None:
+        """Return the emulator at an endpoint; None if it is called over HTTP."""
+        faults = self._interceptor
+        return None if faults is not None and (faults.faults or faults.limits) else self._apps.get(url)
+
     def _respond(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
-        app, faults = self._apps.get(request.url), self._interceptor
-        if app is None or (faults is not None and (faults.faults or faults.limits)):
+        app = self._app(request.url)
+        if app is None:
             return None
-        sent: list[Message] = []
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": request.body}
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
         headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
-        _run(app({"type": "http", "headers": headers, "transport": _OPEN}, receive, send))
-        start, content = sent
+        start, content = _exchange(app, headers, request.body)
         named = {name.decode(): value.decode() for name, value in start["headers"]}
         return AWSResponse(request.url, start["status"], named, _Body(content["body"]))
 
@@ -82,6 +118,20 @@ class _Body:
 
     def stream(self) -> list[bytes]:
         return [self._content]
+
+
+def _exchange(app: App, headers: list[tuple[bytes, bytes]], body: Any) -> list[Message]:
+    """Send a request to an application, and return the start and the body of its response."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    _run(app({"type": "http", "headers": headers, "transport": _OPEN}, receive, send))
+    return sent
 
 
 def _bytes(value: str | bytes) -> bytes:

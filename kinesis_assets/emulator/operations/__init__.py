@@ -18,12 +18,14 @@ from kinesis_assets.emulator.operations.streams import (
     UpdateStreamMode,
     UpdateStreamRecordDistributionStrategy,
 )
+from kinesis_assets.emulator.operations.tags import AddTagsToStream, ListTagsForStream, RemoveTagsFromStream
 from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 from kinesis_assets.emulator.requests import Request
 
 OPERATIONS: dict[str, type[Request]] = {
     operation.__name__: operation
     for operation in (
+        AddTagsToStream,
         CreateStream,
         DecreaseStreamRetentionPeriod,
         DeleteStream,
@@ -34,9 +36,11 @@ OPERATIONS: dict[str, type[Request]] = {
         IncreaseStreamRetentionPeriod,
         ListShards,
         ListStreams,
+        ListTagsForStream,
         MergeShards,
         PutRecord,
         PutRecords,
+        RemoveTagsFromStream,
         SplitShard,
         UpdateMaxRecordSize,
         UpdateShardCount,

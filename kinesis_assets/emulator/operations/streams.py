@@ -22,6 +22,7 @@ from kinesis_assets.emulator.shapes import (
     StreamARN,
     StreamMode,
     StreamName,
+    Tags,
 )
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class CreateStream(Request, kw_only=True):
     stream_mode_details: StreamModeDetails | None = None
     max_record_size_in_kib: MaxRecordSizeInKiB = 1024
     record_distribution_strategy: RecordDistributionStrategy | None = None
+    tags: Tags | None = None
 
     def execute(self, account: Account) -> None:
         """Create the stream, which is active immediately."""
@@ -123,6 +125,7 @@ class CreateStream(Request, kw_only=True):
         stream.max_record_size_kib = self.max_record_size_in_kib
         stream.mode = mode
         stream.distribution = self.record_distribution_strategy or stream.distribution
+        stream.tags |= self.tags or {}
 
 
 class DeleteStream(StreamRequest):

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kinesis_assets.catch_up.run import backfill, gaps_to_fill, jump
-from kinesis_assets.errors import DataLost, InvalidInput
+from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.replays import fill_then
 from support.shard_ids import A, B, C
@@ -171,11 +171,16 @@ def kill(*_, **__):
     raise Killed
 
 
-def kill_commit(monkeypatch, *, after):
-    """End the process at the next commit, before it or after it."""
+def kill_commit(monkeypatch, *, after, skip=0):
+    """End the process at the next commit after some, before it or after it."""
     commit = TableSnapshot.commit
+    left = [skip]
 
     def commit_and_kill(*arguments, **keywords):
+        left[0] -= 1
+        if left[0] >= 0:
+            commit(*arguments, **keywords)
+            return
         monkeypatch.setattr(TableSnapshot, "commit", commit)
         if after:
             commit(*arguments, **keywords)
@@ -258,15 +263,92 @@ def test_a_gap_of_which_records_expire_during_the_backfill_stays_recorded(behind
     assert isinstance(errors[A], DataLost)
     assert behind.items == [1, 6]
     assert open_gaps(behind) == {A: 1}
+    assert gaps_to_fill(behind.client, behind.table) == {}
 
 
-def test_a_gap_that_has_expired_is_not_read_again(behind):
+def expire_partly(bench):
+    """Have the first of two skipped records expire. Return the number of the second."""
+    bench.create()
+    bench.put(1)
+    bench.run()
+    bench.put(2)
+    bench.later(hours=1)
+    (number,) = bench.put(3)
+    bench.later(seconds=5)
+    jump(bench.client, bench.table, by="ann", apply=True)
+    bench.later(seconds=5)
+    bench.put(4)
+    bench.run()
+    bench.later(hours=23, seconds=10)
+    return number
+
+
+def test_a_gap_shrinks_to_the_part_that_expired(bench):
+    number = expire_partly(bench)
+    _, errors = fill_gaps(bench)
+    assert isinstance(errors[A], DataLost)
+    assert bench.items == [1, 3, 4]
+    (gap,) = bench.at(A).gaps
+    assert (gap.next_sequence_number, gap.to_fill) == (number, False)
+    assert open_gaps(bench) == {A: 1}
+    assert fill_gaps(bench) == (None, {})  # it is reported once
+    bench.run()
+    assert bench.items == [1, 3, 4]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_when_the_lost_part_is_recorded(bench, monkeypatch, after):
+    number = expire_partly(bench)
+
+    def fill_and_kill(job, ranges):
+        result = fill_as_in_spark(job, ranges)
+        kill_commit(monkeypatch, after=after, skip=1)
+        return result
+
+    with pytest.raises(Killed):
+        fill_gaps(bench, fill=fill_and_kill)
+    assert bench.items == [1, 3, 4]
+    assert bench.at(A).gaps[0].to_fill is not after
+    fill_gaps(bench)
+    (gap,) = bench.at(A).gaps
+    assert (bench.items, gap.next_sequence_number, gap.to_fill) == ([1, 3, 4], number, False)
+
+
+def test_a_failed_backfill_keeps_the_gap_to_be_filled(behind, faults):
+    jump(behind.client, behind.table, by="ann", apply=True)
+    faults.fail(status=400, code="AccessDeniedException", shard_id=A)
+    _, errors = fill_gaps(behind)
+    assert isinstance(errors[A], ReadFailed)
+    assert behind.items == [1, 4, 5]
+    faults.clear()
+    assert fill_gaps(behind)[1] == {}
+    assert (behind.items, open_gaps(behind)) == ([1, 2, 3, 4, 5], {})
+
+
+def test_a_gap_that_has_expired_is_reported_once(behind):
     jump(behind.client, behind.table, by="ann", apply=True)
     behind.later(hours=25)
-    assert gaps_to_fill(behind.client, behind.table) == {}
-    assert gaps_to_fill(behind.client, behind.table, expired=True).keys() == {A, B}
+    result, errors = fill_gaps(behind)
+    assert (result, errors.keys()) == (None, {A, B})
     assert fill_gaps(behind) == (None, {})
     assert open_gaps(behind) == {A: 1, B: 1}
+
+
+def test_a_gap_of_another_catch_up_is_not_given_up(behind):
+    jump(behind.client, behind.table, by="ann", apply=True)
+
+    def put_and_jump():
+        behind.later(seconds=5)
+        behind.put(6, shard_id=A)
+        behind.later(seconds=5)
+        jump(behind.client, behind.table, by="bob", apply=True)
+
+    fill_gaps(behind, fill=fill_then(put_and_jump))
+    assert [gap.to_fill for gaps in gaps_to_fill(behind.client, behind.table).values() for gap in gaps] == [
+        True
+    ]
+    assert fill_gaps(behind)[1] == {}
+    assert (behind.items, open_gaps(behind)) == ([1, 2, 3, 4, 5, 6], {})
 
 
 def test_records_that_may_have_expired_before_the_jump_keep_the_gap(bench):

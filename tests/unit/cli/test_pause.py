@@ -82,6 +82,18 @@ def test_a_pause_is_shown_by_plan_and_does_not_keep_other_commands_from_working(
         assert paused(name).exit_code == 0
 
 
+def test_doctor_reports_a_pause_and_one_that_cannot_be_read(paused, bench):
+    def findings():
+        done = paused("doctor", "--json")
+        return done.exit_code, [line["level"] for line in done.lines if line["check"] == "pause"]
+
+    assert findings() == (0, [])
+    paused("pause", "--reason", "schema change")
+    assert findings() == (0, ["info"])
+    Path(bench.table.uri, PAUSE_FILE).write_text("{")
+    assert findings() == (1, ["problem"])
+
+
 def test_positions_that_cannot_be_read_do_not_keep_anybody_from_pausing(paused, bench):
     for path in Path(bench.table.uri, "_kinesis", "positions").iterdir():
         path.write_text("{")

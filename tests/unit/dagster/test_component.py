@@ -68,6 +68,8 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "sensor_interval_seconds": 40,
         "retention_days": 60,
         "maintenance_schedule": "0 4 * * *",
+        "checks": {"lag": {"max_seconds": 60.0, "severity": "ERROR"}, "compaction_debt": "off"},
+        "freshness": {"fail_after_seconds": 3600.0},
         "group_name": "shop",
         "owners": ["team:shop"],
         "tags": {"domain": "shop"},
@@ -94,6 +96,10 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
     spec = definitions.resolve_asset_graph().get(raw_key("clicks")).assets_def.get_asset_spec()
     given |= {"group_name": spec.group_name, "owners": [*spec.owners], "kinds": [*spec.kinds]}
     given |= {"tags": {"domain": spec.tags["domain"]}, "description": spec.description}
+    given["checks"] = json.loads(given["checks"])
+    given["freshness"] = {
+        "fail_after_seconds": spec.freshness_policy.fail_window.to_timedelta().total_seconds()
+    }
     assert {name: given[name] for name in attributes} == attributes
 
 

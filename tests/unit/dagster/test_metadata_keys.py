@@ -179,7 +179,13 @@ def test_commands_print_facts_of_the_event(fields, of_shard):
 def test_keys_of_the_totals_of_a_run():
     totals = RunTotals()
     behind = ShardOutcome(
-        A, ShardState.COMMITTED, STATS, last_arrival=ARRIVED[0], lag_ms=1500, time_to_loss_ms=7_200_000
+        A,
+        ShardState.COMMITTED,
+        STATS,
+        bad_records=2,
+        last_arrival=ARRIVED[0],
+        lag_ms=1500,
+        time_to_loss_ms=7_200_000,
     )
     failed = ShardOutcome("b", ShardState.FAILED, STATS, last_arrival=ARRIVED[1], lag_ms=0, error=ERROR)
     finished = ShardOutcome("c", ShardState.FINISHED, RangeStats.unread(START))
@@ -193,6 +199,7 @@ def test_keys_of_the_totals_of_a_run():
         "open shards": 2,
         "shards behind": 1,
         "failed shards": 1,
+        "total bad records": 2,
         "total MB/s": 0.002,
         "total seconds": 0.03,
         "dagster/row_count": 70,

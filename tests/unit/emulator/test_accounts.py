@@ -147,6 +147,9 @@ BY_ARN = {
     "update_stream_mode": {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}},
     "update_stream_record_distribution_strategy": {"RecordDistributionStrategy": "AUTO"},
     "update_max_record_size": {"MaxRecordSizeInKiB": 1024},
+    "add_tags_to_stream": {"Tags": {"k": "v"}},
+    "list_tags_for_stream": {},
+    "remove_tags_from_stream": {"TagKeys": ["k"]},
     "delete_stream": {},
 }
 """Every operation that accepts an ARN, with its other arguments; GetRecords also needs an iterator."""

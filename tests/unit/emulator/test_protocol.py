@@ -16,7 +16,6 @@ LIST_STREAMS = "Kinesis_20131202.ListStreams"
 LEFT_OUT = {
     "StreamId",  # reserved for future use
     "EnforceConsumerDeletion",  # there are no consumers
-    "Tags",
     "WarmThroughputMiBps",  # on-demand streams alone
 }
 BOUND_ELSEWHERE = {
@@ -194,6 +193,7 @@ def test_every_response_has_the_members_of_the_service_model(model, call, create
     name = {"StreamName": stream.name}
     record = {"Data": "", "PartitionKey": "key", "ExplicitHashKey": "0"}
     scaling = {"TargetShardCount": 3, "ScalingType": "UNIFORM_SCALING"}
+    call("AddTagsToStream", **name, Tags={"team": "shop"})
     answers = [
         ("PutRecord", call("PutRecord", **name, **record)),
         ("PutRecords", call("PutRecords", **name, Records=[record])),
@@ -207,6 +207,7 @@ def test_every_response_has_the_members_of_the_service_model(model, call, create
         ("DescribeStream", call("DescribeStream", **name)),
         ("DescribeStreamSummary", call("DescribeStreamSummary", **name)),
         ("ListStreams", call("ListStreams", Limit=1)),
+        ("ListTagsForStream", call("ListTagsForStream", **name)),
     ]  # fmt: skip
     for operation, (status, answer) in answers:
         assert status == 200, answer

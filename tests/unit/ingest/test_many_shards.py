@@ -39,6 +39,7 @@ def test_throttled_shards_do_not_block_calls_for_other_shards(bench, faults):
     assert all(faults.count("GetRecords", shard_id) > 3 for shard_id in throttled)
 
 
+@pytest.mark.real_time
 def test_other_shards_are_read_while_a_shard_waits_between_calls(bench, faults):
     bench.settings = replace(bench.settings, max_pool_connections=1)
     bench.set_timing(seconds_between_calls=0.5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
 import pytest
 
 from kinesis_assets.spark.class_data_archive import archive_path
@@ -19,14 +22,21 @@ def isolated_environment(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("config", [{}, {"spark.master": "local[2,4]"}])
 def test_local_spark_has_no_ui_and_a_fast_compiler(config):
-    assert (
-        local_settings(config).items()
-        >= {
-            "spark.ui.enabled": "false",
-            JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
-            **config,
-        }.items()
-    )
+    settings = local_settings(config)
+    assert settings.items() >= {"spark.ui.enabled": "false", **config}.items()
+    assert "-XX:TieredStopAtLevel=1" in settings[JAVA_OPTIONS].split()
+
+
+def test_local_spark_has_a_log_configuration_without_warnings_that_every_session_has():
+    (option,) = (each for each in local_settings({})[JAVA_OPTIONS].split() if "log4j2" in each)
+    path = Path(unquote(urlparse(option.partition("=")[2]).path))
+    assert "NativeCodeLoader" in path.read_text()
+
+
+def test_a_log_configuration_of_the_site_takes_precedence(tmp_path, monkeypatch):
+    (tmp_path / "log4j2.properties").touch()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert "log4j2" not in local_settings({})[JAVA_OPTIONS]
 
 
 @pytest.mark.parametrize("master", [None, "local", "local[2]", "local[*,4]"])
@@ -91,9 +101,8 @@ def test_spark_defaults_take_precedence_over_ours(tmp_path, monkeypatch, separat
 def test_an_existing_class_data_archive_is_used():
     archive_path().parent.mkdir(parents=True)
     archive_path().touch()
-    assert local_settings({})[JAVA_OPTIONS] == (
-        f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={archive_path()}"
-    )
+    options = local_settings({})[JAVA_OPTIONS].split()
+    assert options[-1] == f"-XX:SharedArchiveFile={archive_path()}"
 
 
 def test_each_java_has_its_own_class_data_archive(monkeypatch, tmp_path):

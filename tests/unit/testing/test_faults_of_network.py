@@ -126,6 +126,7 @@ def test_stalled_call_does_not_delay_others(orders, faults, in_thread):
     stalled.result(timeout=10)
 
 
+@pytest.mark.real_time
 def test_delays_add_up(orders, faults):
     iterator = orders.iterator()
     faults.delay(0.2)

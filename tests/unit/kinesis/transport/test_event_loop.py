@@ -36,6 +36,7 @@ def test_no_more_generators_than_the_concurrency_run_at_once(concurrency):
     assert max(most) == concurrency
 
 
+@pytest.mark.real_time
 def test_a_paused_generator_gives_its_slot_to_others():
     events = []
     run(recording(events, "a", Pause(0.5)), recording(events, "b", Pause(0)), concurrency=1)
@@ -71,6 +72,7 @@ def test_a_pause_lasts_as_long_as_it_says():
     assert time.monotonic() - began >= 0.2
 
 
+@pytest.mark.real_time
 def test_generators_continue_in_the_order_in_which_their_pauses_end():
     events = []
     run(*[recording(events, seconds, Pause(seconds)) for seconds in (0.9, 0.3, 0.6)])

@@ -108,6 +108,7 @@ def test_a_connection_is_not_reused_after_a_failed_call(sent):
         assert peer.connections == 2
 
 
+@pytest.mark.real_time
 def test_a_response_may_take_longer_than_the_connect_timeout():
     with ScriptedServer(Response(SIZED, after=0.5)) as peer:
         call(client_of(peer.url, connect_timeout=0.2))

@@ -11,6 +11,8 @@ from kinesis_assets.kinesis.transport.awaitables import Pause, SocketWait, Threa
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from support.event_loops import LONG, recording, run, to_read
 
+pytestmark = pytest.mark.real_time
+
 
 def test_others_continue_while_one_generator_waits_for_a_socket(pair):
     (near, far), events = pair(), []

@@ -1,0 +1,87 @@
+"""The definition of a raw table's checks, which computes them when they are executed in the UI."""
+
+# Dagster reads the types of the op's arguments, so annotations must not be strings.
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from time import time
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.checks.settings import SCANNING, Checks
+from kinesis_assets.dagster.names import io_manager_key, raw_key
+from kinesis_assets.dagster.stream import OpenStream, open_stream
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.checks.result import CheckResult
+
+MAX_COMMITS = 1000
+"""The maximum number of commits that an execution verifies, from the newest one."""
+
+
+def checks_name(stream: str) -> str:
+    """Return the name of the op of a stream's checks."""
+    return f"{raw_key(stream).to_python_identifier()}_checks"
+
+
+def build_checks(stream: str, checks: Checks) -> dg.AssetChecksDefinition | None:
+    """Build the definition of a stream's checks; None if none is defined.
+
+    Args:
+        stream: The stream's name.
+        checks: The checks.
+    """
+    key = raw_key(stream)
+    specs = [
+        dg.AssetCheckSpec(name, asset=key, description=(type(check).__doc__ or "").splitlines()[0])
+        for name, check in checks.defined
+    ]
+    if not specs:
+        return None
+
+    @dg.multi_asset_check(
+        name=checks_name(stream),
+        specs=specs,
+        can_subset=True,
+        required_resource_keys={io_manager_key(stream)},
+        description=f"Evaluates the checks of {stream}_raw. The sensor does it at each tick, without a run.",
+    )
+    def execute(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        opened = open_stream(context.resources, stream)
+        selected = {check.name for check in context.selected_asset_check_keys}
+        results: list[CheckResult] = []
+        if selected - SCANNING:
+            results += _evaluated(context.instance, opened)
+        materializes = key in (context.run.asset_selection or ())
+        if selected & SCANNING and materializes:
+            context.log.info("no_duplicates reads all rows: it is skipped in a run that adds some.")
+        elif selected & SCANNING:
+            results += _scanned(opened)
+        yield from (result.of(key) for result in results if result.name in selected)
+
+    return execute
+
+
+def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckResult]":
+    from kinesis_assets.dagster.checks.evaluation import Evaluation  # noqa: PLC0415  # definitions open no table
+    from kinesis_assets.dagster.checks.remembered import remembered_checks  # noqa: PLC0415  # as above
+
+    remembered = remembered_checks(instance, opened.name)
+    listing, shards = opened.listed_shards()
+    return Evaluation(
+        opened,
+        instance,
+        listing,
+        shards,
+        machine_time=datetime.fromtimestamp(time(), UTC),
+        waiting=remembered.waiting,
+        before=remembered.progress.unverified(),
+        max_commits=MAX_COMMITS,
+    ).results
+
+
+def _scanned(opened: OpenStream) -> "list[CheckResult]":
+    from kinesis_assets.dagster.checks.duplicates import check_no_duplicates  # noqa: PLC0415  # as above
+
+    check = opened.checks.no_duplicates
+    return [] if check is None else [check_no_duplicates(check, opened)]

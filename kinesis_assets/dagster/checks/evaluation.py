@@ -1,0 +1,196 @@
+"""Evaluate the checks of a raw table that need neither a run nor a scan of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.dagster.checks.bad_records import BadRecords, check_bad_records, count_reported
+from kinesis_assets.dagster.checks.continuity import (
+    MAX_COMMITS,
+    ContinuityProgress,
+    check_continuity,
+    verify_new_commits,
+)
+from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, recorded_gaps
+from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
+from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
+from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
+from kinesis_assets.errors import TableMissing
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH
+from kinesis_assets.kinesis.data_loss import Gap
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from datetime import datetime
+
+    import dagster as dg
+
+    from kinesis_assets.dagster.checks.result import CheckResult
+    from kinesis_assets.dagster.checks.settings import Checks
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.table.amendments import Amendment
+    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.snapshot import TableSnapshot
+
+FILES_EVERY = 600.0
+"""Minimum seconds from one reading of the data files' statistics to the next: it takes time for each file."""
+
+
+class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the checks remember from tick to tick. If it is lost, they count and verify from the start again.
+
+    Attributes:
+        at: Time of the last tick, in seconds since the epoch.
+        unread: The shards that are not known to be read to their tip.
+        waiting: Since when shards at their tip wait to be read.
+        continuity: The commits that were verified.
+        archived_gaps: The gaps of shards that may be in the archive; None if the archive was not read.
+        files: The facts about the data files.
+        records: The records that runs reported.
+    """
+
+    at: float | None = None
+    unread: dict[str, Unread] = {}
+    waiting: dict[str, float] = {}
+    continuity: ContinuityProgress = ContinuityProgress()
+    archived_gaps: dict[str, tuple[Gap, ...]] | None = None
+    files: FileFacts | None = None
+    records: BadRecords = BadRecords()
+
+    def unverified(self) -> ChecksProgress:
+        """Return this without what can be read again, but with the breaks that were found."""
+        continuity = ContinuityProgress(breaks=self.continuity.breaks)
+        return ChecksProgress(self.at, self.unread, self.waiting, continuity)
+
+
+@dataclass(frozen=True)
+class TableState:
+    """The newest version of a raw table with positions.
+
+    Attributes:
+        snapshot: The version.
+        positions: Its positions.
+        amendment: Its newest amendment.
+    """
+
+    snapshot: TableSnapshot
+    positions: StreamPositions
+    amendment: Amendment | None
+
+
+class Evaluation:
+    """One evaluation of a stream's checks.
+
+    Args:
+        opened: The stream.
+        instance: The instance with the events of runs.
+        listing: The stream's shards.
+        shards: The position of each shard; None if the list is not newer than the positions in the table.
+        machine_time: This machine's clock.
+        waiting: The shards that wait to be read: their last run failed, or something arrived in them.
+        before: What is remembered of the last evaluation.
+        max_commits: The maximum number of commits to verify.
+
+    Attributes:
+        results: The result of each check that is defined and can be evaluated.
+        progress: What is remembered for the next evaluation.
+
+    Raises:
+        TableError: The table cannot be read at present.
+    """
+
+    def __init__(
+        self,
+        opened: OpenStream,
+        instance: dg.DagsterInstance,
+        listing: StreamListing,
+        shards: Mapping[str, ShardPosition] | None = None,
+        *,
+        machine_time: datetime,
+        waiting: Collection[str],
+        before: ChecksProgress,
+        max_commits: int = MAX_COMMITS,
+    ) -> None:
+        self._opened = opened
+        self._checks: Checks = opened.checks
+        state = _state_of(opened, listing)
+        recorded = {} if state is None else state.positions.shards
+        self._shards = recorded if shards is None else shards
+        self._now = latest_time({**recorded, **self._shards}, listing.summary.service_time, machine_time)
+        self._readable = readable(self._shards)
+        self.progress = ChecksProgress(
+            at=machine_time.timestamp(),
+            unread=unread_shards(before.unread, self._readable, self._now),
+            waiting=waiting_shards(before.waiting, waiting, self._now),
+            continuity=before.continuity,
+            archived_gaps=before.archived_gaps,
+            files=before.files,
+            records=before.records,
+        )
+        self.results = [*self._of_shards()]
+        if self._checks.bad_records is not None:
+            records = count_reported(instance, opened.name, before.records, machine_time.timestamp())
+            self.progress = msgspec.structs.replace(self.progress, records=records)
+            self.results.append(check_bad_records(self._checks.bad_records, records))
+        if state is not None:
+            self.results += self._of_table(state, max_commits)
+
+    def _of_shards(self) -> Iterator[CheckResult]:
+        checks, now = self._checks, self._now
+        if checks.lag is not None:
+            settings = self._opened.settings
+            # In a continuous run, a tip time is committed again after this time.
+            idle = TIP_REFRESH
+            if settings.follow_for is None:
+                idle = timedelta(seconds=settings.max_idle_seconds)
+            yield check_lag(checks.lag, self._readable, now, waiting=self.progress.waiting, idle=idle)
+        if checks.time_to_loss is not None:
+            yield check_time_to_loss(checks.time_to_loss, self._shards, now)
+        if checks.every_shard_read is not None:
+            yield check_every_shard_read(checks.every_shard_read, self._readable, self.progress.unread, now)
+
+    def _of_table(self, state: TableState, max_commits: int) -> Iterator[CheckResult]:
+        checks, before = self._checks, self.progress
+        if checks.continuity is not None:
+            continuity = verify_new_commits(
+                self._opened.table, state.positions, before.continuity, self._now, max_commits=max_commits
+            )
+            self.progress = msgspec.structs.replace(self.progress, continuity=continuity)
+            yield check_continuity(checks.continuity, continuity)
+        if checks.no_accepted_data_loss is not None:
+            archived = before.archived_gaps
+            if archived is None:
+                of_archive = self._opened.table.chain.archived(state.positions)
+                archived = {shard_id: shard.gaps for shard_id, shard in of_archive.items() if shard.gaps}
+            gaps = recorded_gaps(state.positions, archived)
+            self.progress = msgspec.structs.replace(self.progress, archived_gaps=gaps)
+            yield check_no_accepted_data_loss(
+                checks.no_accepted_data_loss, state.positions, gaps, state.amendment
+            )
+        if checks.compaction_debt is not None:
+            files = before.files
+            if files is None or self._may_have_changed(files, state.snapshot.version):
+                files = file_facts(state.snapshot.active_files(), state.snapshot.version, self._now)
+                self.progress = msgspec.structs.replace(self.progress, files=files)
+            yield check_compaction_debt(checks.compaction_debt, files)
+
+    def _may_have_changed(self, files: FileFacts, version: int) -> bool:
+        return files.version != version and abs(self._now.timestamp() - files.read_at) >= FILES_EVERY
+
+
+def _state_of(opened: OpenStream, listing: StreamListing) -> TableState | None:
+    """Return the newest version of a stream's table; None if no run has committed yet."""
+    try:
+        snapshot = opened.table.snapshot()
+    except TableMissing:
+        return None
+    identity = listing.summary.identity
+    positions = snapshot.positions(identity, or_older=True)
+    if positions is None:
+        return None
+    return TableState(snapshot, positions, snapshot.amendment(identity))

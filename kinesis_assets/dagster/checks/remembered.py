@@ -1,0 +1,41 @@
+"""What a stream's sensor remembers, for checks that are evaluated outside of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.checks.evaluation import ChecksProgress
+from kinesis_assets.dagster.dagster_internals import sensor_cursors
+from kinesis_assets.dagster.names import sensor_name
+from kinesis_assets.dagster.sensor_cursor import Cursor
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+
+@dataclass(frozen=True)
+class RememberedChecks:
+    """What the sensor remembers.
+
+    Attributes:
+        progress: What the checks remember of its last tick.
+        waiting: The shards that wait to be read, see `Evaluation`.
+    """
+
+    progress: ChecksProgress = field(default_factory=ChecksProgress)
+    waiting: frozenset[str] = frozenset()
+
+
+def remembered_checks(instance: dg.DagsterInstance, stream: str) -> RememberedChecks:
+    """Return what the sensor of a stream remembers; nothing if it has never ticked.
+
+    Args:
+        instance: The instance whose daemon evaluates the sensor.
+        stream: The stream's name.
+    """
+    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, sensor_name(stream)) if text]
+    newest = max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=None)
+    if newest is None:
+        return RememberedChecks()
+    return RememberedChecks(newest.checks, frozenset(newest.waiting_to_be_read))

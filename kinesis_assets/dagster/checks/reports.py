@@ -1,0 +1,163 @@
+"""Which results of checks are reported: those that changed, and those that Dagster would no longer show.
+
+An event costs time and space, so a result that Dagster shows already is not reported again. Dagster shows a
+check's last execution if it was for the asset's latest materialization, or in the same run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from kinesis_assets.dagster.dagster_internals import check_target, latest_check_executions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from kinesis_assets.dagster.checks.result import CheckResult
+
+RENEWED_AFTER = 3600.0
+"""Seconds after which a failure is reported again, with its present numbers."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """The checks of one asset as Dagster shows them.
+
+    Attributes:
+        key: The asset.
+        executions: The last execution of each check, by the check's name.
+        latest: The asset's latest materialization; None if it has none.
+        running: The ids of unfinished runs that execute a check.
+    """
+
+    key: dg.AssetKey
+    executions: Mapping[str, Any]
+    latest: dg.EventLogRecord | None
+    running: Collection[str]
+
+    @classmethod
+    def of(cls, instance: dg.DagsterInstance, key: dg.AssetKey, names: Iterable[str]) -> Reports:
+        """Read what Dagster shows.
+
+        Args:
+            instance: The instance.
+            key: The asset.
+            names: The names of its checks.
+        """
+        keys = [dg.AssetCheckKey(key, name) for name in names]
+        executions = {each.name: record for each, record in latest_check_executions(instance, keys).items()}
+        planned = {record.run_id for record in executions.values() if _evaluation_of(record) is None}
+        runs = instance.get_runs(dg.RunsFilter(run_ids=sorted(planned))) if planned else []
+        records = instance.fetch_materializations(key, limit=1).records
+        running = {run.run_id for run in runs if not run.is_finished}
+        return cls(key, executions, records[0] if records else None, running)
+
+    @property
+    def evaluated(self) -> frozenset[str]:
+        """The names of the checks that have a result."""
+        return frozenset(name for name, record in self.executions.items() if _evaluation_of(record))
+
+    def due(self, results: Iterable[CheckResult], now: float) -> Iterator[dg.AssetCheckEvaluation]:
+        """Yield the results that are to be reported outside of a run, for the latest materialization.
+
+        Args:
+            results: The results.
+            now: The time of the instance's clock, in seconds since the epoch.
+        """
+        for result in results:
+            record = self.executions.get(result.name)
+            if record is not None and record.run_id in self.running:
+                continue  # it will report its own result
+            if not (self._is_shown(record) and _is_same(record, result, now)):
+                yield self._evaluation(result, self._target())
+
+    def carried_over(self, names: Iterable[str]) -> Iterator[dg.AssetCheckEvaluation]:
+        """Yield the last results of some checks again, for the latest materialization, if they are not shown.
+
+        Args:
+            names: The names of checks whose results a new materialization does not change.
+        """
+        for name in names:
+            record = self.executions.get(name)
+            evaluation = _evaluation_of(record)
+            if evaluation is not None and not self._is_shown(record):
+                yield _for(evaluation, self._target())
+
+    def due_in_run(
+        self, results: Iterable[CheckResult], run_id: str, now: float
+    ) -> Iterator[dg.AssetCheckEvaluation]:
+        """Yield the results that a run reports which materializes the asset.
+
+        Args:
+            results: The results.
+            run_id: The run's id.
+            now: The time of the instance's clock, in seconds since the epoch.
+        """
+        for result in results:
+            record = self.executions.get(result.name)
+            if record is None or record.run_id != run_id or not _is_same(record, result, now):
+                yield self._evaluation(result, None)
+
+    def carried_over_in_run(self, names: Iterable[str], run_id: str) -> Iterator[dg.AssetCheckEvaluation]:
+        """Yield the last results of some checks that a run reports again which materializes the asset."""
+        for name in names:
+            record = self.executions.get(name)
+            evaluation = _evaluation_of(record)
+            if record is not None and evaluation is not None and record.run_id != run_id:
+                yield _for(evaluation, None)
+
+    def _is_shown(self, record: Any) -> bool:
+        evaluation = _evaluation_of(record)
+        if evaluation is None:
+            return False
+        if self.latest is None or self.latest.run_id == record.run_id:
+            return True
+        target = evaluation.target_materialization_data
+        return target is not None and target.storage_id == self.latest.storage_id
+
+    def _target(self) -> Any:
+        return None if self.latest is None else check_target(self.latest)
+
+    def _evaluation(self, result: CheckResult, target: Any) -> dg.AssetCheckEvaluation:
+        return dg.AssetCheckEvaluation(
+            asset_key=self.key,
+            check_name=result.name,
+            passed=result.passed,
+            metadata=dict(result.metadata),
+            target_materialization_data=target,
+            severity=result.dagster_severity,
+            description=result.description,
+        )
+
+
+def _evaluation_of(record: Any) -> dg.AssetCheckEvaluation | None:
+    """Return the result of an execution; None if it has none, because its run has not ended or has failed."""
+    evaluation = None if record is None else record.evaluation
+    return evaluation if isinstance(evaluation, dg.AssetCheckEvaluation) else None
+
+
+def _is_same(record: Any, result: CheckResult, now: float) -> bool:
+    """Return whether a result is that of the last execution. A failure is renewed at times."""
+    evaluation = _evaluation_of(record)
+    if evaluation is None or evaluation.passed != result.passed:
+        return False
+    if result.passed:
+        return True
+    recent = now - float(record.create_timestamp) < RENEWED_AFTER
+    return recent and evaluation.severity is result.dagster_severity
+
+
+def _for(evaluation: dg.AssetCheckEvaluation, target: Any) -> dg.AssetCheckEvaluation:
+    """Return a result for another materialization."""
+    return dg.AssetCheckEvaluation(
+        asset_key=evaluation.asset_key,
+        check_name=evaluation.check_name,
+        passed=evaluation.passed,
+        metadata=evaluation.metadata,
+        target_materialization_data=target,
+        severity=evaluation.severity,
+        description=evaluation.description,
+    )

@@ -1,0 +1,152 @@
+"""The checks of a stream's shards, computed from the positions in the table."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.checks.result import CheckResult, counted, duration, worst
+from kinesis_assets.dagster.checks.unread import lag_of, unread_for
+from kinesis_assets.ingest.idle_shards import longest_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from kinesis_assets.dagster.checks.settings import EveryShardReadCheck, LagCheck, TimeToLossCheck
+    from kinesis_assets.dagster.checks.unread import Unread
+    from kinesis_assets.table.positions import ShardPosition
+
+_HOUR = timedelta(hours=1)
+
+
+def check_lag(
+    check: LagCheck,
+    shards: Mapping[str, ShardPosition],
+    now: datetime,
+    *,
+    waiting: Mapping[str, float],
+    idle: timedelta,
+) -> CheckResult:
+    """Check that no shard is late.
+
+    Args:
+        check: The bound.
+        shards: The shards that can be read.
+        now: The time.
+        waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
+        idle: The longest time by the settings from one read to the next of a shard without new records.
+    """
+    lags = {
+        shard_id: lag_of(shard, now, waiting_since=waiting.get(shard_id), idle=longest_wait(shard, idle))
+        for shard_id, shard in shards.items()
+    }
+    known = sorted(
+        ((lag.total_seconds(), shard_id) for shard_id, lag in lags.items() if lag is not None), reverse=True
+    )
+    late = [(seconds, shard_id) for seconds, shard_id in known if seconds > check.max_seconds]
+    bound = duration(check.max_seconds)
+    if late:
+        seconds, shard_id = late[0]
+        description = (
+            f"{counted(len(late), 'shard')} may have unread records that are older than {bound}: {shard_id} "
+            f"for {duration(seconds)}. See whether runs fail, or read too little"
+        )
+    else:
+        description = f"no shard has unread records that are older than {bound}"
+    rows = [{"shard": shard_id, "lag": duration(seconds)} for seconds, shard_id in late or known if seconds]
+    return CheckResult(
+        "lag",
+        not late,
+        check.severity,
+        description,
+        {
+            "worst_lag_seconds": round(known[0][0], 1) if known else 0.0,
+            "late_shards": len(late),
+            **worst(rows),
+            "shards_with_unknown_lag": len(lags) - len(known),
+        },
+    )
+
+
+def check_time_to_loss(
+    check: TimeToLossCheck, shards: Mapping[str, ShardPosition], now: datetime
+) -> CheckResult:
+    """Check that no unread record expires soon.
+
+    Args:
+        check: The bound.
+        shards: The shards. Records expire in those that wait for their parents, too.
+        now: The time.
+    """
+    unfinished = {shard_id: shard for shard_id, shard in shards.items() if not shard.finished}
+    known = sorted(
+        ((shard.safe_until - now) / _HOUR, shard_id)
+        for shard_id, shard in unfinished.items()
+        if shard.safe_until is not None
+    )
+    soon = [(hours, shard_id) for hours, shard_id in known if hours < check.min_hours]
+    bound = duration(check.min_hours * 3600)
+    if soon:
+        hours, shard_id = soon[0]
+        loss = f"in {duration(hours * 3600)}" if hours > 0 else "already"
+        description = (
+            f"unread records of {counted(len(soon), 'shard')} may expire in less than {bound}: those of "
+            f"{shard_id} {loss}. Run these shards now, or increase the stream's retention"
+        )
+    else:
+        description = f"no unread record expires in less than {bound}"
+    rows = [
+        {"shard": shard_id, "time_to_loss": duration(max(0.0, hours) * 3600)}
+        for hours, shard_id in soon or known
+    ]
+    return CheckResult(
+        "time_to_loss",
+        not soon,
+        check.severity,
+        description,
+        {
+            **({"least_time_to_loss_hours": round(max(0.0, known[0][0]), 2)} if known else {}),
+            "shards_at_risk": len(soon),
+            **worst(rows),
+            "shards_with_unknown_time": len(unfinished) - len(known),
+        },
+    )
+
+
+def check_every_shard_read(
+    check: EveryShardReadCheck,
+    shards: Mapping[str, ShardPosition],
+    unread: Mapping[str, Unread],
+    now: datetime,
+) -> CheckResult:
+    """Check that every shard that can be read was read recently.
+
+    Args:
+        check: The bound.
+        shards: The shards that can be read.
+        unread: Those that are not known to be read to their tip.
+        now: The time.
+    """
+    times = unread_for(shards, unread, now)
+    oldest = sorted(((time, shard_id) for shard_id, time in times.items()), reverse=True)
+    within = timedelta(hours=check.within_hours)
+    missed = [(time, shard_id) for time, shard_id in oldest if time > within]
+    bound = duration(within.total_seconds())
+    if missed:
+        time, shard_id = missed[0]
+        description = (
+            f"{len(missed)} of {counted(len(times), 'shard')} were not read for more than {bound}: "
+            f"{shard_id} for {duration(time.total_seconds())}. See whether the sensor requests runs, and "
+            "whether they fail"
+        )
+    else:
+        description = f"every shard that can be read was read in the last {bound}"
+    rows = [{"shard": shard_id, "not_read_for": duration(time.total_seconds())} for time, shard_id in missed]
+    return CheckResult(
+        "every_shard_read",
+        not missed,
+        check.severity,
+        description,
+        {"readable_shards": len(times), "unread_shards": len(missed), **worst(rows)},
+    )

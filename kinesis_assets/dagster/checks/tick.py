@@ -1,0 +1,70 @@
+"""The checks of a raw table in a tick of the sensor."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
+from kinesis_assets.dagster.checks.reports import Reports
+from kinesis_assets.dagster.checks.settings import SCANNING
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import dagster as dg
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.table.positions import ShardPosition
+
+_log = logging.getLogger(__name__)
+
+_NOT_EVALUATED = "stream %s: the checks cannot be evaluated, and are in the next tick: %s"
+
+
+def check_events(
+    opened: OpenStream,
+    instance: dg.DagsterInstance,
+    listing: StreamListing,
+    shards: Mapping[str, ShardPosition],
+    *,
+    before: ChecksProgress,
+    now: float,
+    waiting: Collection[str],
+) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
+    """Evaluate the checks, and return the results that are to be reported.
+
+    Args:
+        opened: The stream.
+        instance: The instance with the events.
+        listing: The stream's shards.
+        shards: The position of each shard.
+        before: What the checks remember of the previous tick.
+        now: The time of the tick, in seconds since the epoch.
+        waiting: The shards that wait to be read, see `Evaluation`.
+
+    Returns:
+        The results, and what the checks remember.
+    """
+    names = [name for name, _ in opened.checks.defined if name not in SCANNING]
+    if not names:
+        return [], before
+    try:
+        evaluation = Evaluation(
+            opened,
+            instance,
+            listing,
+            shards,
+            machine_time=datetime.fromtimestamp(now, UTC),
+            waiting=waiting,
+            before=before,
+        )
+    except TableError as error:
+        _log.warning(_NOT_EVALUATED, opened.name, error)
+        return [], before
+    reports = Reports.of(instance, raw_key(opened.name), names)
+    return [*reports.due(evaluation.results, now)], evaluation.progress

@@ -1,0 +1,85 @@
+"""Observations of a stream's asset: what the stream is like, at a steady low pace or when that changes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.table.positions import ShardPosition
+
+INTERVAL = 3600.0
+"""Seconds after which a stream that did not change is observed again."""
+
+_RECENT = timedelta(hours=1)
+"""The age of its last record from which on a shard counts as idle."""
+
+
+class Observed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last observation of a stream.
+
+    Attributes:
+        facts: What it reported, without what changes all the time.
+        at: When, in seconds since the epoch.
+    """
+
+    facts: dict[str, str | int] = {}
+    at: float = 0.0
+
+
+def observe_stream(
+    key: dg.AssetKey,
+    listing: StreamListing,
+    shards: Mapping[str, ShardPosition],
+    before: Observed,
+    now: float,
+) -> tuple[list[dg.AssetObservation], Observed]:
+    """Return the observation that is due, if any. No call is made for it.
+
+    Args:
+        key: The key of the stream's asset.
+        listing: The stream and its shards.
+        shards: The position of each shard.
+        before: The last observation.
+        now: The time in seconds since the epoch.
+
+    Returns:
+        The observation, and what to remember of it.
+    """
+    facts = _facts(listing)
+    if facts == before.facts and now - before.at < INTERVAL:
+        return [], before
+    metadata: dict[str, Any] = {**facts, "incoming (MB/s)": _incoming(listing, shards) / 1e6}
+    return [dg.AssetObservation(key, metadata=metadata)], Observed(facts, now)
+
+
+def _facts(listing: StreamListing) -> dict[str, str | int]:
+    summary = listing.summary
+    closed = sum(shard.closed for shard in listing.shards)
+    facts: dict[str, str | int] = {
+        "open shards": len(listing.shards) - closed,
+        "closed shards": closed,
+        "capacity mode": "on-demand" if summary.on_demand else "provisioned",
+        "retention (h)": summary.retention_hours,
+        "ARN": summary.identity.arn,
+    }
+    if summary.record_distribution is not None:
+        facts["record distribution"] = summary.record_distribution
+    return facts
+
+
+def _incoming(listing: StreamListing, shards: Mapping[str, ShardPosition]) -> int:
+    """Return the bytes per second that the stream receives, as of the last commit of each open shard."""
+    recent = listing.summary.service_time - _RECENT
+    positions = (shards[shard.shard_id] for shard in listing.shards if shard.shard_id in shards)
+    return sum(
+        position.bytes_per_second or 0
+        for position in positions
+        if not position.finished and position.last_arrival is not None and position.last_arrival >= recent
+    )

@@ -1,0 +1,110 @@
+"""The settings of the checks, in Python and in YAML."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from kinesis_assets import build_kinesis_stream
+from kinesis_assets.dagster.checks.settings import Checks, parse_checks
+from kinesis_assets.dagster.names import io_manager_key, raw_key
+from kinesis_assets.errors import InvalidInput
+from support.dagster_components import dagsters_own_warnings, loaded
+
+NAMES = [
+    "lag",
+    "time_to_loss",
+    "every_shard_read",
+    "continuity",
+    "no_accepted_data_loss",
+    "bad_records",
+    "compaction_debt",
+    "no_duplicates",
+]
+
+
+def names_of(definitions):
+    return {key.name for key in definitions.resolve_asset_graph().asset_check_keys}
+
+
+def test_every_check_is_defined_by_default():
+    assert [name for name, _ in Checks().defined] == NAMES
+    assert names_of(build_kinesis_stream("clicks", table="clicks")) == set(NAMES)
+
+
+@pytest.mark.parametrize("off", ["off", False, None])
+def test_a_check_can_be_off(off):
+    checks = parse_checks({"lag": off})
+    assert [name for name, _ in checks.defined] == NAMES[1:]
+    assert names_of(build_kinesis_stream("clicks", table="clicks", checks={"lag": off})) == set(NAMES[1:])
+
+
+def test_all_checks_can_be_off():
+    definitions = build_kinesis_stream("clicks", table="clicks", checks=dict.fromkeys(NAMES, "off"))
+    assert names_of(definitions) == set()
+
+
+def test_a_bound_and_a_severity_can_be_set():
+    lag = parse_checks({"lag": {"max_seconds": 60, "severity": "ERROR"}}).lag
+    assert (lag.max_seconds, lag.severity) == (60, "ERROR")
+
+
+def test_the_runs_and_the_sensor_have_the_checks():
+    checks = {"continuity": {"since": "2026-01-31T12:00:00Z"}, "lag": False}
+    definitions = build_kinesis_stream("clicks", table="clicks", checks=checks)
+    opened = definitions.resources[io_manager_key("clicks")].opened
+    assert opened.checks == parse_checks(checks)
+
+
+@pytest.mark.parametrize(
+    ("checks", "message"),
+    [
+        ({"lags": {}}, "checks: unknown setting lags"),
+        ({"lag": {"max_seconds": -1}}, "checks: lag: max_seconds must be above 0, not -1"),
+        ({"lag": {"max": 1}}, "checks: lag: unknown setting max"),
+        ({"lag": {"severity": "FATAL"}}, "checks: lag: severity must be 'WARN' or 'ERROR', not 'FATAL'"),
+        ({"lag": 5}, "checks: lag must be off or a map of its settings, not 5"),
+        ({"continuity": {"since": "yesterday"}}, "checks: continuity: since"),
+        ({"continuity": {"since": "2026-01-31T12:00:00"}}, "checks: continuity: since"),
+    ],
+)
+def test_an_invalid_check_is_refused(checks, message):
+    with pytest.raises(InvalidInput) as refused:
+        build_kinesis_stream("clicks", table="clicks", checks=checks)
+    assert str(refused.value).startswith(message)
+
+
+@dagsters_own_warnings
+def test_the_yaml_sets_checks_and_the_freshness():
+    _, definitions = loaded(
+        stream="clicks",
+        table="clicks",
+        checks={"lag": {"max_seconds": 60}, "no_duplicates": "off"},
+        freshness={"fail_after_seconds": 3600, "warn_after_seconds": 600},
+    )
+    assert names_of(definitions) == {*NAMES} - {"no_duplicates"}
+    policy = definitions.resolve_asset_graph().get(raw_key("clicks")).freshness_policy
+    assert isinstance(policy, dg.FreshnessPolicy)
+    assert policy.fail_window.to_timedelta().total_seconds() == 3600
+    assert policy.warn_window.to_timedelta().total_seconds() == 600
+
+
+def test_an_asset_has_no_freshness_policy_by_default():
+    graph = build_kinesis_stream("clicks", table="clicks").resolve_asset_graph()
+    assert graph.get(raw_key("clicks")).freshness_policy is None
+
+
+@pytest.mark.parametrize(
+    ("freshness", "message"),
+    [
+        ({}, "freshness: fail_after_seconds is missing"),
+        (
+            {"fail_after_seconds": 5, "warn_after_seconds": 5},
+            "freshness: warn_after_seconds must be less than fail_after_seconds",
+        ),
+    ],
+)
+def test_an_invalid_freshness_is_refused(freshness, message):
+    with pytest.raises(InvalidInput) as refused:
+        build_kinesis_stream("clicks", table="clicks", freshness=freshness)
+    assert str(refused.value) == message

@@ -1,0 +1,158 @@
+"""The sensor evaluates the checks without a run, and reports only what changed."""
+
+from __future__ import annotations
+
+import dagster as dg
+import msgspec
+import pytest
+
+from kinesis_assets.dagster.checks.settings import SCANNING, Checks
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.snapshot import TableSnapshot
+from support.daemon import FIRST, LAST, Daemon
+from support.shard_ids import A, B
+
+HOUR = 3600.0
+FREE = {name for name, _ in Checks().defined} - SCANNING
+TABLELESS = {"lag", "time_to_loss", "every_shard_read", "bad_records"}
+
+
+@pytest.fixture
+def checked(source, daemon: Daemon) -> Daemon:
+    """The daemon of a stream with two shards, whose first records are committed and reported."""
+    source.create(2)
+    source.put(A, 3)
+    daemon.tick()
+    commit(daemon, A, B)
+    return daemon
+
+
+def commit(daemon, *shard_ids):
+    """Commit a run and report its materializations, without its checks."""
+    run = daemon.run({FIRST: shard_ids[0], LAST: shard_ids[-1]})
+    result = daemon.commit(shard_ids, run.run_id)
+    for shard_id in shard_ids:
+        metadata = {"batch_id": str(result.batch_id)}
+        event = dg.AssetMaterialization(raw_key(daemon.project.stream), partition=shard_id, metadata=metadata)
+        daemon.report_event(run, event)
+    daemon.end(run, dg.DagsterRunStatus.SUCCESS)
+
+
+def forge(daemon, **changes):
+    """Commit a change of the position of A that no run would commit."""
+    now = daemon.positions
+    shards = now.shards | {A: msgspec.structs.replace(now.shards[A], **changes)}
+    forged = msgspec.structs.replace(
+        now,
+        commit_id=new_id(),
+        previous=now.commit_id,
+        generation=now.generation + 1,
+        batch_id=new_id(),
+        added={},
+        shards=shards,
+    )
+    daemon.opened.table.snapshot().commit([], identity=now.identity, positions=forged)
+
+
+def evaluations(daemon):
+    """Return the results that the next tick reports, by the name of the check."""
+    events = daemon.tick().asset_events
+    return {event.check_name: event for event in events if isinstance(event, dg.AssetCheckEvaluation)}
+
+
+def executions(daemon):
+    keys = [dg.AssetCheckKey(raw_key(daemon.project.stream), name) for name in FREE]
+    return {
+        key.name: record
+        for key, record in daemon.instance.event_log_storage.get_latest_asset_check_execution_by_key(
+            keys
+        ).items()
+    }
+
+
+def latest(daemon):
+    (record,) = daemon.instance.fetch_materializations(raw_key(daemon.project.stream), limit=1).records
+    return record
+
+
+def test_a_tick_reports_each_check_for_the_latest_materialization(checked):
+    found = evaluations(checked)
+    assert found.keys() == FREE
+    assert all(event.passed for event in found.values())
+    assert {event.target_materialization_data.storage_id for event in found.values()} == {
+        latest(checked).storage_id
+    }
+
+
+def test_a_tick_before_the_first_run_reports_the_checks_of_shards(source, daemon):
+    source.create(2)
+    assert evaluations(daemon).keys() == TABLELESS
+
+
+def test_a_tick_without_news_reports_nothing(checked):
+    checked.tick()
+    assert evaluations(checked) == {}
+
+
+def test_a_tick_without_news_reads_no_positions_and_no_files_for_the_checks(checked, monkeypatch):
+    checked.tick()
+    monkeypatch.delattr(TableSnapshot, "active_files")
+    assert evaluations(checked) == {}
+
+
+def test_a_new_materialization_gets_the_results_again(checked, source):
+    checked.tick()
+    source.put(A, 1)
+    commit(checked, A, B)
+    found = evaluations(checked)
+    assert found.keys() == FREE
+    assert {event.target_materialization_data.storage_id for event in found.values()} == {
+        latest(checked).storage_id
+    }
+
+
+def test_a_break_of_the_chain_turns_the_check_red_without_a_run(checked):
+    checked.tick()
+    forge(checked, position=Position.after("9" * 56))
+    found = evaluations(checked)
+    assert found.keys() == {"continuity"}
+    assert not found["continuity"].passed
+    assert found["continuity"].severity is dg.AssetCheckSeverity.ERROR
+    assert evaluations(checked) == {}
+
+
+def test_a_lag_turns_the_check_red_and_a_run_turns_it_green(checked):
+    checked.tick()
+    now = checked.positions.shards[A].tip_time.timestamp()
+    checked.clock = lambda: now + 24 * HOUR
+    found = evaluations(checked)
+    assert {name for name, event in found.items() if not event.passed} >= {"lag", "time_to_loss"}
+    checked.clock = lambda: now
+    found = evaluations(checked)
+    assert found["lag"].passed
+    assert found["time_to_loss"].passed
+
+
+def test_a_failure_is_reported_again_after_an_hour(checked):
+    forge(checked, position=Position.after("9" * 56))
+    checked.tick()
+    stored = executions(checked)["continuity"].create_timestamp
+    checked.clock = lambda: stored + HOUR - 60
+    assert "continuity" not in evaluations(checked)
+    checked.clock = lambda: stored + HOUR + 60
+    assert "continuity" in evaluations(checked)
+
+
+def test_a_result_that_an_execution_in_the_ui_replaced_is_corrected(checked):
+    checked.tick()
+    key = raw_key(checked.project.stream)
+    checked.instance.report_runless_asset_event(dg.AssetCheckEvaluation(key, "lag", passed=False))
+    assert evaluations(checked)["lag"].passed
+
+
+def test_requested_runs_do_not_execute_the_checks(source, daemon):
+    source.create(2)
+    (request,) = daemon.tick().run_requests
+    assert request.asset_check_keys == []

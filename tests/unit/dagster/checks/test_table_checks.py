@@ -1,0 +1,146 @@
+"""The checks of gaps, of small files and of bad records."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import msgspec
+import pytest
+
+from kinesis_assets.dagster.checks.bad_records import (
+    BadRecords,
+    HourOfRecords,
+    check_bad_records,
+    count_reported,
+)
+from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, recorded_gaps
+from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
+from kinesis_assets.dagster.checks.settings import (
+    BadRecordsCheck,
+    CompactionDebtCheck,
+    NoAcceptedDataLossCheck,
+)
+from kinesis_assets.dagster.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
+from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.amendments import ClearedGap, next_amendment
+from kinesis_assets.table.file_stats import ActiveFile
+from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
+from kinesis_assets.table.positions import Predecessor
+from support.attempts import STREAM
+from support.stored_positions import GAP, positions_of, shard_after
+
+NOW = datetime(2026, 2, 2, 12, tzinfo=UTC)
+LOSS = NoAcceptedDataLossCheck()
+
+
+def loss(positions, amendment=None, check=LOSS, archived=None):
+    return check_no_accepted_data_loss(check, positions, recorded_gaps(positions, archived or {}), amendment)
+
+
+# Accepted data loss
+
+
+def test_no_gap_passes():
+    assert loss(positions_of(a=shard_after(1))).passed
+
+
+def test_a_gap_fails_with_its_shard():
+    result = loss(positions_of(a=shard_after(1, gaps=(GAP,)), b=shard_after(2)))
+    assert (result.passed, result.severity) == (False, "ERROR")
+    assert [record.data["shard"] for record in result.metadata["shards"].records] == ["a"]
+
+
+def test_a_gap_that_a_replay_has_filled_does_not_count():
+    cleared = {"a": (ClearedGap.of(GAP),)}
+    amendment = next_amendment(None, batch_id=1, at=NOW, by=None, cleared=cleared)
+    assert loss(positions_of(a=shard_after(1, gaps=(GAP,))), amendment).passed
+    assert not loss(positions_of(b=shard_after(1, gaps=(GAP,))), amendment).passed
+
+
+def test_gaps_before_an_accepted_time_do_not_count():
+    positions = positions_of(a=shard_after(1, gaps=(GAP,)))
+    after = GAP.until + timedelta(seconds=1)
+    assert loss(positions, check=NoAcceptedDataLossCheck(since=after)).passed
+    assert not loss(positions, check=NoAcceptedDataLossCheck(since=GAP.until)).passed
+
+
+def test_a_gap_still_counts_once_its_shard_is_in_the_archive():
+    gaps = recorded_gaps(positions_of(a=shard_after(1, gaps=(GAP,))), {})
+    assert not loss(positions_of(b=shard_after(2)), archived=gaps).passed
+
+
+def test_a_gap_that_a_seek_removed_does_not_count():
+    gaps = recorded_gaps(positions_of(a=shard_after(1, gaps=(GAP,))), {})
+    assert loss(positions_of(a=shard_after(1)), archived=gaps).passed
+
+
+def test_unread_shards_of_a_deleted_stream_are_lost():
+    older = msgspec.structs.replace(STREAM, created=STREAM.created - timedelta(days=9))
+    predecessor = Predecessor(older, {"a": Position.after("5")})
+    positions = msgspec.structs.replace(positions_of(b=shard_after(1)), predecessors=(predecessor,))
+    result = loss(positions)
+    assert (result.passed, result.metadata["gaps"]) == (False, 1)
+    assert "was deleted before 1 shard" in result.description
+    assert loss(positions, check=NoAcceptedDataLossCheck(since=STREAM.created + timedelta(1))).passed
+
+
+# Small files
+
+
+def files(count, size=1000, day="2026-02-01"):
+    return [ActiveFile(f"{day}/{number}", size, 1, day) for number in range(count)]
+
+
+def test_too_many_small_files_fail():
+    check = CompactionDebtCheck(max_small_files=5)
+    facts = file_facts([*files(4), *files(2, day="2026-02-02")], 1, NOW)
+    result = check_compaction_debt(check, facts)
+    assert (result.passed, result.severity, result.metadata["small_files"]) == (False, "WARN", 6)
+    assert [record.data["day"] for record in result.metadata["days"].records] == ["2026-02-01", "2026-02-02"]
+
+
+def test_large_files_and_few_small_ones_pass():
+    facts = file_facts([*files(5), *files(9, SMALL_BYTES)], 1, NOW)
+    assert check_compaction_debt(CompactionDebtCheck(max_small_files=5), facts).passed
+
+
+# Bad records
+
+CHECK = BadRecordsCheck(max_share=0.1)
+
+
+@pytest.mark.parametrize(("bad", "passed"), [(0, True), (10, True), (11, False)])
+def test_the_share_of_bad_records_is_bounded(bad, passed):
+    result = check_bad_records(CHECK, BadRecords(1, (HourOfRecords(1, 60, bad), HourOfRecords(2, 40, 0))))
+    assert result.passed is passed
+    assert result.metadata["share_of_bad_records"] == bad / 100
+
+
+def test_no_records_have_no_share():
+    assert check_bad_records(CHECK, BadRecords()).passed
+
+
+def test_the_totals_of_runs_are_counted_once(instance):
+    def report(rows, bad, partition=None):
+        metadata = {TOTAL_ROWS: rows, TOTAL_BAD_RECORDS: bad}
+        event = dg.AssetObservation(raw_key("s"), partition=partition, metadata=metadata)
+        instance.report_runless_asset_event(event)
+
+    now = datetime.now(UTC).timestamp()
+    report(10, 1)
+    report(500, 500, partition="a shard")
+    first = count_reported(instance, "s", BadRecords(), now)
+    assert [(each.records, each.bad) for each in first.hours] == [(10, 1)]
+    report(20, 2)
+    second = count_reported(instance, "s", first, now)
+    assert sum(each.records for each in second.hours) == 30
+    assert count_reported(instance, "s", second, now) == second
+
+
+def test_records_of_more_than_a_day_ago_are_forgotten(instance):
+    now = datetime.now(UTC).timestamp()
+    hour = int(now // 3600)
+    old, recent = HourOfRecords(hour - 24, 9, 9), HourOfRecords(hour - 23, 1, 0)
+    assert count_reported(instance, "s", BadRecords(1, (old, recent)), now).hours == (recent,)

@@ -1,0 +1,45 @@
+"""The tags of streams."""
+
+import pytest
+
+
+def tags_of(client, stream, **more):
+    return client.list_tags_for_stream(StreamName=stream.name, **more)
+
+
+def test_a_new_stream_has_the_tags_of_its_creation(client, names):
+    name = next(names)
+    client.create_stream(StreamName=name, ShardCount=1, Tags={"team": "shop"})
+    assert client.list_tags_for_stream(StreamName=name)["Tags"] == [{"Key": "team", "Value": "shop"}]
+    client.delete_stream(StreamName=name)
+
+
+def test_tags_are_added_replaced_and_removed(client, stream):
+    client.add_tags_to_stream(StreamName=stream.name, Tags={"team": "shop", "tier": "1"})
+    client.add_tags_to_stream(StreamARN=stream.arn, Tags={"tier": "2"})
+    client.remove_tags_from_stream(StreamName=stream.name, TagKeys=["team", "unknown"])
+    answer = tags_of(client, stream)
+    assert answer["Tags"] == [{"Key": "tier", "Value": "2"}]
+    assert answer["HasMoreTags"] is False
+
+
+def test_tags_are_listed_in_pages_by_key(client, stream):
+    client.add_tags_to_stream(StreamName=stream.name, Tags={"b": "2", "a": "1", "c": "3"})
+    first = tags_of(client, stream, Limit=2)
+    assert ([tag["Key"] for tag in first["Tags"]], first["HasMoreTags"]) == (["a", "b"], True)
+    last = tags_of(client, stream, ExclusiveStartTagKey="b")
+    assert ([tag["Key"] for tag in last["Tags"]], last["HasMoreTags"]) == (["c"], False)
+
+
+@pytest.mark.parametrize(
+    "tags", [{"": "x"}, {"k" * 129: "x"}, {"k": "v" * 257}], ids=["empty", "key", "value"]
+)
+def test_invalid_tags_are_refused(client, stream, refused, tags):
+    with refused("ValidationException"):
+        client.add_tags_to_stream(StreamName=stream.name, Tags=tags)
+
+
+def test_more_than_fifty_tags_are_refused(client, stream, refused):
+    client.add_tags_to_stream(StreamName=stream.name, Tags={str(number): "" for number in range(50)})
+    with refused("InvalidArgumentException", "more than 50 tags"):
+        client.add_tags_to_stream(StreamName=stream.name, Tags={"one": "more"})
