@@ -74,23 +74,19 @@ def report_missing_events(
     segments = [ChainSegment(newest.commit_id, before.through), *before.left]
     runs = known_runs(instance, {run_id for segment in segments for run_id in segment.runs})
     unfinished = _unfinished(instance, opened, runs)
-    left = [segment for segment in segments if segment.runs and unfinished.issuperset(segment.runs)]
-    commits = [
-        commit
+    waiting = [segment for segment in segments if segment.runs and unfinished.issuperset(segment.runs)]
+    limit = MAX_COMMITS if before.through is None else None
+    read = {
+        segment: [] if segment in waiting else list(islice(_commits_of(opened_table.records, segment), limit))
         for segment in segments
-        if segment not in left
-        for commit in islice(
-            _commits_of(opened_table.records, segment), MAX_COMMITS if before.through is None else None
-        )
-    ]
+    }
+    commits = [commit for segment in segments for commit in read[segment]]
     missing = _missing(instance, key, commits, events)
     others = {commit.by for commit in missing if commit.by is not None} - {context.run.run_id}
     unfinished = _unfinished(instance, opened, known_runs(instance, others))
     by_run: dict[str | None, list[DerivedCommit]] = {}
     for commit in reversed(missing):
-        if commit.by in unfinished:  # such a run may still report it
-            left.append(ChainSegment(commit.commit_id, commit.previous, (commit.by,)))
-        else:
+        if commit.by not in unfinished:  # such a run may still report it
             by_run.setdefault(commit.by, []).append(commit)
     for by, made in sorted(by_run.items(), key=lambda item: item[1][-1].commit_id):
         maker = "an unknown run" if by is None else f"the run {by}"
@@ -100,7 +96,15 @@ def report_missing_events(
             metadata=derived_metadata(made),
         )
         report_event(context, event)
-    left.sort(key=lambda segment: segment.newest, reverse=True)
+    unreported = {commit.commit_id for commit in missing if commit.by in unfinished}
+    left: list[ChainSegment] = []  # in the order of the chain, in which ids need not decrease
+    for segment in segments:
+        left += [segment] if segment in waiting else []
+        left += [
+            ChainSegment(commit.commit_id, commit.previous, (str(commit.by),))
+            for commit in read[segment]
+            if commit.commit_id in unreported
+        ]
     previous = {commit.commit_id: commit.previous for commit in commits}
     return ComparisonProgress(newest.commit_id, tuple(join_segments(left, previous)))
 

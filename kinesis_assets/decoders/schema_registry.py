@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # The errors of GetSchemaVersion that concern the requested id, which comes from a record, or name.
 _NOT_FOUND = ("EntityNotFoundException", "InvalidInputException")
@@ -68,7 +71,7 @@ class GlueRegistry:
             return None
 
     def named(self, registry_name: str, name: str, number: int | None = None) -> SchemaVersion:
-        """Get a version of a schema by its name. Each call requests it.
+        """Get a version of a schema by its name. The latest is requested by each call, others once.
 
         Args:
             registry_name: The name of the registry within its account and region.
@@ -79,16 +82,9 @@ class GlueRegistry:
             InvalidInput: The registry has no such version, or it is not available.
             RegistryCallFailed: The call to the registry failed.
         """
-        what = described(registry_name, name, number)
-        version = {"LatestVersion": True} if number is None else {"VersionNumber": number}
-        schema = {"RegistryName": registry_name, "SchemaName": name}
-        try:
-            found, status = _get(self, what, SchemaId=schema, SchemaVersionNumber=version)
-        except LookupError as error:
-            raise InvalidInput(f"{what} is not found at {self.endpoint_url}: {error}") from None
-        if status != "AVAILABLE":
-            raise InvalidInput(f"{what} has the status {status}; give the number of another version")
-        return found
+        if number is None:
+            return _named(self, registry_name, name, {"LatestVersion": True})
+        return _numbered(self, registry_name, name, number)
 
 
 def described(registry_name: str, name: str, number: int | None) -> str:
@@ -114,6 +110,25 @@ _client = lru_cache(maxsize=8)(_new_client)
 @lru_cache(maxsize=1024)
 def _schema_version(registry: GlueRegistry, schema_id: str) -> SchemaVersion:
     return _get(registry, f"schema version {schema_id}", SchemaVersionId=schema_id)[0]
+
+
+@lru_cache(maxsize=64)
+def _numbered(registry: GlueRegistry, registry_name: str, name: str, number: int) -> SchemaVersion:
+    return _named(registry, registry_name, name, {"VersionNumber": number})
+
+
+def _named(
+    registry: GlueRegistry, registry_name: str, name: str, version: Mapping[str, int]
+) -> SchemaVersion:
+    what = described(registry_name, name, version.get("VersionNumber"))
+    schema = {"RegistryName": registry_name, "SchemaName": name}
+    try:
+        found, status = _get(registry, what, SchemaId=schema, SchemaVersionNumber=version)
+    except LookupError as error:
+        raise InvalidInput(f"{what} is not found at {registry.endpoint_url}: {error}") from None
+    if status != "AVAILABLE":
+        raise InvalidInput(f"{what} has the status {status}; give the number of another version")
+    return found
 
 
 def _get(registry: GlueRegistry, what: str, **request: Any) -> tuple[SchemaVersion, str]:

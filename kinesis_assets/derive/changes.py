@@ -80,6 +80,12 @@ class StepChanges:
             self.new.check(counts)
         return counts
 
+    def check_all(self) -> None:
+        """Count and check all records now, also those that the tasks that write would count."""
+        if self.count is None and self.new.check is not None and self.new.error_column is not None:
+            self.checked(counted(self.new.rows, self.new.error_column))
+        self.checked_now()
+
     def checked_now(self) -> RecordCounts | None:
         """Count and check the records before anything is written, unless the tasks that write count them."""
         return None if self.count is None else self.checked(self.count())
@@ -162,12 +168,18 @@ def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> Ch
                 f"{_described(checked.rows)}. Nothing was written. Correct the function"
             )
         checked.rows.schema  # noqa: B018  # a session on Spark Connect analyzes only now
+        _analyze(checked.rows)
     except _REFUSALS as error:
         raise InvalidInput(
             f"table {table}: Spark refuses the transformation, so nothing was written: {first_line(error)}. "
             "Correct the function"
         ) from error
     return checked
+
+
+def _analyze(rows: DataFrame) -> None:
+    """Let Spark analyze rows. On Spark Connect, the schema after a filter is known without that."""
+    rows.select(F.lit(True)).schema  # noqa: B018  # this analyzes
 
 
 def _described(value: object) -> str:
@@ -180,7 +192,7 @@ def _check_condition(table: str, rows: DataFrame, condition: str | None) -> None
     if condition is None:
         return
     try:
-        rows.where(F.expr(condition)).schema  # noqa: B018  # as above
+        _analyze(rows.where(F.expr(condition)))
     except _REFUSALS as error:
         raise InvalidInput(
             f"table {table}: Spark refuses delete_where, so nothing was written: {first_line(error)}. "

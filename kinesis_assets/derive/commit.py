@@ -8,27 +8,31 @@ nevertheless: only the records from the newest one back to the expected one show
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltalake.transaction import AddAction, RemoveAction
 
 from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.records import FORMAT, DerivedCommit, ReplacedFile
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.retry import RetryPolicy, retry
 from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_loop import commit_until_known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
 
+UPSERT_TRIES = 10
+"""How often an upsert is planned again because another commit changed the table's files meanwhile."""
 
 _EMPTY = Manifest()
 
@@ -44,6 +48,7 @@ def commit(
     removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
+    columns: dict[str, Any] | None = None,
     by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.
@@ -56,8 +61,10 @@ def commit(
         manifest: The files that it wrote.
         bad_records: How many records could not be decoded; None if they were not counted.
         removed: The files of *base* that these replace.
-        base: Commit only if this is still the newest version; None if any version will do.
+        base: Commit only if this is still the newest version, but for compactions of other files; None if any
+            version will do.
         restarts: Whether the record starts a new chain, because the table was emptied.
+        columns: The schema that the table gets; None to keep its own. *base* must have no files.
         by: The Dagster run id or the person that commits.
 
     Returns:
@@ -66,7 +73,8 @@ def commit(
     Raises:
         CursorConflict: Another run has moved the position; nothing was committed.
         TableRewritten: The table was restored or overwritten; nothing was committed.
-        UpsertOvertaken: Another commit came after *base*; nothing was committed.
+        UpsertOvertaken: Another commit came after *base*, or a compaction of removed files; nothing was
+            committed.
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is missing, or does not have its rows.
         CommitFailed: Every try failed.
@@ -84,7 +92,7 @@ def commit(
                 "another run has consumed the same rows of the source. This run added none of its rows; the "
                 "next run continues after the other one",
             )
-        if base is not None and snapshot.delta.version() != base.delta.version():
+        if base is not None and not _still_holds(base, snapshot, removed):
             raise UpsertOvertaken(
                 table.uri,
                 f"another commit came after version {base.delta.version()}, on which this one is based. "
@@ -112,10 +120,30 @@ def commit(
                 *map(add_action, manifest.files),
                 *map(remove_action, removed),
             ]
-            snapshot.commit(record, actions, exclusive=base is not None)
+            snapshot.commit(record, actions, exclusive=base is not None, columns=columns)
         return None
 
     return commit_until_known(table, committed)
+
+
+def until_not_overtaken(table: DerivedTable, attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
+    """Make an attempt again, a bounded number of times, if another commit changed the table meanwhile."""
+    policy = RetryPolicy(UPSERT_TRIES, table.policy.commits.backoff)
+    return retry(attempt, on=UpsertOvertaken, policy=policy, sleep=table.clock.sleep)
+
+
+def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequence[TableFile]) -> bool:
+    """Return whether files can be replaced in the newest version with the same result as in an earlier one.
+
+    Compactions in between change nothing if they have left these files: all rows that are replaced are there.
+    """
+    first, last = base.delta.version(), newest.delta.version()
+    if first == last:
+        return True
+    if not newest.table.rewrites.are_compactions(first, last):
+        return False
+    present = {file.path for file in files_of(newest.delta)}
+    return all(file.path in present for file in removed)
 
 
 def _own(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date  # msgspec evaluates the annotations
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -26,12 +27,14 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         commit: The id of the last commit; None if the source had none.
         amendment: The id of the last amendment; None if the source had none.
         history: The last batch id that is consumed, while the history is being consumed; None afterwards.
+        unread: The first arrival date of the rows of the history that are left; None if it is unknown.
     """
 
     source: str
     commit: int | None = None
     amendment: int | None = None
     history: int | None = None
+    unread: date | None = None
 
     def __str__(self) -> str:
         """The cursor as JSON text, which `parse` reads."""

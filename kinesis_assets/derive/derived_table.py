@@ -174,6 +174,7 @@ class DerivedSnapshot:
         actions: Sequence[AddAction | RemoveAction],
         *,
         exclusive: bool,
+        columns: dict[str, Any] | None = None,
     ) -> None:
         """Add and remove files and point the log at a new record, in one atomic commit.
 
@@ -185,12 +186,15 @@ class DerivedSnapshot:
             record: The record of the commit.
             actions: The files to add and to remove.
             exclusive: Refuse the commit after any other commit since this version, even after a compaction.
+            columns: The schema that the table gets, as in Delta's metadata; None to keep its own. This
+                version must have no files, and the commit must be exclusive.
 
         Raises:
             CommitOvertaken: Another commit landed after this version.
         """
         self.table.records.write(record)
-        self._write(actions, [Transaction(APPLICATION, record.commit_id)], exclusive=exclusive)
+        entries = [Transaction(APPLICATION, record.commit_id)]
+        self._write(actions, entries, exclusive=exclusive, columns=columns)
 
     def replace(self, actions: Sequence[AddAction | RemoveAction]) -> None:
         """Replace files by others with the same rows, if no other commit has landed after this version.
@@ -202,13 +206,18 @@ class DerivedSnapshot:
         self._write(actions, [], exclusive=True)
 
     def _write(
-        self, actions: Sequence[AddAction | RemoveAction], entries: list[Transaction], *, exclusive: bool
+        self,
+        actions: Sequence[AddAction | RemoveAction],
+        entries: list[Transaction],
+        *,
+        exclusive: bool,
+        columns: dict[str, Any] | None = None,
     ) -> None:
         try:
             self.delta.create_write_transaction(
                 list(actions),
-                mode="append",
-                schema=self.delta.schema(),
+                mode="append" if columns is None else "overwrite",
+                schema=self.delta.schema() if columns is None else Schema.from_json(json.dumps(columns)),
                 partition_by=self.delta.metadata().partition_columns,
                 commit_properties=CommitProperties(
                     app_transactions=entries, max_commit_retries=0 if exclusive else None

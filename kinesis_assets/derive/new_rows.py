@@ -19,6 +19,7 @@ from kinesis_assets.errors import TableOfAnotherSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from kinesis_assets.derive.ranked_files import RankedFile
     from kinesis_assets.derive.source import Source, SourceCommit
@@ -121,10 +122,27 @@ def _history(
         files=[each.file for each in files if selection.may_include(each.first, each.last)],
         selection=selection,
         batch_column=source.batch_column,
-        cursor=msgspec.structs.replace(start, history=through),
+        cursor=msgspec.structs.replace(start, history=through, unread=_first_date(source, files, through)),
         more=through is not None or bool(commits),
-        deleted=[text for commit in commits for text in (commit.rewound, commit.expired) if text],
+        deleted=[
+            *(commit.rewound for commit in commits if commit.rewound),
+            *(commit.expired for commit in commits if commit.expired and _has_unread(start, commit)),
+        ],
     )
+
+
+def _has_unread(start: Cursor, commit: SourceCommit) -> bool:
+    """Return whether the rows that expired may include some of the history that were not consumed before."""
+    return start.unread is None or commit.floor is None or commit.floor > start.unread
+
+
+def _first_date(source: Source, files: Sequence[RankedFile], through: int | None) -> date | None:
+    """Return the first date of the rows in files that are left after a step; None if it is unknown."""
+    if source.date_column is None or through is None:
+        return None
+    left = [each for each in files if each.last is None or each.last > through]
+    dates = {each.file.partition[source.date_column] for each in left}
+    return None if None in dates else min(dates, default=None)
 
 
 def _limit(files: Sequence[RankedFile], max_bytes: float) -> int | None:

@@ -14,7 +14,8 @@ class OnDeleted(StrEnum):
     Attributes:
         FAIL: It fails and changes nothing.
         IGNORE: It continues with the rows that are there. Rows that were derived from the others stay.
-        REBUILD: It empties the table and starts again with the rows that the source has.
+        REBUILD: It empties the table and starts again with the rows that the source has. So it does if a
+            column gets another type.
     """
 
     FAIL = "fail"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import Manifest
-from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.new_rows import first_cursor, rows_since
+from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.derive.schema import (
     accept_columns,
@@ -28,12 +27,12 @@ from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
     BadRecordsRefused,
+    SchemaChangeRefused,
     SourceCommitsMissing,
     SourceRowsDeleted,
     SourceRowsMissing,
     TableMissing,
     TableRewritten,
-    UpsertOvertaken,
 )
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
@@ -41,7 +40,7 @@ from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.refusals import require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.upsert import Upsert
-
-UPSERT_TRIES = 10
-"""How often an upsert is planned again because another commit changed the table's files meanwhile."""
 
 _MOVE_AFTER = timedelta(days=1)
 """A position is moved without rows if its commit is older than this: the source deletes old records."""
@@ -138,15 +134,9 @@ def _step(
     except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
         if derivation.on_deleted is not OnDeleted.REBUILD:
             raise
-        return _emptied(table, source, newest, by), True
-    if rows.deleted and derivation.on_deleted is OnDeleted.REBUILD and newest is not None:
-        return _emptied(table, source, newest, by), True
-    if rows.deleted and derivation.on_deleted is OnDeleted.FAIL:
-        raise SourceRowsDeleted(
-            table.uri,
-            f"the source {source.uri} no longer has {'; '.join(rows.deleted)}. Nothing was changed. Set "
-            "on_deleted to ignore to keep what was derived from them, or to rebuild to start again",
-        )
+        return emptied(table, source, newest, by), True
+    if rows.deleted and not _is_accepted(table, source, rows, newest, derivation.on_deleted):
+        return emptied(table, source, newest, by), True
     is_empty = not rows.files and not rows.replaced
     if newest is not None and is_empty and not _is_due(table, newest, rows):
         return None, False
@@ -157,7 +147,10 @@ def _step(
     ) as changes:
         new, plan = changes.new, changes.plan
         wanted = table_schema(table.uri, new.of_table, partition_by, () if mode is None else mode.columns)
-        _check_table(table, present, wanted, source, derivation)
+        outdated = _outdated(table, present, wanted, source, derivation)
+        if outdated is not None:
+            changes.check_all()
+            return restarted(table, source, outdated, wanted, by), True
         counts = changes.checked_now()
 
         def attempt() -> DerivedCommit:
@@ -184,25 +177,57 @@ def _step(
                 by=by,
             )
 
-        return _until_not_overtaken(attempt), rows.more
+        return until_not_overtaken(table, attempt), rows.more
 
 
-def _check_table(
+def _is_accepted(
+    table: DerivedTable, source: Source, rows: NewRows, newest: DerivedCommit | None, policy: OnDeleted
+) -> bool:
+    """Return whether a table goes on although rows of its source were deleted. Otherwise it is rebuilt.
+
+    Raises:
+        SourceRowsDeleted: The policy is to fail.
+    """
+    if policy is OnDeleted.FAIL:
+        raise SourceRowsDeleted(
+            table.uri,
+            f"the source {source.uri} no longer has {'; '.join(rows.deleted)}. Nothing was changed. Set "
+            "on_deleted to ignore to keep what was derived from them, or to rebuild to start again",
+        )
+    return policy is OnDeleted.IGNORE or newest is None
+
+
+def _outdated(
     table: DerivedTable,
     present: DerivedSnapshot | None,
     wanted: dict[str, Any],
     source: Source,
     derivation: Derivation,
-) -> None:
-    """Check that a table can be written with some columns, before rows are computed. Raises its errors."""
+) -> DerivedSnapshot | None:
+    """Check that a table can be written with some columns, before rows are computed. Raises its errors.
+
+    Returns:
+        The present version if the table must start again to get the columns, and may; None otherwise.
+
+    Raises:
+        SchemaChangeRefused: It must, but it has rows, and nobody has accepted to lose them.
+    """
     if present is None:
         require_writable(table.uri, table.files)  # which also creates the folder on a local disk
         check_conditional_puts(table.uri, table.folder)
-        return
+        return None
     present.check_identity(source.id, derivation.partition_by)
-    if derivation.all_columns:
-        refuse_missing_columns(present, wanted)
-    accepted_schema(present, wanted)
+    try:
+        if derivation.all_columns:
+            refuse_missing_columns(present, wanted)
+        accepted_schema(present, wanted)
+    except SchemaChangeRefused:
+        # If the columns are those of a registry, whoever registers a schema would delete the rows.
+        rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
+        if files_of(present.delta) and not rebuilds:
+            raise
+        return present
+    return None
 
 
 def _checked(table: DerivedTable, changes: StepChanges, manifest: Manifest) -> RecordCounts | None:
@@ -222,14 +247,6 @@ def _accepting(
     return table.snapshot()
 
 
-def _until_not_overtaken(attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
-    """Make an attempt again, a bounded number of times, if another commit changed the table meanwhile."""
-    for _ in range(UPSERT_TRIES - 1):
-        with suppress(UpsertOvertaken):
-            return attempt()
-    return attempt()
-
-
 def _present(table: DerivedTable) -> DerivedSnapshot | None:
     try:
         return table.snapshot()
@@ -243,25 +260,3 @@ def _is_due(table: DerivedTable, newest: DerivedCommit, rows: NewRows) -> bool:
     return rows.cursor.history != newest.cursor.history or (
         rows.cursor != newest.cursor and age > _MOVE_AFTER
     )
-
-
-def _emptied(
-    table: DerivedTable, source: Source, newest: DerivedCommit | None, by: str | None
-) -> DerivedCommit:
-    """Delete all rows of a table, so that it starts again with the source's present rows."""
-
-    def attempt() -> DerivedCommit:
-        snapshot = table.snapshot()
-        refuse_irreplaceable(table.uri, snapshot.delta)
-        return commit(
-            table,
-            expected=newest,
-            cursor=first_cursor(source),
-            batch_id=new_id(table.clock),
-            removed=files_of(snapshot.delta),
-            base=snapshot,
-            restarts=True,
-            by=by,
-        )
-
-    return _until_not_overtaken(attempt)

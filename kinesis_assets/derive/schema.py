@@ -176,7 +176,7 @@ def _new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[dict
                 snapshot.table.uri,
                 f"the column {name} has the type {_text(present[name])}, and the new rows have "
                 f"{_text(kind)}. Nothing was written. Cast it in the transformation, give it another name, "
-                "or rebuild the table",
+                "or run once with on_deleted: rebuild to derive all rows again with the new type",
             )
     return new
 

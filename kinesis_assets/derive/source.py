@@ -25,6 +25,7 @@ from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from deltalake import DeltaTable
 
@@ -47,6 +48,7 @@ class SourceCommit:
         replaced: The files, relative to the table's folder, with the rows that it replaced or deleted.
         rewound: Which rows it deleted because positions were set back, for people; None if none.
         expired: Which rows it deleted because of their age, for people; None if none.
+        floor: The first arrival date of rows that it left, if it deleted others because of their age.
     """
 
     id: int
@@ -56,6 +58,7 @@ class SourceCommit:
     replaced: tuple[ReplacedFile, ...] = ()
     rewound: str | None = None
     expired: str | None = None
+    floor: date | None = None
 
 
 class Source(ABC):
@@ -66,9 +69,11 @@ class Source(ABC):
         folder: The table's folder.
         delta: The table, opened by delta-rs.
         batch_column: The column with each row's batch id.
+        date_column: The partition column with the date by which rows expire; None if they do not.
     """
 
     batch_column: ClassVar[str]
+    date_column: ClassVar[str | None] = None
 
     def __init__(self, uri: str, folder: TableFolder, delta: DeltaTable) -> None:
         self.uri = uri
@@ -132,6 +137,7 @@ class RawSource(Source):
     """
 
     batch_column = "batch_id"
+    date_column = "arrival_date"
 
     def __init__(self, table: PositionedTable) -> None:
         snapshot = table.snapshot()
@@ -280,13 +286,15 @@ def commits_missing(table: str, cursor: Cursor, reason: str) -> SourceCommitsMis
 
 def _of_amendment(amendment: Amendment, before: Amendment | None) -> SourceCommit:
     shards = ", ".join(amendment.rewound)
+    floor = amendment.floor if _expires(amendment, before) else None
     return SourceCommit(
         amendment.commit_id,
         amendment.batch_id,
         amends=True,
         rows=sum(range_.rows for range_ in amendment.filled.values()),
         rewound=f"the rows of {shards} after positions that were set back" if shards else None,
-        expired=f"the rows that arrived before {amendment.floor}" if _expires(amendment, before) else None,
+        expired=None if floor is None else f"the rows that arrived before {floor}",
+        floor=floor,
     )
 
 

@@ -36,6 +36,7 @@ class LogEntry:
         at: When the version was written, by the writer's clock; None if that is unknown.
         transactions: The transactions that it sets: version by application id.
         changes_rows: Whether it adds or removes rows. A compaction does not.
+        changes_table: Whether it changes the columns, the properties or the protocol.
     """
 
     version: int
@@ -44,6 +45,7 @@ class LogEntry:
     at: datetime | None
     transactions: Mapping[str, int]
     changes_rows: bool
+    changes_table: bool
 
 
 class _File(msgspec.Struct):
@@ -61,6 +63,8 @@ class _Action(msgspec.Struct):
     add: _File | None = None
     remove: _File | None = None
     txn: _Transaction | None = None
+    metaData: object = None  # noqa: N815  # likewise
+    protocol: object = None
 
 
 def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | None:
@@ -91,6 +95,7 @@ def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | No
         changes_rows=any(
             file is not None and file.dataChange for action in actions for file in (action.add, action.remove)
         ),
+        changes_table=any(action.metaData is not None or action.protocol is not None for action in actions),
     )
 
 

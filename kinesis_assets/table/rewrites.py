@@ -114,6 +114,17 @@ class RewriteLog:
             return None
         return [rewrite for entry in entries for rewrite in rewrites_of(entry)]
 
+    def are_compactions(self, base: int, through: int) -> bool:
+        """Return whether the versions after one and up to another only moved rows from files to others.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
+        entries = list(self._back(base + 1, through))
+        return len(entries) == through - base and not any(
+            entry.changes_rows or entry.changes_table for entry in entries
+        )
+
     def _back(self, first: int, through: int) -> Iterator[LogEntry]:
         """Yield log entries from the newest back to the first, or to one that was deleted."""
         # Versions never change, so a commit does not read again what its plan has read.

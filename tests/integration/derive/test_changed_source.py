@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
+from kinesis_assets.derive.checked_rows import CheckedRows
 from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import (
+    BadRecordsRefused,
     InvalidInput,
     SchemaChangeRefused,
     SourceCommitsMissing,
@@ -165,6 +170,77 @@ def test_another_type_is_refused_before_anything_is_written(bench, derived):
     with pytest.raises(SchemaChangeRefused, match="id has the type integer, and the new rows have string"):
         derived.run(transform=lambda new: orders(new).withColumn("id", F.col("id").cast("string")))
     assert DeltaTable(derived.table.uri).file_uris() == files
+
+
+def as_text(new):
+    """Return orders whose id is a text, and whose amount is the first column."""
+    return orders(new).select("amount", F.col("id").cast("string"))
+
+
+def types(derived):
+    fields = DeltaTable(derived.table.uri).schema().fields
+    return {field.name: field.type.type for field in fields if field.name != "_batch_id"}
+
+
+@pytest.mark.parametrize("mode", [None, Upsert(("id",), ("amount",))], ids=["append", "upsert"])
+def test_a_rebuild_replaces_the_columns_of_which_one_has_another_type(bench, derived, mode):
+    derived.derivation = replace(derived.derivation, mode=mode)
+    for number in range(2):
+        land(bench, order(number))
+        derived.run()
+    land(bench, order(2))
+    commits = derived.run(transform=as_text, on_deleted=OnDeleted.REBUILD)
+    assert [commit.rows for commit in commits] == [0, 0, 3]
+    assert types(derived) == {"amount": "double", "id": "string"}
+    assert derived.values("id") == ["0", "1", "2"]
+    land(bench, order(3))
+    assert [commit.rows for commit in derived.run(transform=as_text)] == [1]
+
+
+def test_a_rebuild_goes_on_after_each_of_its_commits(bench, derived):
+    for number in range(2):
+        land(bench, order(number))
+        derived.run()
+    land(bench, order(2))
+    next(derived.steps(transform=as_text, on_deleted=OnDeleted.REBUILD))
+    assert derived.rows.num_rows == 0
+    next(derived.steps(transform=as_text))
+    assert types(derived) == {"amount": "double", "id": "string"}
+    derived.run(transform=as_text)
+    assert derived.values("id") == ["0", "1", "2"]
+
+
+def test_a_rebuild_does_not_delete_the_rows_if_the_new_ones_are_refused(bench, derived):
+    def refused(new):
+        def refuse(counts):
+            raise BadRecordsRefused(derived.table.uri, f"{counts.errors} bad records")
+
+        rows = as_text(new).withColumn("error", F.lit("bad"))
+        return CheckedRows(rows, error_column="error", check=refuse)
+
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1))
+    with pytest.raises(BadRecordsRefused):
+        derived.run(transform=refused, on_deleted=OnDeleted.REBUILD)
+    assert derived.values("id") == [0]
+
+
+def test_a_table_without_rows_gets_other_columns_and_keeps_its_position(bench, derived):
+    land(bench, order(0))
+    derived.run(transform=lambda new: orders(new).where("id > 0"))
+    land(bench, order(1))
+    derived.run(transform=as_text)
+    assert derived.values("id") == ["1"]
+
+
+def test_a_filter_finds_rows_by_a_column_whose_statistics_are_no_longer_written(bench, derived):
+    land(bench, order(0))
+    derived.run(transform=lambda new: orders(new).where("id > 0"))
+    land(bench, order(1))
+    derived.run(transform=lambda new: orders(new).withColumn("id", F.col("id").cast("double")))
+    dataset = DeltaTable(derived.table.uri).to_pyarrow_dataset()
+    assert dataset.to_table(filter=pc.field("id") == 1.0).num_rows == 1
 
 
 def test_columns_that_a_table_cannot_have_are_refused_before_it_is_created(bench, derived):

@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive import run as derive_run
+from kinesis_assets.derive.commit import UPSERT_TRIES
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.policy import OnDeleted
@@ -42,9 +43,9 @@ def at_commit(monkeypatch):
     real = DerivedSnapshot.commit
 
     def at_commit(replacement):
-        def commit(snapshot, record, actions, *, exclusive):
+        def commit(snapshot, record, actions, **options):
             monkeypatch.setattr(DerivedSnapshot, "commit", real)
-            replacement(lambda: real(snapshot, record, actions, exclusive=exclusive))
+            replacement(lambda: real(snapshot, record, actions, **options))
 
         monkeypatch.setattr(DerivedSnapshot, "commit", commit)
 
@@ -209,18 +210,18 @@ def test_an_upsert_is_planned_again_a_bounded_number_of_times(bench, derived, mo
     derived.run()
     real, tries = DerivedSnapshot.commit, []
 
-    def commit(snapshot, record, actions, *, exclusive):
+    def commit(snapshot, record, actions, **options):
         tries.append(record.batch_id)
         DeltaTable(derived.table.uri).alter.set_table_properties(
             {"delta.checkpointInterval": str(len(tries) + 1)}
         )
-        real(snapshot, record, actions, exclusive=exclusive)
+        real(snapshot, record, actions, **options)
 
     monkeypatch.setattr(DerivedSnapshot, "commit", commit)
     land(bench, order(1, 2.0))
     with pytest.raises(UpsertOvertaken):
         derived.run()
-    assert len(tries) == derive_run.UPSERT_TRIES
+    assert len(tries) == UPSERT_TRIES
 
 
 def test_a_file_that_vanished_before_the_commit_fails_the_run(bench, derived, monkeypatch):

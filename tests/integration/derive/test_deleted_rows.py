@@ -107,3 +107,32 @@ def test_rows_that_expired_before_they_were_consumed_fail_the_run(bench, derived
     maintain_table(bench, retention_days=1)
     with pytest.raises(SourceRowsDeleted):
         derived.run()
+
+
+def days(bench, derived):
+    """Put an order on each of three days, of which the first run consumes the first, one day a step."""
+    bench.set_retention(hours=200)
+    for number in range(3):
+        bench.put(order(number))
+        bench.run()
+        bench.later(days=1)
+    return derived.steps(max_bytes=1)
+
+
+def test_rows_that_expire_during_the_history_after_they_were_consumed_stay(bench, derived):
+    steps = days(bench, derived)
+    next(steps)
+    maintain_table(bench, retention_days=2)
+    assert [commit.rows for commit in steps] == [1, 1]
+    assert derived.values("id") == [0, 1, 2]
+
+
+def test_rows_that_expire_during_the_history_before_they_were_consumed_fail_the_run(bench, derived):
+    steps = days(bench, derived)
+    next(steps)
+    maintain_table(bench, retention_days=1)
+    with pytest.raises(SourceRowsDeleted, match="the rows that arrived before"):
+        next(steps)
+    assert derived.values("id") == [0]
+    derived.run(on_deleted=OnDeleted.IGNORE)
+    assert derived.values("id") == [0, 2]

@@ -192,6 +192,18 @@ def test_a_schema_without_a_spark_type_is_refused_in_one_line(
     assert typed.is_missing()
 
 
+@pytest.mark.parametrize(("version", "times"), [(1, 1), (None, 2)], ids=["numbered", "latest"])
+def test_a_numbered_version_is_requested_once_and_the_latest_one_for_each_step(
+    typed, registries, version, times
+):
+    endpoint = registries.start(200, {"DataFormat": "AVRO", "SchemaDefinition": json.dumps(FIRST)})
+    for number in range(2):
+        typed.put(typed.register(FIRST), FIRST, id=number, amount=1.0)
+        typed.consume(endpoint=endpoint, version=version)
+    asked = [request for request in registries.requests if "SchemaId" in request]
+    assert len(asked) == times
+
+
 def test_a_version_that_is_not_available_is_refused(typed, registries):
     body = {"DataFormat": "AVRO", "SchemaDefinition": json.dumps(FIRST), "Status": "FAILURE"}
     typed.put(typed.register(FIRST), FIRST, id=1, amount=1.0)

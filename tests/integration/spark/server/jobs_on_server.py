@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,14 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.dagster.spark_resource import SparkResource
 from kinesis_assets.decoders import Glue, Gzip, SchemaVersion, decode
-from kinesis_assets.errors import LandingFailed
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.errors import InvalidInput, LandingFailed
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -34,6 +39,8 @@ from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
 
 CONFIG = {"spark.master": "local[7]", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
 TASKS = 2
@@ -135,6 +142,40 @@ def run(spark: Any, stream: str, endpoint_url: str, uri: str) -> dict[str, int]:
     return {shard_id: outcome.rows for shard_id, outcome in result.outcomes.items()}
 
 
+def derive_table(spark: Any, source: str, uri: str) -> dict[str, Any]:
+    """Derive a table with a key by a function in Python, after settings that Spark refuses.
+
+    Returns:
+        The errors, whether they left a table, and the rows of the table.
+    """
+    remainder = F.udf(lambda data: int(data) % 2, "int")
+    mode = Upsert(("number",), ("sequence_number",))
+
+    def numbers(new: DataFrame) -> DataFrame:
+        return new.select(remainder("data").alias("number"), "sequence_number")
+
+    def filtered(new: DataFrame) -> DataFrame:
+        new.schema  # noqa: B018  # the session now knows the schema after the filter too
+        return new.where("price > 1")
+
+    refused = [
+        Derivation(source, lambda new: new.select("price")),
+        Derivation(source, filtered),
+        Derivation(source, lambda new: new.columns),  # type: ignore[arg-type,return-value]
+        Derivation(source, numbers, replace(mode, delete_where="gone")),
+    ]
+    errors = []
+    for derivation in refused:
+        try:
+            list(derive(spark, DerivedTable(uri), derivation))
+        except InvalidInput as error:
+            errors.append(str(error))
+    created = Path(uri).exists()
+    list(derive(spark, DerivedTable(uri), Derivation(source, numbers, mode)))
+    rows = DeltaTable(uri).to_pyarrow_table()["number"].to_pylist()
+    return {"errors": errors, "created": created, "rows": sorted(rows)}
+
+
 def decode_records(spark: Any) -> list[list[Any]]:
     """Decode one record without and three with errors; return value, schema id and error of each."""
     data = [gzip.compress(FRAME + document) for document in (b'{"order_id": 1}', b'{"order_id": "1"}')]
@@ -155,6 +196,7 @@ def main(folder: Path, stream: str, endpoint_url: str, until: str) -> None:
         "read": read(spark, stream, endpoint_url, until),
         "committed": run(spark, stream, endpoint_url, uri),
         "rows": DeltaTable(uri).to_pyarrow_table().num_rows,
+        "derived": derive_table(spark, uri, str(folder / "derived")),
         "decoded": decode_records(spark),
         "error": interrupt_a_job(folder / "started"),
         "workers": [find_workers(folder / f"session {number}") for number in range(2)],

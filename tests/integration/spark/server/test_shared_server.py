@@ -126,6 +126,19 @@ def test_a_run_commits_every_record(jobs):
     assert jobs["rows"] == 4
 
 
+def test_a_derived_table_is_written_by_a_function_in_python(jobs):
+    assert jobs["derived"]["rows"] == [0, 1]
+
+
+def test_settings_of_a_derived_table_that_the_server_refuses_leave_no_table(jobs):
+    column, filter_, function, condition = jobs["derived"]["errors"]
+    for each in (column, filter_):
+        assert "Spark refuses the transformation, so nothing was written: [UNRESOLVED_COLUMN" in each
+    assert "must return a DataFrame of Spark, but it returned an object of the type builtins.list" in function
+    assert "Spark refuses delete_where, so nothing was written: [UNRESOLVED_COLUMN" in condition
+    assert not jobs["derived"]["created"]
+
+
 def test_decoders_return_values_and_errors(jobs):
     assert jobs["decoded"] == [
         [1, SCHEMA_ID, None],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.maintenance import compaction
@@ -34,6 +35,33 @@ def test_an_upsert_that_was_planned_before_a_compaction_is_refused(busy):
     assert busy.rows == rows
     busy.upsert((1, 7, "a"))
     assert sorted(busy.rows.elements()) == upserted(rows, (1, 7, "a"))
+
+
+def test_an_upsert_that_was_planned_before_compactions_of_other_files_lands(busy):
+    rows = busy.rows
+    commit = busy.planned([(100, 7, "b"), (300, 7, "a")], replacing=True)
+    compact_partition(busy.table, A)
+    commit()
+    assert sorted(busy.rows.elements()) == upserted(rows, (100, 7, "b"), (300, 7, "a"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda delta: write_deltalake(delta, delta.to_pyarrow_table().slice(0, 1), mode="append"),
+        lambda delta: delta.delete("key = 0"),
+        lambda delta: delta.alter.set_table_properties({"delta.checkpointInterval": "7"}),
+    ],
+    ids=["append", "deletion", "properties"],
+)
+def test_an_upsert_that_was_planned_before_another_change_of_the_table_is_refused(busy, change):
+    commit = busy.planned([(100, 7, "b")], replacing=True)
+    compact_partition(busy.table, A)
+    change(DeltaTable(busy.table.uri))
+    rows = busy.rows
+    with pytest.raises(UpsertOvertaken):
+        commit()
+    assert busy.rows == rows
 
 
 @pytest.mark.parametrize("moment", ["check_files", "replace"])

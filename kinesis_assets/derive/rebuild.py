@@ -1,0 +1,99 @@
+"""Starts a derived table again: without its rows, and then with other columns if need be.
+
+Each of the two is one commit. After the first, the table has no rows, and the next step continues.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import Schema
+
+from kinesis_assets.derive.commit import commit, until_not_overtaken
+from kinesis_assets.derive.data_files import bounded_columns
+from kinesis_assets.derive.features import refuse_irreplaceable
+from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.new_rows import first_cursor
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.properties import STATISTICS_PROPERTY
+
+if TYPE_CHECKING:
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.source import Source
+
+
+def emptied(
+    table: DerivedTable, source: Source, newest: DerivedCommit | None, by: str | None
+) -> DerivedCommit:
+    """Delete all rows of a table, so that it starts again with the source's present rows.
+
+    Args:
+        table: The table.
+        source: Its source.
+        newest: The table's newest commit, which must be the newest still.
+        by: The Dagster run id or the person that does it.
+    """
+
+    def attempt() -> DerivedCommit:
+        snapshot = table.snapshot()
+        refuse_irreplaceable(table.uri, snapshot.delta)
+        return commit(
+            table,
+            expected=newest,
+            cursor=first_cursor(source),
+            batch_id=new_id(table.clock),
+            removed=files_of(snapshot.delta),
+            base=snapshot,
+            restarts=True,
+            by=by,
+        )
+
+    return until_not_overtaken(table, attempt)
+
+
+def restarted(
+    table: DerivedTable, source: Source, present: DerivedSnapshot, columns: dict[str, Any], by: str | None
+) -> DerivedCommit | None:
+    """Delete the rows of a table that is to get other columns; or, if it has none, replace its columns.
+
+    Args:
+        table: The table.
+        source: Its source.
+        present: The version of the table without these columns.
+        columns: The schema that it is to get, see `table_schema`.
+        by: The Dagster run id or the person that does it.
+
+    Returns:
+        The commit; None if another one has added rows to the empty table.
+    """
+    newest = present.newest
+    if files_of(present.delta):
+        return emptied(table, source, newest, by)
+    _unlist(present, columns)
+    base = table.snapshot()
+    if files_of(base.delta):
+        return None
+    return commit(
+        table,
+        expected=newest,
+        cursor=first_cursor(source) if newest is None else newest.cursor,
+        batch_id=new_id(table.clock),
+        base=base,
+        columns=columns,
+        by=by,
+    )
+
+
+def _unlist(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
+    """Keep the property of columns with statistics true: readers find no rows by one that files lack."""
+    listed = snapshot.delta.metadata().configuration.get(STATISTICS_PROPERTY, "").split(",")
+    bounded = bounded_columns(pa.schema(Schema.from_json(json.dumps(columns)).to_arrow()))
+    kept = [name for name in listed if name in bounded]
+    if len(kept) < len(listed):
+        snapshot.delta.alter.set_table_properties(
+            {STATISTICS_PROPERTY: ",".join(kept)}, post_commithook_properties=KEEP_ENTRIES
+        )
