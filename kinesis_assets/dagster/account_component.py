@@ -53,7 +53,7 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         """Return what `dg` shows about the component."""
-        return type_spec("job", "resource", "schedule", "sensor")
+        return type_spec("asset_check", "job", "resource", "schedule", "sensor")
 
     @property
     def defs_state_config(self) -> DefsStateConfig:

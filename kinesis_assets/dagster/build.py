@@ -17,6 +17,7 @@ from kinesis_assets.dagster.freshness import policy_of
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
+from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
 from kinesis_assets.dagster.names import (
@@ -53,7 +54,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
         partition for each shard, and its checks; the I/O manager of both; the sensor, which runs by default;
         the sensor of the automation conditions of assets below the raw asset, which does too; the maintenance
-        job with its schedule; and the jobs that replay a range, set positions and catch up.
+        job with its schedule; and the jobs that replay a range, set positions, catch up and delete old runs.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -151,7 +152,13 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     return dg.Definitions(
         assets=[external, raw],
         asset_checks=[] if checks is None else [checks],
-        jobs=[maintenance, build_replay_job(stream), build_seek_job(stream), build_catch_up_job(stream)],
+        jobs=[
+            maintenance,
+            build_replay_job(stream),
+            build_seek_job(stream),
+            build_catch_up_job(stream),
+            build_prune_history_job(stream),
+        ],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],
         resources={manager_key: manager},

@@ -30,7 +30,7 @@ class KinesisStreamComponent(StreamSettings, YamlComponent):
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         """Return what `dg` shows about the component."""
-        return type_spec("job", "resource", "schedule", "sensor")
+        return type_spec("asset_check", "job", "resource", "schedule", "sensor")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the stream's definitions."""

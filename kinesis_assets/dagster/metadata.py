@@ -154,14 +154,14 @@ def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, d
         "total MB/s": _speed(totals.bytes, totals.seconds),
         "total seconds": round(totals.seconds, 3),
     }
-    return _values(facts | table_facts(table))
+    return _values(facts) | table_metadata(table)
 
 
-def table_facts(table: TableTotals | None) -> dict[str, Fact]:
-    """Return the facts about a table under Dagster's own keys."""
+def table_metadata(table: TableTotals | None) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the totals of a table under Dagster's own keys; nothing if they are not known."""
     if table is None:
         return {}
-    return {"dagster/row_count": table.rows, "dagster/size_bytes": table.bytes}
+    return _values({"dagster/row_count": table.rows, "dagster/size_bytes": table.bytes})
 
 
 def seconds_of(milliseconds: int | None) -> float | None:

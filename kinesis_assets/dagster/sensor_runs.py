@@ -235,7 +235,7 @@ def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> 
 
 def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:
     """Whether a run materializes the raw asset. Without an asset selection it materializes all of its job."""
-    if run.asset_selection is not None:
+    if run.asset_selection:  # that of a job's subset, as commands execute it, is empty
         return raw_key(stream) in run.asset_selection
     if run.execution_plan_snapshot_id is None:
         return False  # the run executes nothing

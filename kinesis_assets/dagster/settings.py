@@ -189,6 +189,16 @@ class ReadSettings(Settings):
         json_schema_extra={UNIT: "days"},
     )
 
+    prune_after: int | None = Field(
+        default=30,
+        ge=1,
+        le=36_500,
+        description="Time after the end of a finished shard was read, at least the stream's retention, after "
+        "which maintenance deletes its partition in Dagster. Its events stay. null keeps all partitions.",
+        examples=[7],
+        json_schema_extra={UNIT: "days"},
+    )
+
     @field_validator("spark_config", mode="before")
     @classmethod
     def _accept_none(cls, value: Any) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.table_totals import TableTotals
 
 TOTALS_INTERVAL = 60.0
 """Minimum seconds between two events of the stream as a whole in a continuous run."""
@@ -52,14 +53,18 @@ def totals_event(key: dg.AssetKey, totals: RunTotals, table: PositionedTable) ->
         totals: The totals of the run.
         table: The stream's table, whose rows are counted in its log.
     """
+    return dg.AssetObservation(key, metadata=totals_metadata(totals, totals_of_raw(table)))
+
+
+def totals_of_raw(table: PositionedTable) -> TableTotals | None:
+    """Return the totals of a raw table; None if it cannot be read."""
     from kinesis_assets.table.table_totals import table_totals  # noqa: PLC0415  # only runs need it
 
     try:
-        of_table = table_totals(table.snapshot().delta)
+        return table_totals(table.snapshot().delta)
     except TableError as error:
-        _log.warning("%s: the rows of the table are not counted: %s", key.to_user_string(), error)
-        of_table = None
-    return dg.AssetObservation(key, metadata=totals_metadata(totals, of_table))
+        _log.warning("the event does not have the rows of the table: %s", error)
+        return None
 
 
 class TotalsReport:

@@ -25,8 +25,9 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.write import write, writing_job
+from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
+    BadRecordsRefused,
     SourceCommitsMissing,
     SourceRowsDeleted,
     SourceRowsMissing,
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.derive.changes import StepChanges
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.upsert import Upsert
@@ -166,7 +169,7 @@ def _step(
                 job = writing_job(table, schema, partition_by, batch_id)
                 job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
                 manifest = write(table, schema, changed, job)
-                found = changes.checked(manifest.counts) if counts is None else counts
+                found = counts or _checked(table, changes, manifest)
             if base is None:  # rows that are refused create neither the table nor columns
                 refuse_other_types(_accepting(table, wanted, source, derivation), schema)
             return commit(
@@ -200,6 +203,15 @@ def _check_table(
     if derivation.all_columns:
         refuse_missing_columns(present, wanted)
     accepted_schema(present, wanted)
+
+
+def _checked(table: DerivedTable, changes: StepChanges, manifest: Manifest) -> RecordCounts | None:
+    """Check and return what the tasks counted. If it is refused, delete the files that they wrote."""
+    try:
+        return changes.checked(manifest.counts)
+    except BadRecordsRefused:
+        discard(table, manifest)
+        raise
 
 
 def _accepting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,16 @@ def checked_manifest(uri: str, manifests: Sequence[Manifest], job: WritingJob) -
     if counts is not None and new != counts.records - (0 if job.keeps_errors else counts.errors):
         raise invalid(subject, f"{new} new rows of {counts.records} records, {counts.errors} with an error")
     return manifest
+
+
+def discard(table: DerivedTable, manifest: Manifest) -> None:
+    """Delete the files of an attempt that was refused before its commit.
+
+    A run that is tried again and again would fill the store with them. Vacuum deletes what is left.
+    """
+    for file in manifest.files:
+        with suppress(OSError):
+            table.files.delete_file(file.path)
 
 
 def _with_columns(changed: ChangedRows, fields: StructType, job: WritingJob) -> DataFrame:

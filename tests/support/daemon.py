@@ -27,6 +27,7 @@ from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import datetime
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
@@ -145,15 +146,15 @@ class Daemon:
         assert found is not None
         assert found.status is status
 
-    def finish(self, *shard_ids: str) -> None:
-        """Record in the table that closed shards have been read to their end."""
+    def finish(self, *shard_ids: str, at: datetime | None = None) -> None:
+        """Record in the table that closed shards have been read to their end, at some time."""
         client, table = self.opened.client, self.opened.table
         listing = client.listing()
         assert set(shard_ids) <= {shard.shard_id for shard in listing.shards if shard.closed}
         starts = {shard.shard_id: Position(PositionKind.TRIM_HORIZON) for shard in listing.shards}
         expected = freeze(table, listing, starts).with_listing(listing)
         moved = {
-            shard_id: msgspec.structs.replace(expected.shards[shard_id], finished=True)
+            shard_id: msgspec.structs.replace(expected.shards[shard_id], finished=True, tip_time=at)
             for shard_id in shard_ids
         }
         result = commit(

@@ -3,6 +3,7 @@
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -11,12 +12,16 @@ import dagster as dg
 from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.finished_partitions import prune_partitions
+from kinesis_assets.dagster.metadata import table_metadata
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.shard_events import totals_of_raw
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
 
 if TYPE_CHECKING:
     from kinesis_assets.table.maintenance.steps import Step
+    from kinesis_assets.table.table import PositionedTable
 
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""
@@ -54,11 +59,13 @@ def build_maintenance_job(
         derived = derived_tables(assets_of_location(context), stream) if tables is None else tables
         dry_run = context.op_config["dry_run"]
         errors: dict[str, Exception] = {}
-        due = {raw_key(stream): _raw_steps(opened, context.run_id, dry_run=dry_run)}
+        raw_steps = _raw_steps(opened, context.run_id, dry_run=dry_run)
+        partitions = prune_partitions(opened, context.instance, dry_run=dry_run)
+        due: dict[dg.AssetKey, Iterator[Step]] = {raw_key(stream): chain(raw_steps, partitions)}
         due |= {key: derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
         for key, steps in due.items():
             try:
-                _report(context, stream, key, steps)
+                _report(context, stream, key, steps, opened.table if key == raw_key(stream) else None)
             except Exception as error:  # noqa: BLE001  # it is raised after the other tables
                 context.log.error("%s: %s", key.to_user_string(), error)  # noqa: TRY400  # a traceback may have credentials
                 errors[key.to_user_string()] = error
@@ -108,8 +115,23 @@ def derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[S
     yield from maintain(DerivedTable(uri), opened.client.describe().service_time, dry_run=dry_run)
 
 
-def _report(context: dg.OpExecutionContext, stream: str, key: dg.AssetKey, due: "Iterator[Step]") -> None:
-    """Perform the steps of a table, and report those that are done, even if a later one fails."""
+def _report(
+    context: dg.OpExecutionContext,
+    stream: str,
+    key: dg.AssetKey,
+    due: "Iterator[Step]",
+    raw: "PositionedTable | None",
+) -> None:
+    """Perform the steps of a table, and report those that are done, even if a later one fails.
+
+    Args:
+        context: The context of the op.
+        stream: The stream's name.
+        key: The key of the table's asset.
+        due: The steps.
+        raw: The raw table, whose asset page shows the rows that the last observation has; None for another
+            table.
+    """
     steps: list[dict[str, Any]] = []
     try:
         for step in due:
@@ -118,7 +140,8 @@ def _report(context: dg.OpExecutionContext, stream: str, key: dg.AssetKey, due: 
     except TableMissing:
         context.log.info("%s: the table does not exist yet. Its first run creates it.", key.to_user_string())
     finally:
-        context.log_event(dg.AssetObservation(key, metadata={STEPS: dg.MetadataValue.json(steps)}))
+        rows = {} if raw is None else table_metadata(totals_of_raw(raw))
+        context.log_event(dg.AssetObservation(key, metadata={STEPS: dg.MetadataValue.json(steps), **rows}))
 
 
 def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:

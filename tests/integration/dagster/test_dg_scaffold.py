@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
+from kinesis_assets.testing import LocalKinesis
 from support.dg_project import DgProject
+from support.fixtures.stream import boto3_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-STREAM, TABLE = "kinesis_assets.KinesisStreamComponent", "kinesis_assets.KinesisTableComponent"
+STREAM, TABLE, ACCOUNT = (f"kinesis_assets.Kinesis{kind}Component" for kind in ("Stream", "Table", "Account"))
 
 
 @pytest.fixture
@@ -85,6 +90,43 @@ def test_check_yaml_names_the_line_and_the_choices(project: DgProject) -> None:
 
 def test_the_components_are_listed_with_their_summaries(project: DgProject) -> None:
     listed = project.checked("list", "components", "--json")
-    for name in ("KinesisStreamComponent", "KinesisTableComponent"):
-        assert name in listed
+    for name in (STREAM, TABLE, ACCOUNT):
+        assert f'"{name}"' in listed
     assert "Ingest a Kinesis stream into its table, each record exactly once." in listed
+
+
+@pytest.fixture
+def shop() -> Iterator[LocalKinesis]:
+    with LocalKinesis() as local:
+        for name in ("shop-orders", "shop-clicks", "other"):
+            boto3_of(local).create_stream(StreamName=name, ShardCount=1)
+        yield local
+
+
+def test_the_streams_of_an_account_are_listed_by_dg(project: DgProject, shop: LocalKinesis) -> None:
+    connection = ("--endpoint-url", shop.endpoint_url, "--region-name", shop.region)
+    settings = ("--table", "lake/{stream}_raw", "--stream-names", "shop-*", *connection)
+    project.checked("scaffold", "defs", ACCOUNT, "shop", *settings)
+    assert "validated successfully" in project.checked("check", "yaml")
+    unlisted = subprocess.run(
+        [sys.executable, "-m", "dagster", "definitions", "validate", "-m", "lake.definitions"],
+        cwd=project.root,
+        env=dict(project.env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert unlisted.returncode != 0
+    assert "were not listed yet; run `dg utils refresh-defs-state`" in unlisted.stdout
+
+    project.checked("utils", "refresh-defs-state")
+    listed = project.checked("list", "defs", "--json")
+    for name in ("shop-orders", "shop-clicks"):
+        assert f"kinesis/{name}_raw" in listed
+    assert "other" not in listed
+
+    boto3_of(shop).delete_stream(StreamName="shop-orders")
+    assert "Stream shop-orders has not been listed" in project.checked("utils", "refresh-defs-state")
+    assert "kinesis/shop-orders_raw" in project.checked("list", "defs", "--json")

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from kinesis_assets.dagster.table_settings import TableSettings
 from kinesis_assets.dagster.typed_rows import TypedRows
 from kinesis_assets.decoders import schema_registry
+from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
@@ -336,7 +337,7 @@ def test_a_step_with_a_larger_share_of_bad_records_is_refused(typed, policy, key
     ):
         typed.consume(order(2), BAD, BAD, where="id < 9", **half)
     assert typed.derived.rows == before
-    typed.consume(order(3), order(9), where="id < 9", **half)  # the share counts records that are left out
+    typed.consume(order(3), order(9), BAD, where="id < 9", **half)  # of six records, one is left out
     assert [id_ for id_ in typed.values("id") if id_] == [1, 2, 3]
 
 
@@ -348,8 +349,24 @@ def test_a_generator_multiplies_no_records_of_the_share(typed):
     assert typed.values("line") == [1, 2, 3, None]
 
 
-def test_the_files_of_a_refused_step_are_in_no_version_until_vacuum_deletes_them(typed):
+def test_the_files_of_a_refused_step_are_deleted(typed):
     folder = Path(typed.derived.table.uri)
+    with pytest.raises(BadRecordsRefused):
+        typed.consume(order(1), BAD, max_bad_share=0.1)
+    assert list(folder.glob("part-*.parquet")) == []
+    typed.consume(max_bad_share=0.5)
+    committed = list(folder.glob("part-*.parquet"))
+    with pytest.raises(BadRecordsRefused):
+        typed.consume(BAD, max_bad_share=0.5)
+    assert list(folder.glob("part-*.parquet")) == committed
+    assert typed.values("id") == [1, None]
+
+
+def test_files_of_a_refused_step_that_are_left_are_in_no_version_until_vacuum_deletes_them(
+    typed, monkeypatch
+):
+    folder = Path(typed.derived.table.uri)
+    monkeypatch.setattr(derive_run, "discard", lambda *_: None)
     with pytest.raises(BadRecordsRefused):
         typed.consume(order(1), BAD, max_bad_share=0.1)
     refused = {path.name for path in folder.glob("part-*.parquet")}

@@ -67,6 +67,7 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "max_idle_seconds": 7200.0,
         "sensor_interval_seconds": 40,
         "retention_days": 60,
+        "prune_after": 10,
         "maintenance_schedule": "0 4 * * *",
         "checks": {"lag": {"max_seconds": 60.0, "severity": "ERROR"}, "compaction_debt": "off"},
         "freshness": {"fail_after_seconds": 3600.0},

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.storage import tags
+from dagster.components import DefsStateConfig, DefsStateConfigArgs
 
 from kinesis_assets import KinesisResource, ShardIOManager
 from kinesis_assets.dagster import dagster_internals, partition_ranges
 from kinesis_assets.dagster.dagster_internals import (
     add_asset_metadata,
     initialized,
+    loading_of,
     report_event,
     sensor_cursors,
+    stored_state,
 )
 
 A, B = "a", "b"
@@ -138,3 +142,23 @@ def test_the_tags_are_those_of_dagster():
     assert partition_ranges.PARTITION_TAG == tags.PARTITION_NAME_TAG
     assert partition_ranges.RANGE_START_TAG == tags.ASSET_PARTITION_RANGE_START_TAG
     assert partition_ranges.RANGE_END_TAG == tags.ASSET_PARTITION_RANGE_END_TAG
+
+
+def test_components_that_are_loaded_together_have_the_same_loading():
+    first, second = (dg.ComponentTree.for_test().load_context for _ in range(2))
+    assert loading_of(first) is loading_of(first.for_component_loc(first.component_loc))
+    assert loading_of(first) is not loading_of(second)
+
+
+def test_without_the_tracker_each_context_is_a_loading_of_its_own(caplog):
+    context = dg.ComponentTree.for_test().load_context
+    lacking = Without(context, "component_tree")
+    assert loading_of(lacking) is lacking
+    assert "has no ComponentTree.state_tracker" in caplog.text
+
+
+def test_without_the_load_context_no_earlier_state_is_known(monkeypatch, caplog, tmp_path):
+    monkeypatch.setitem(sys.modules, "dagster._core.definitions.definitions_load_context", None)
+    config = DefsStateConfig.from_args(DefsStateConfigArgs.local_filesystem(), default_key="key")
+    assert stored_state(config, tmp_path) is None
+    assert "a refresh does not see the previous state of a component" in caplog.text

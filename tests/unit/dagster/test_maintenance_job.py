@@ -84,6 +84,15 @@ def test_its_steps_are_recorded_as_an_observation_of_the_raw_table(project, stre
     assert table.snapshot().amendment(identity) is None
 
 
+def test_its_observation_of_the_raw_table_has_the_rows_that_the_asset_page_shows(
+    project, stream, instance, empty_table
+):
+    del empty_table
+    list(run_maintenance(project.definitions, stream, instance, dry_run=False))
+    (record,) = instance.fetch_observations(raw_key(stream), limit=9).records
+    assert record.asset_observation.metadata["dagster/row_count"].value == 0
+
+
 def test_the_retention_is_committed_with_the_run_id(make_project, stream, instance, empty_table):
     table, identity = empty_table
     project = make_project(retention_days=30)

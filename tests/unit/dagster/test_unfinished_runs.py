@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from kinesis_assets.dagster.dagster_internals import job_without_checks
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import raw_key, shard_partitions
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
@@ -133,3 +134,14 @@ def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project
 
     assert ours.requested_ranges() == [(A, C)]
     assert theirs.requested_ranges() == [(D, E)]
+
+
+def test_the_run_of_a_command_holds_its_shards(source, daemon):
+    source.create(2)
+    daemon.tick()
+    key = raw_key(source.name)
+    job = job_without_checks(daemon.project.definitions.resolve_implicit_global_asset_job_def(), [key])
+    daemon.instance.create_run_for_job(
+        job, tags={PARTITION: A}, status=Status.STARTED, asset_selection=frozenset()
+    )
+    assert daemon.requested_ranges() == [(B,)]

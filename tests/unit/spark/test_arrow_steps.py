@@ -43,10 +43,10 @@ def plus(number: int) -> ArrowStep:
     return run
 
 
-def doubled(batches):
+def squared_twice(batches):
     for batch in batches:
-        yield batch
-        yield batch
+        for _ in range(2):
+            yield numbers(*(value**2 for value in batch["n"].to_pylist()))
 
 
 def dropped(batches):
@@ -60,8 +60,8 @@ def source():
 
 
 def test_steps_run_in_their_order_over_the_batches_of_the_one_before(source):
-    rows = map_in_arrow(map_in_arrow(source, plus(1), "first"), doubled, "second")
-    assert rows.values == [[2, 3], [2, 3], [4], [4]]
+    rows = map_in_arrow(map_in_arrow(source, plus(1), "first"), squared_twice, "second")
+    assert rows.values == [[4, 9], [4, 9], [16], [16]]
 
 
 def test_steps_in_a_row_are_one_function_of_the_rows_before_them(source):
@@ -81,7 +81,7 @@ def test_two_steps_after_the_same_one_do_not_see_each_other(source):
 def test_empty_batches_and_no_batches_are_passed_on(source):
     rows = map_in_arrow(map_in_arrow(source, dropped, "n long"), plus(1), "n long")
     assert rows.values == [[], []]
-    assert map_in_arrow(map_in_arrow(Frame([]), plus(1), "n long"), doubled, "n long").values == []
+    assert map_in_arrow(map_in_arrow(Frame([]), plus(1), "n long"), squared_twice, "n long").values == []
 
 
 def test_batches_are_passed_on_one_by_one(source):
