@@ -46,7 +46,8 @@ def _options(context: click.Context) -> Iterator[str]:
     for option in context.command.params:
         if (record := option.get_help_record(context)) is not None:
             names, description = record
-            yield f"- `{names}`: {' '.join(description.split())}"
+            text = " ".join(description.split()).replace("] [", "; ")  # Markdown would read a link
+            yield f"- `{names}`: {text}"
 
 
 if __name__ == "__main__":
