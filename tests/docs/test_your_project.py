@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +20,6 @@ from support.dagster_components import dagsters_own_warnings, loaded
 
 if TYPE_CHECKING:
     import dagster as dg
-    from pyspark.sql import SparkSession
 
 pytestmark = dagsters_own_warnings
 
@@ -58,6 +60,8 @@ def test_the_page_lists_the_definitions(in_yaml: dg.Definitions) -> None:
 
 def test_the_commands_of_the_page_take_their_options() -> None:
     lines = [shlex.split(line) for block in blocks("sh") for line in block.splitlines()]
+    assert [line[:2] for line in lines[:2]] == [["pip", "wheel"], ["pip", "install"]]
+    del lines[:2]
     assert len(lines) == 3
     for program, name, *options in lines:
         assert program == "kinesis-assets"
@@ -65,9 +69,22 @@ def test_the_commands_of_the_page_take_their_options() -> None:
 
 
 @pytest.mark.usefixtures("clicks")
-def test_the_data_source_reads_the_stream(spark: SparkSession) -> None:
+def test_the_data_source_reads_the_stream_in_a_kernel_whose_environment_is_not_on_the_path() -> None:
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    source = blocks("python")[1].replace("2026-01-31T12:00:00Z", now)
-    found: dict[str, Any] = {"spark": spark}
-    exec(source.replace("spark.read", "frame = spark.read"), found)  # noqa: S102  # the page's own lines
-    assert found["frame"].columns[:3] == ["stream", "shard_id", "sequence_number"]
+    source = (
+        blocks("python")[1].replace("2026-01-31T12:00:00Z", now).replace("spark.read", "frame = spark.read")
+    )
+    cell = f"{source}\nprint(frame.count(), *frame.columns[:3])"
+    kept = [
+        path for path in os.environ["PATH"].split(os.pathsep) if Path(path) != Path(sys.executable).parent
+    ]
+    env = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    done = subprocess.run(
+        [sys.executable, "-c", cell],
+        env=env | {"PATH": os.pathsep.join(kept)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.stdout.split()[1:] == ["stream", "shard_id", "sequence_number"], done.stderr[-2000:]

@@ -1,0 +1,150 @@
+"""The policies of docs/permissions.md allow the calls of the package to AWS, and no others."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+import pytest
+
+import kinesis_assets
+from benchmarks.servers.bucket import bucket
+from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.table import PositionedTable
+from support.single_task import land_as_in_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kinesis_assets.ingest.manifest import Landing
+    from kinesis_assets.ingest.task import LandingJob
+    from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.testing import Faults
+    from support.bench import Bench
+
+PACKAGE = Path(kinesis_assets.__file__).parent
+PAGE = (PACKAGE.parent / "docs" / "permissions.md").read_text()
+POLICIES = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
+CALLERS = {"_call", "_whole", "SignedCall"}
+"""The functions through which the package calls Kinesis, with the name of the operation."""
+
+
+def allowed(*statements: str) -> set[str]:
+    """Return the actions of statements, each of which the page has."""
+    found = [each for policy in POLICIES for each in policy["Statement"] if each["Sid"] in statements]
+    assert {each["Sid"] for each in found} == set(statements)
+    actions = [each["Action"] for each in found]
+    return {name for each in actions for name in ([each] if isinstance(each, str) else each)}
+
+
+def called(module: Path) -> set[str]:
+    """Return the operations of Kinesis that a module names in its calls."""
+    calls = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
+    names = [
+        argument.value
+        for call in calls
+        if getattr(call.func, "attr", getattr(call.func, "id", "")) in CALLERS
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+    return {f"kinesis:{name}" for name in names if re.fullmatch(r"(Describe|Get|List|Subscribe)\w+", name)}
+
+
+def test_every_policy_is_one_that_aws_accepts() -> None:
+    assert len(POLICIES) == 7
+    for policy in POLICIES:
+        assert policy["Version"] == "2012-10-17"
+        for statement in policy["Statement"]:
+            assert statement.keys() == {"Sid", "Effect", "Action", "Resource"}
+            assert statement["Effect"] == "Allow"
+
+
+def test_the_stream_policies_have_the_operations_that_the_clients_call() -> None:
+    assert allowed("ReadStream") == called(PACKAGE / "kinesis" / "client.py")
+    assert allowed("ListStreams") == called(PACKAGE / "kinesis" / "account.py")
+
+
+def test_no_other_module_creates_a_client_of_kinesis() -> None:
+    using = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"\bsdk_client\(", path.read_text())
+    }
+    assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk_client.py"}
+
+
+def test_the_registry_policy_has_the_operation_that_the_decoder_calls() -> None:
+    source = (PACKAGE / "decoders" / "schema_registry.py").read_text()
+    (operation,) = re.findall(r"_client\(registry\)\.(\w+)\(", source)
+    assert allowed("ReadSchemas") == {"glue:" + operation.title().replace("_", "")}
+
+
+def test_a_task_makes_the_calls_of_the_executors_policy(bench: Bench, faults: Faults) -> None:
+    bench.create()
+    bench.put_many(3)
+    operations: set[str] = set()
+
+    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+        before = len(faults.calls)
+        landing = land_as_in_spark(job, ranges, allowance)
+        operations.update(call.operation for call in faults.calls[before:])
+        return landing
+
+    bench.run(land=land)
+    assert {f"kinesis:{name}" for name in operations} == allowed("ReadShards")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Path]:
+    """The log of a bucket, to which the environment points."""
+    log = tmp_path / "requests"
+    with bucket(log):
+        yield log
+
+
+def actions(log: Path) -> list[str]:
+    """Return the action of S3 that each request needs."""
+    requests = re.findall(r'"(GET|HEAD|PUT|POST|DELETE) (\S+) HTTP/', log.read_text())
+    return [action_of(method, urlsplit(url)) for method, url in requests]
+
+
+def action_of(method: str, url: SplitResult) -> str:
+    query = parse_qs(url.query, keep_blank_values=True)
+    if method in {"GET", "HEAD"}:
+        return "s3:GetObject" if "/" in url.path.strip("/") else "s3:ListBucket"
+    if method == "DELETE":
+        return "s3:AbortMultipartUpload" if "uploadId" in query else "s3:DeleteObject"
+    return "s3:DeleteObject" if "delete" in query else "s3:PutObject"
+
+
+ABORT = {"s3:AbortMultipartUpload"}
+"""Needed only after an upload has failed."""
+
+
+def test_runs_and_maintenance_make_the_requests_of_the_table_policy(bench: Bench, log: Path) -> None:
+    bench.table = PositionedTable("s3://lake/raw/clicks")
+    (shard,) = bench.create()
+    bench.put_many(3)
+    before: list[str] = []
+    tasks: set[str] = set()
+
+    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+        before[:] = actions(log)
+        landing = land_as_in_spark(job, ranges, allowance)
+        tasks.update(actions(log)[len(before) :])
+        return landing
+
+    for _ in range(4):
+        bench.run(land=land)
+        bench.put_many(3)
+    bench.replay()
+    bench.seek("LATEST", shard)
+    list(maintain(bench.table, bench.client.describe(), machine=lambda: bench.now))
+    assert set(actions(log)) | ABORT == allowed("WriteTable", "ListTable")
+    assert tasks | ABORT <= allowed("WriteFiles", "ListTable")
+    assert {"s3:PutObject"} <= tasks
