@@ -212,12 +212,12 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             if graceful_stop.stop_requested:
                 log_each(result.read())
                 log_totals(result.read())
-        if any(outcome.rows for outcome in result.outcomes.values()):
-            RunChecks(step, stream, plan.listing).report()
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)
-            log_totals(result)
-            raise ShardsNotCommitted(self.stream, result.errors)
         log_totals(result)
+        if any(outcome.rows for outcome in result.outcomes.values()):
+            RunChecks(step, stream, plan.listing).report()  # after the totals, which one of them counts
+        if result.errors:
+            raise ShardsNotCommitted(self.stream, result.errors)
         return result

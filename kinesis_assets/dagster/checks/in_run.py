@@ -1,7 +1,7 @@
 """The checks of a raw table in a run that materializes it.
 
-A materialization hides the results for earlier ones, so each run reports the results again. The sensor
-evaluates the checks at each tick. Only without it, or for the first time, a run evaluates them itself.
+A materialization hides the results for earlier ones, so each run evaluates the checks again. It continues
+with what the sensor remembers of its last tick.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SENSOR_SILENT = 600.0
 INTERVAL = 30.0
 """Minimum seconds from one report of a continuous run to the next."""
 
-_NOT_EVALUATED = "stream %s: the checks cannot be evaluated, and the run goes on without them: %s"
+_NOT_EVALUATED = "stream %s: the checks cannot be evaluated, so the run repeats their last results: %s"
 
 
 class RunChecks:
@@ -73,11 +73,6 @@ class RunChecks:
         remembered = remembered_checks(instance, self._opened.name)
         before = remembered.progress
         ticks = before.at is not None and abs(now - before.at) < SENSOR_SILENT
-        known = reports.evaluated if ticks else frozenset[str]()
-        for evaluation in reports.carried_over_in_run(sorted(known), run_id):
-            report_check(self._step, evaluation)
-        if known.issuperset(self._names):
-            return
         try:
             evaluated = Evaluation(
                 self._opened,
@@ -89,7 +84,8 @@ class RunChecks:
             )
         except TableError as error:
             _log.warning(_NOT_EVALUATED, self._opened.name, error)
+            for evaluation in reports.carried_over_in_run(sorted(reports.evaluated), run_id):
+                report_check(self._step, evaluation)
             return
-        results = [result for result in evaluated.results if result.name not in known]
-        for evaluation in reports.due_in_run(results, run_id, now):
+        for evaluation in reports.due_in_run(evaluated.results, run_id, now):
             report_check(self._step, evaluation)

@@ -52,11 +52,12 @@ class Orders:
         """Commit once for each of the runs, without an event."""
         made = []
         for run_id in by:
+            previous = self.commits[-1].commit_id if self.commits else None
             made.append(
                 DerivedCommit(
                     format=FORMAT,
-                    commit_id=new_id(),
-                    previous=self.commits[-1].commit_id if self.commits else None,
+                    commit_id=max(new_id(), (previous or 0) + 1),  # ids of the same millisecond have no order
+                    previous=previous,
                     batch_id=new_id(),
                     at=datetime.now(UTC),
                     by=run_id,
