@@ -36,6 +36,7 @@ OTHERS = {
     "sensor_interval_seconds": 31,
     "retention_days": 32,
     "maintenance_schedule": "1 2 3 4 *",
+    "prune_after": 33,
     "checks": {"lag": {"max_seconds": 60.5}},
     "freshness": {"fail_after_seconds": 3600.5},
     "group_name": "shop",
