@@ -36,7 +36,8 @@ COMPARED = "compared"
 """The key in an event's metadata of the progress of the comparison, as JSON."""
 
 MAX_COMMITS = 200
-"""The maximum number of commits that the first comparison of an instance reads. Older ones get no events."""
+"""The maximum number of commits that a comparison reads in one go. The next run continues; but the first
+comparison of an instance is the last one of the commits before it, which get no events."""
 
 _NEWEST_EVENTS = 100
 """The number of events that every run reads. One of them has the progress of the comparison."""
@@ -75,9 +76,10 @@ def report_missing_events(
     runs = known_runs(instance, {run_id for segment in segments for run_id in segment.runs})
     unfinished = _unfinished(instance, opened, runs)
     waiting = [segment for segment in segments if segment.runs and unfinished.issuperset(segment.runs)]
-    limit = MAX_COMMITS if before.through is None else None
     read = {
-        segment: [] if segment in waiting else list(islice(_commits_of(opened_table.records, segment), limit))
+        segment: []
+        if segment in waiting
+        else list(islice(_commits_of(opened_table.records, segment), MAX_COMMITS))
         for segment in segments
     }
     commits = [commit for segment in segments for commit in read[segment]]
@@ -105,6 +107,9 @@ def report_missing_events(
             for commit in read[segment]
             if commit.commit_id in unreported
         ]
+        if before.through is not None and len(read[segment]) == MAX_COMMITS:
+            rest = read[segment][-1].previous
+            left += [] if rest in (None, segment.until) else [ChainSegment(rest, segment.until)]
     previous = {commit.commit_id: commit.previous for commit in commits}
     return ComparisonProgress(newest.commit_id, tuple(join_segments(left, previous)))
 

@@ -68,7 +68,11 @@ class DueShards:
         ended: Iterable[EndedRun],
         failing: Collection[str],
     ) -> None:
-        read = {shard_id for run in ended for shard_id in run.materialized}
+        settings = opened.settings
+        # A run may have used up its allowance before it read a shard, and succeeded.
+        allowances = (settings.max_run_records, settings.max_run_bytes, settings.max_run_seconds)
+        has_read_all = all(allowance is None for allowance in allowances)
+        read = {shard_id for run in ended for shard_id in run.materialized if has_read_all}
         self.signals = {
             shard_id: Signal(signal.found, refuted=signal.refuted or shard_id in read)
             for shard_id, signal in signals.items()

@@ -8,7 +8,7 @@ nevertheless: only the records from the newest one back to the expected one show
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
+
+_Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 
 UPSERT_TRIES = 10
 """How often an upsert is planned again because another commit changed the table's files meanwhile."""
@@ -126,7 +128,7 @@ def commit(
     return commit_until_known(table, committed)
 
 
-def until_not_overtaken(table: DerivedTable, attempt: Callable[[], DerivedCommit]) -> DerivedCommit:
+def until_not_overtaken(table: DerivedTable, attempt: Callable[[], _Commit]) -> _Commit:
     """Make an attempt again, a bounded number of times, if another commit changed the table meanwhile."""
     policy = RetryPolicy(UPSERT_TRIES, table.policy.commits.backoff)
     return retry(attempt, on=UpsertOvertaken, policy=policy, sleep=table.clock.sleep)

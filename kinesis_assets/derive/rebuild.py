@@ -9,21 +9,27 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import Schema
+from deltalake import Schema, TableFeatures
+from deltalake.exceptions import CommitFailedError
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import bounded_columns
 from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import first_cursor
+from kinesis_assets.errors import UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.properties import STATISTICS_PROPERTY
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
+
+_TIMESTAMP_NTZ, _TIMESTAMP_NTZ_FEATURE = '"timestamp_ntz"', "timestampNtz"
+"""The type in a schema, and the feature of a table with such a column, at any depth."""
 
 
 def emptied(
@@ -73,27 +79,51 @@ def restarted(
     newest = present.newest
     if files_of(present.delta):
         return emptied(table, source, newest, by)
-    _unlist(present, columns)
-    base = table.snapshot()
-    if files_of(base.delta):
-        return None
-    return commit(
-        table,
-        expected=newest,
-        cursor=first_cursor(source) if newest is None else newest.cursor,
-        batch_id=new_id(table.clock),
-        base=base,
-        columns=columns,
-        by=by,
-    )
 
-
-def _unlist(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
-    """Keep the property of columns with statistics true: readers find no rows by one that files lack."""
-    listed = snapshot.delta.metadata().configuration.get(STATISTICS_PROPERTY, "").split(",")
-    bounded = bounded_columns(pa.schema(Schema.from_json(json.dumps(columns)).to_arrow()))
-    kept = [name for name in listed if name in bounded]
-    if len(kept) < len(listed):
-        snapshot.delta.alter.set_table_properties(
-            {STATISTICS_PROPERTY: ",".join(kept)}, post_commithook_properties=KEEP_ENTRIES
+    def attempt() -> DerivedCommit | None:
+        prepare_columns(table.snapshot(), columns)
+        base = table.snapshot()
+        if files_of(base.delta):
+            return None
+        return commit(
+            table,
+            expected=newest,
+            cursor=first_cursor(source) if newest is None else newest.cursor,
+            batch_id=new_id(table.clock),
+            base=base,
+            columns=columns,
+            by=by,
         )
+
+    return until_not_overtaken(table, attempt)
+
+
+def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
+    """Make the table's properties and features those that a table with other columns needs.
+
+    The property of columns with statistics must stay true: readers find no rows by one that files lack. A
+    write transaction adds no feature, and a table that lacks the one of its columns cannot be opened.
+
+    Raises:
+        UpsertOvertaken: Another commit landed after this version.
+    """
+    delta, schema = snapshot.delta, Schema.from_json(json.dumps(columns))
+    listed = delta.metadata().configuration.get(STATISTICS_PROPERTY, "").split(",")
+    bounded = bounded_columns(pa.schema(schema.to_arrow()))
+    kept = [name for name in listed if name in bounded]
+    features = delta.protocol().writer_features or []
+    try:
+        if _TIMESTAMP_NTZ in json.dumps(columns) and _TIMESTAMP_NTZ_FEATURE not in features:
+            delta.alter.add_feature(
+                TableFeatures.TimestampWithoutTimezone,
+                allow_protocol_versions_increase=True,
+                post_commithook_properties=KEEP_ENTRIES,
+            )
+        if len(kept) < len(listed):
+            delta.alter.set_table_properties(
+                {STATISTICS_PROPERTY: ",".join(kept)}, post_commithook_properties=KEEP_ENTRIES
+            )
+    except CommitFailedError as error:
+        if has_later_version(snapshot.table.files, snapshot.delta.version()):
+            raise UpsertOvertaken(snapshot.table.uri, str(error)) from None
+        raise

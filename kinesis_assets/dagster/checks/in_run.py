@@ -17,7 +17,7 @@ from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.dagster.checks.settings import SCANNING
 from kinesis_assets.dagster.dagster_internals import report_check
 from kinesis_assets.dagster.names import raw_key
-from kinesis_assets.errors import TableError
+from kinesis_assets.errors import KinesisAssetsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ INTERVAL = 30.0
 """Minimum seconds from one report of a continuous run to the next."""
 
 _NOT_EVALUATED = "stream %s: the checks cannot be evaluated, so the run repeats their last results: %s"
+_NOT_REPORTED = "stream %s: the run cannot report the checks, and goes on without them: %s"
 
 
 class RunChecks:
@@ -68,6 +69,12 @@ class RunChecks:
         if not self._names or (self._reported is not None and 0 <= now - self._reported < INTERVAL):
             return
         self._reported = now
+        try:
+            self._report(now)
+        except Exception as error:  # noqa: BLE001  # the rows are committed, and the run has to report them
+            _log.warning(_NOT_REPORTED, self._opened.name, error)
+
+    def _report(self, now: float) -> None:
         instance, run_id = self._step.instance, self._step.run_id
         reports = Reports.of(instance, raw_key(self._opened.name), self._names)
         remembered = remembered_checks(instance, self._opened.name)
@@ -82,7 +89,7 @@ class RunChecks:
                 waiting=remembered.waiting if ticks else (),
                 before=before,
             )
-        except TableError as error:
+        except KinesisAssetsError as error:
             _log.warning(_NOT_EVALUATED, self._opened.name, error)
             for evaluation in reports.carried_over_in_run(sorted(reports.evaluated), run_id):
                 report_check(self._step, evaluation)

@@ -10,7 +10,7 @@ from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.dagster.checks.settings import SCANNING
 from kinesis_assets.dagster.names import raw_key
-from kinesis_assets.errors import TableError
+from kinesis_assets.errors import KinesisAssetsError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -63,7 +63,7 @@ def check_events(
             waiting=waiting,
             before=before,
         )
-    except TableError as error:
+    except KinesisAssetsError as error:
         _log.warning(_NOT_EVALUATED, opened.name, error)
         return [], before
     reports = Reports.of(instance, raw_key(opened.name), names)

@@ -234,6 +234,20 @@ def test_a_table_without_rows_gets_other_columns_and_keeps_its_position(bench, d
     assert derived.values("id") == ["1"]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_columns_whose_type_needs_a_feature_of_the_table_can_replace_others(bench, derived, has_rows, nested):
+    def with_local_time(new):
+        time = F.lit("2026-01-01").cast("timestamp_ntz")
+        return orders(new).withColumn("id", F.struct(time.alias("at")) if nested else time)
+
+    land(bench, order(0))
+    derived.run(transform=orders if has_rows else lambda new: orders(new).where("id > 0"))
+    land(bench, order(1))
+    derived.run(transform=with_local_time, on_deleted=OnDeleted.REBUILD)
+    assert DeltaTable(derived.table.uri).to_pyarrow_table().num_rows == (2 if has_rows else 1)
+
+
 def test_a_filter_finds_rows_by_a_column_whose_statistics_are_no_longer_written(bench, derived):
     land(bench, order(0))
     derived.run(transform=lambda new: orders(new).where("id > 0"))

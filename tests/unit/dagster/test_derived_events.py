@@ -195,12 +195,16 @@ def test_the_first_comparison_of_an_instance_reports_a_bounded_number_of_commits
     assert orders.covered == [(MAX_COMMITS, last(made))]
 
 
-def test_later_comparisons_report_all_commits(orders):
+def test_later_comparisons_leave_commits_beyond_their_limit_to_the_next_run(orders):
     before = orders.commit("gone")
     orders.run()
     made = orders.commit(*["gone"] * (MAX_COMMITS + 5))
     orders.run()
-    assert orders.covered == [(1, last(before)), (MAX_COMMITS + 5, last(made))]
+    expected = [(1, last(before)), (MAX_COMMITS, last(made))]
+    assert orders.covered == expected
+    for _ in range(2):
+        orders.run()
+        assert sorted(orders.covered) == sorted([*expected, (5, last(made[:5]))])
 
 
 def test_commits_behind_many_that_were_reported_are_reported_after_the_end_of_their_run(

@@ -153,6 +153,17 @@ def test_a_record_that_arrived_while_a_run_was_canceled_is_requested_again_at_on
     assert idle.tick() == [(A,)]
 
 
+def test_a_record_for_which_a_run_had_no_allowance_is_requested_again_at_once(source, deploy):
+    source.create(2)
+    deployment = deploy(max_run_records=5)
+    deployment.tick()
+    deployment.pass_time(HOUR)
+    source.put(A, 50)
+    source.put(B, 1)
+    assert deployment.tick() == [(A, B)]
+    assert deployment.tick() == [(A, B)]
+
+
 def test_a_record_whose_run_failed_is_requested_again_after_its_wait(source, idle):
     source.put(A, 1)
     assert idle.tick(Status.FAILURE) == [(A,)]
