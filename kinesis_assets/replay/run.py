@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, StreamRecreated
 from kinesis_assets.ingest.task import LandingJob
+from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.replay.filled_gaps import filled_gaps
 from kinesis_assets.replay.manifest import FillResult, ShardFillResult
@@ -24,6 +25,7 @@ from kinesis_assets.replay.task import FillJob
 from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 from kinesis_assets.table.amend import commit_missing_rows
 from kinesis_assets.table.commit import MAX_READING_TIME, read_until
+from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
@@ -126,13 +128,14 @@ def _cleared(plan: ReplayPlan, result: FillResult) -> dict[str, tuple[ClearedGap
             up_to_position=plan.up_to_positions,
         )
         for shard in result.shards
+        if not ends_early(plan, shard)
     }
     return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 
 
 def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _start_missing(plan, shard)
-    error = shard.error or _unfinished(shard, lost) or lost
+    error = shard.error or _unfinished(plan, shard, lost) or lost
     state = ReplayState.FILLED if shard.stats.rows else ReplayState.WHOLE
     return ReplayOutcome(
         shard_id=shard.shard_id,
@@ -143,19 +146,35 @@ def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int) -> Repl
     )
 
 
-def _unfinished(shard: ShardFillResult, lost: DataLost | None) -> ReplayUnfinished | None:
-    """Return the error of a range that was not read in time.
+def ends_early(plan: ReplayPlan, shard: ShardFillResult) -> bool:
+    """Return whether the service reported the tip before a record that the table has.
+
+    That record cannot have expired if an earlier one was read, because the oldest ones expire first.
+    """
+    up_to = plan.ranges[shard.shard_id].up_to
+    if shard.end is not RangeEnd.TIP or shard.first_read is None or up_to is None:
+        return False
+    end, through = passed(up_to), passed(shard.stats.through)
+    return up_to.kind is PositionKind.AFTER_SEQUENCE_NUMBER and end is not None and (through or end) < end
+
+
+def _unfinished(plan: ReplayPlan, shard: ShardFillResult, lost: DataLost | None) -> ReplayUnfinished | None:
+    """Return the error of a range that was not read in time, or of which the service did not return the rest.
 
     It includes the loss of records, because a replay that continues the range does not report that again.
     """
-    if shard.end is not RangeEnd.TIME_LIMIT:
+    if ends_early(plan, shard):
+        reason = "the service reported the tip before a record that the table has, so it did not return all"
+    elif shard.end is RangeEnd.TIME_LIMIT:
+        reason = f"the range was not read completely within {MAX_READING_TIME}"
+    else:
         return None
     through = shard.stats.through
     return ReplayUnfinished(
         shard.shard_id,
         ("" if lost is None else f"{lost.sentence}. Also, ")
-        + f"the range was not read completely within {MAX_READING_TIME}, and what is read later cannot be "
-        f"committed. Missing records up to {through} were filled in; to continue, replay this shard"
+        + f"{reason}, and what is read later cannot be committed. Missing records up to {through} were "
+        "filled in; to continue, replay this shard"
         + ("" if through.sequence_number is None else f" from {through.sequence_number}"),
     )
 

@@ -189,14 +189,15 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
     first, current = unread.get(move.shard_id), passed(shard.position)
     since, hours = shard.complete_until, shard.retention_hours
     complete = since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
-    known: Gap | None = msgspec.structs.replace(gap, to_fill=True)
     if complete and (first is None or (probe.first is not None and _number(first) >= _number(probe.first))):
-        known = None  # nothing is skipped
-    elif complete and first is not None and (current is None or at(first.sequence_number) > current):
+        # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
+        return Move(move.shard_id, Direction.STAYS, shard, shard)
+    known = msgspec.structs.replace(gap, to_fill=True)
+    if complete and first is not None and (current is None or at(first.sequence_number) > current):
         start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
         known = msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival, to_fill=True)
-    gaps = shard.gaps if known is None else (*shard.gaps, known)
-    return replace(move, gap=known, after=msgspec.structs.replace(move.after, gaps=gaps))
+    after = msgspec.structs.replace(move.after, gaps=(*shard.gaps, known))
+    return replace(move, gap=known, after=after)
 
 
 def _number(record: ProbedRecord) -> int:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kinesis_assets.catch_up.run import backfill, gaps_to_fill, jump
-from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed
+from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ReplayUnfinished
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.replays import fill_then
 from support.shard_ids import A, B, C
@@ -51,6 +51,39 @@ def behind(bench):
     bench.put(4, 5, shard_id=B)
     bench.later(seconds=5)
     return bench
+
+
+def test_a_wrong_response_that_nothing_is_unread_moves_no_shard(behind, faults):
+    before = behind.at(A)
+    position = before.position.sequence_number
+
+    def nothing(_call, answer):
+        return answer.but(Records=[], MillisBehindLatest=0)
+
+    faults.answer("GetRecords", nothing, shard_id=A)
+    jump(behind.client, behind.table, (A,), by="ann", apply=True)
+    faults.clear()
+    assert behind.at(A).position.sequence_number == position
+    behind.run()
+    assert behind.items == [1, 2, 3, 4, 5]
+
+
+def test_a_gap_is_not_cleared_if_the_service_reports_the_tip_before_its_last_record(behind, faults):
+    jump(behind.client, behind.table, (A,), by="ann", apply=True)
+    behind.put(6, shard_id=A)
+    behind.run([A])
+
+    def first_only(_call, answer):
+        return answer.but(Records=answer.members["Records"][:1], MillisBehindLatest=0)
+
+    faults.answer("GetRecords", first_only)
+    _, errors = fill_gaps(behind, A)
+    faults.clear()
+    assert isinstance(errors[A], ReplayUnfinished)
+    assert open_gaps(behind) == {A: 1}
+    assert fill_gaps(behind, A)[1] == {}
+    assert behind.items == [1, 2, 3, 6]
+    assert open_gaps(behind) == {}
 
 
 def test_new_records_come_first_and_the_skipped_ones_after(behind):

@@ -214,3 +214,17 @@ def trimming_shards(api: RecordedApi) -> None:
     api.advance(DAY / 2)
     api("ListShards", "a day", **api.name)
     api.iterator("a day")
+
+
+def tagging(api: RecordedApi) -> None:
+    api.create(1)
+    api("AddTagsToStream", **api.name, Tags={"team": "shop", "stage": "test"})
+    api("ListTagsForStream", **api.name)
+    api("RemoveTagsFromStream", **api.name, TagKeys=["stage"])
+    api("ListTagsForStream", "after the removal", **api.name)
+    for operation, arguments in (
+        ("AddTagsToStream", {"Tags": {"team": "shop"}}),
+        ("ListTagsForStream", {}),
+        ("RemoveTagsFromStream", {"TagKeys": ["team"]}),
+    ):
+        api(operation, "of no stream", StreamName=NO_STREAM, **arguments)
