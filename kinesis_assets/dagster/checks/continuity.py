@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 MAX_COMMITS = 200
 """The maximum number of commits that a step checks. The first step starts this many commits ago."""
 
+MAX_COMMITS_BACK = 2_000
+"""How many commits a step goes back at most. One that was further behind continues there, because a tick of the
+sensor must end within a minute."""
+
 _CLOCKS_DIFFER = 86_400.0
 """Seconds by which the clocks of the machines that make commits may differ."""
 
@@ -76,6 +80,7 @@ def verify_new_commits(
     now: datetime,
     *,
     max_commits: int = MAX_COMMITS,
+    max_commits_back: int = MAX_COMMITS_BACK,
 ) -> ContinuityProgress:
     """Check the commits since the last step, oldest first, up to a number of them.
 
@@ -85,6 +90,7 @@ def verify_new_commits(
         done: The progress so far.
         now: The time.
         max_commits: The maximum number of commits to check.
+        max_commits_back: How many commits to go back at most. The commits before them are not checked.
 
     Raises:
         TableUnreachable: A file of the chain cannot be read at present.
@@ -94,16 +100,19 @@ def verify_new_commits(
         return msgspec.structs.replace(done, breaks=kept, left=0)
     found: list[Break] = []
     commits = [newest.commit_id]
+    is_far = False
     complete = False  # whether the chain was read down to the last commit that was checked
     try:
         for commit in table.chain.commits_before(newest):
             commits.append(commit.commit_id)
             complete = commit.commit_id == done.through
-            if complete or _is_enough(commits, done.through, max_commits):
+            is_far = len(commits) > max_commits_back
+            if complete or is_far or _is_enough(commits, done.through, max_commits):
                 break
     except PositionsUnreadable as error:
         found += _missing_file(error, commits[-1], now)
-    if done.through is not None and not complete and not found and _is_recent(done.through, now):
+    follows = complete or is_far or done.through is None
+    if not follows and not found and done.through is not None and _is_recent(done.through, now):
         found.append(
             Break(
                 newest.commit_id,

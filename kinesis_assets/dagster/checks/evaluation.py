@@ -123,9 +123,10 @@ class Evaluation:
         self._shards = recorded if shards is None else shards
         self._now = latest_time({**recorded, **self._shards}, listing.summary.service_time, machine_time)
         self._readable = readable(self._shards)
+        finished = {shard_id for shard_id, shard in self._shards.items() if shard.finished}
         self.progress = ChecksProgress(
             at=machine_time.timestamp(),
-            unread=unread_shards(before.unread, self._readable, self._now),
+            unread=unread_shards(before.unread, self._readable, self._now, finished=finished),
             waiting=waiting_shards(before.waiting, waiting, self._now),
             continuity=before.continuity,
             archived_gaps=before.archived_gaps,

@@ -15,7 +15,7 @@ from kinesis_assets.ingest.idle_shards import is_behind
 from kinesis_assets.kinesis.shards import unfinished_parents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from datetime import datetime
 
     from kinesis_assets.table.positions import ShardPosition
@@ -50,7 +50,11 @@ def readable(shards: Mapping[str, ShardPosition]) -> dict[str, ShardPosition]:
 
 
 def unread_shards(
-    before: Mapping[str, Unread], shards: Mapping[str, ShardPosition], now: datetime
+    before: Mapping[str, Unread],
+    shards: Mapping[str, ShardPosition],
+    now: datetime,
+    *,
+    finished: Container[str],
 ) -> dict[str, Unread]:
     """Return the shards that are not known to be read to their tip, with the time since when.
 
@@ -58,12 +62,13 @@ def unread_shards(
         before: What this returned at the previous tick.
         shards: The shards that can be read.
         now: The time.
+        finished: The shards that were read to their end.
     """
     time = now.timestamp()
     found = {
         shard_id: entry
         for shard_id, entry in before.items()
-        if shard_id not in shards and time - entry.found < _REMEMBERED
+        if shard_id not in shards and shard_id not in finished and time - entry.found < _REMEMBERED
     }
     for shard_id, shard in shards.items():
         if not is_behind(shard):

@@ -96,6 +96,16 @@ def test_many_commits_are_checked_in_steps_oldest_first(filled):
     assert "to be checked" in check_continuity(CHECK, msgspec.structs.replace(step, breaks=())).description
 
 
+def test_a_step_that_is_far_behind_skips_commits(filled):
+    first, _ = verify(filled)
+    for _ in range(4):
+        filled.forge()
+    step, _ = verify(filled, first, max_commits=1, max_commits_back=2)
+    assert (step.checked, step.left, step.breaks) == (first.checked + 1, 1, ())
+    step, _ = verify(filled, step, max_commits=1, max_commits_back=2)
+    assert (step.checked, step.left) == (first.checked + 2, 0)
+
+
 def test_a_table_whose_log_was_set_back_is_a_break(filled):
     progress, _ = verify(filled)
     older = filled.table.chain.positions_at(filled.positions.previous)

@@ -118,7 +118,8 @@ def test_records_that_may_have_expired_have_no_time_left():
 
 
 def read(shards, before=None, now=NOW):
-    unread = unread_shards(before or {}, readable(shards), now)
+    ended = {shard_id for shard_id, shard in shards.items() if shard.finished}
+    unread = unread_shards(before or {}, readable(shards), now, finished=ended)
     return check_every_shard_read(READ, readable(shards), unread, now), unread
 
 
@@ -147,6 +148,12 @@ def test_a_child_counts_only_once_its_parents_are_finished():
     _, unread = read({"a": parent, "b": child})
     assert "b" not in unread
     assert "b" in read({"a": finished(parent), "b": child}, unread)[1]
+
+
+def test_a_shard_that_was_read_to_its_end_is_forgotten():
+    _, unread = read({"a": behind(HOUR)})
+    result, unread = read({"a": finished(behind(HOUR))}, unread, NOW + 7 * HOUR)
+    assert (result.passed, unread) == (True, {})
 
 
 def test_a_list_without_an_unread_shard_does_not_start_again():
