@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import dagster as dg
 from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, Settings, valid
 from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 
 class Freshness(Settings):
@@ -45,17 +47,25 @@ def policy_of(freshness: Mapping[str, Any] | None) -> dg.FreshnessPolicy | None:
     Raises:
         InvalidInput: A setting is unknown or invalid.
     """
-    if freshness is None:
+    windows = _parsed(freshness)
+    if windows is None:
         return None
-    try:
-        windows = Freshness(**freshness)
-    except InvalidInput as error:
-        raise InvalidInput(f"freshness: {error}") from None
+    import dagster as dg  # noqa: PLC0415  # the command line loads the settings without Dagster
+
     warn = windows.warn_after_seconds
     return dg.FreshnessPolicy.time_window(
         fail_window=timedelta(seconds=windows.fail_after_seconds),
         warn_window=None if warn is None else timedelta(seconds=warn),
     )
+
+
+def _parsed(freshness: Mapping[str, Any] | None) -> Freshness | None:
+    if freshness is None:
+        return None
+    try:
+        return Freshness(**freshness)
+    except InvalidInput as error:
+        raise InvalidInput(f"freshness: {error}") from None
 
 
 def _schema() -> dict[str, Any]:
@@ -65,5 +75,5 @@ def _schema() -> dict[str, Any]:
     return {"anyOf": [{"type": "object", "additionalProperties": False, **fields}, {"type": "null"}]}
 
 
-FreshnessField = Annotated[Mapping[str, Any] | None, valid(policy_of), SchemaFrom(_schema)]
+FreshnessField = Annotated[Mapping[str, Any] | None, valid(_parsed), SchemaFrom(_schema)]
 """The type of the setting `freshness`: a map that `policy_of` accepts."""

@@ -28,8 +28,8 @@ MAX_COMMITS = 200
 """The maximum number of commits that a step checks. The first step starts this many commits ago."""
 
 MAX_COMMITS_BACK = 2_000
-"""How many commits a step goes back at most. One that was further behind continues there, because a tick of the
-sensor must end within a minute."""
+"""How many commits a step goes back at most, because a tick must end within a minute. One that was
+further behind continues there."""
 
 _CLOCKS_DIFFER = 86_400.0
 """Seconds by which the clocks of the machines that make commits may differ."""

@@ -12,7 +12,6 @@ import dagster as dg
 from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.finished_partitions import prune_partitions
 from kinesis_assets.dagster.metadata import table_metadata
 from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
 from kinesis_assets.dagster.shard_events import totals_of_raw
@@ -55,6 +54,8 @@ def build_maintenance_job(
     )
     @shown_as_failures()
     def keep(context: dg.OpExecutionContext) -> None:
+        from kinesis_assets.dagster.finished_partitions import prune_partitions  # noqa: PLC0415  # only its runs need it
+
         opened = open_stream(context.resources, stream)
         derived = derived_tables(assets_of_location(context), stream) if tables is None else tables
         dry_run = context.op_config["dry_run"]
