@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.seek.probe import Probe, ProbedRecord
     from kinesis_assets.table.amendments import Amendment
@@ -200,11 +201,17 @@ def _request(
         shard_id: probe_shard(client, listed[shard_id], listing.summary, target) for shard_id in readable
     }
     unread = {
-        shard_id: first_record(client, listed[shard_id], known[shard_id].position)
+        shard_id: _first_unread(client, listed[shard_id], known[shard_id].position)
         for shard_id in readable
         if to_fill and not known[shard_id].finished
     }
     return _Request(listing, probes, chosen, shard_ids is None, unread if to_fill else None)
+
+
+def _first_unread(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
+    """Return the first record after a position, by two reads, because one response may omit records."""
+    found = [first_record(client, shard, position) for _ in range(2)]
+    return min(filter(None, found), key=lambda record: int(record.sequence_number), default=None)
 
 
 def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:
