@@ -179,7 +179,7 @@ class TooManyBadRecords(ShardError):
 
 
 class ReplayUnfinished(ShardError):
-    """A replay reached its time limit before the end of the shard's range."""
+    """A replay did not read the shard's range to its end, so the rest is still to be read."""
 
 
 class PositionConflict(ShardError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kinesis_assets.errors import ReplayUnfinished
 from kinesis_assets.seek.probe import first_record
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_loop import commit_until_known
@@ -19,37 +20,58 @@ from kinesis_assets.table.rewrite_checks import refuse_rewritten
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.seek.probe import ProbedRecord
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 
 
 def lost_parts(
-    client: StreamClient, listing: StreamListing, gaps: Mapping[str, Sequence[Gap]]
-) -> dict[str, dict[Gap, Gap]]:
-    """Return the part of each gap whose records may be lost, by shard id and gap.
+    client: StreamClient,
+    listing: StreamListing,
+    gaps: Mapping[str, Sequence[Gap]],
+    first_read: Mapping[str, str | None],
+) -> tuple[dict[str, dict[Gap, Gap]], dict[str, ShardError]]:
+    """Return the part of each gap whose records may be lost, by shard id and gap, and errors by shard id.
 
-    Call this after the rest of the gaps was added. Records that expire in between count as lost too.
+    Call this after the rest of the gaps was added. Records that expire in between count as lost too. A gap of
+    which a record can be read that was not read is not lost; its shard has an error, and the gap is to be
+    filled.
 
     Args:
         client: The stream.
         listing: Its shards. Shards that are not listed are left out.
         gaps: Gaps, by shard id.
+        first_read: The first record that was read to fill the gaps, by shard id.
     """
     listed = {shard.shard_id: shard for shard in listing.shards}
     lost: dict[str, dict[Gap, Gap]] = {}
+    errors: dict[str, ShardError] = {}
     for shard_id in gaps.keys() & listed.keys():
+        read_from = first_read.get(shard_id)
         for gap in gaps[shard_id]:
             first = first_record(client, listed[shard_id], gap.after)
             part = msgspec.structs.replace(gap, to_fill=False)
             if first is not None and first.arrival < gap.until and _is_before(first.sequence_number, gap):
+                if read_from is None or int(first.sequence_number) < int(read_from):
+                    errors[shard_id] = _unread(shard_id, first)
+                    continue
                 part = msgspec.structs.replace(
                     part, next_sequence_number=first.sequence_number, until=first.arrival
                 )
             lost.setdefault(shard_id, {})[gap] = part
-    return lost
+    return lost, errors
+
+
+def _unread(shard_id: str, record: ProbedRecord) -> ShardError:
+    return ReplayUnfinished(
+        shard_id,
+        f"record {record} of a gap can be read, but was not returned when the gap was read; the gap stays "
+        "recorded as one to fill. Run the catch-up again",
+    )
 
 
 def _is_before(sequence_number: str, gap: Gap) -> bool:

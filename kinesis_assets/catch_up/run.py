@@ -12,6 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from kinesis_assets.catch_up.expired_shards import expired_gaps
 from kinesis_assets.catch_up.lost_gaps import lost_parts, record_lost
 from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -106,10 +107,13 @@ def backfill(
         for shard_id, each in gaps_to_fill(client, table, list(gaps)).items()
         if shard_id not in again
     }
-    lost = lost_parts(client, listing, left)
+    first_read = {} if result is None else {key: each.first_read for key, each in result.outcomes.items()}
+    lost, unread = lost_parts(client, listing, left, first_read)
+    gone, kept = expired_gaps(client, table, listing, left)
+    lost |= gone
     if lost:
         record_lost(client, table, lost, by=by)
-    return result, errors | {shard_id: _lost(shard_id, parts) for shard_id, parts in lost.items()}
+    return result, errors | {key: _lost(key, parts) for key, parts in lost.items()} | unread | kept
 
 
 def gaps_to_fill(

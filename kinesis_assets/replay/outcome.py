@@ -37,6 +37,7 @@ class ReplayOutcome:
         state: See `ReplayState`.
         stats: The facts about the range and the rows that were filled in; None if nothing was read.
         gaps_filled: Number of recorded gaps that were filled: the replay read all of their records.
+        first_read: Sequence number of the first record that was read; None if none was.
         error: Why the state is `FAILED`; None otherwise.
     """
 
@@ -44,6 +45,7 @@ class ReplayOutcome:
     state: ReplayState
     stats: RangeStats | None = None
     gaps_filled: int = 0
+    first_read: str | None = None
     error: ShardError | None = None
 
     @property

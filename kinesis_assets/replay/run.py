@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, StreamRecreated
 from kinesis_assets.ingest.task import LandingJob
-from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.replay.early_ends import early_ends
 from kinesis_assets.replay.filled_gaps import filled_gaps
 from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
@@ -25,9 +25,10 @@ from kinesis_assets.replay.task import FillJob
 from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 from kinesis_assets.table.amend import commit_missing_rows
 from kinesis_assets.table.commit import MAX_READING_TIME, read_until
-from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.replay.plan import ReplayPlan
     from kinesis_assets.replay.window import ReplayWindow
@@ -84,6 +85,7 @@ def _execute(
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     """Execute a plan, and return the outcomes by shard id and the version of the commit."""
     result = FillResult()
+    early: dict[str, str] = {}
     cleared: dict[str, tuple[ClearedGap, ...]] = {}
     if plan.ranges:
         until = read_until(plan.batch_id)
@@ -91,7 +93,8 @@ def _execute(
             str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
         )
         result = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
-        cleared = _cleared(plan, result)
+        early = early_ends(client, plan.ranges, result.shards)
+        cleared = _cleared(plan, result, early)
         # Checked after reading, so that every record was read from the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
             raise StreamRecreated(
@@ -112,13 +115,16 @@ def _execute(
             by=by,
         )
     read = {
-        shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ()))) for shard in result.shards
+        shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ())), early.get(shard.shard_id))
+        for shard in result.shards
     }
     requested = [*plan.ranges, *plan.not_read]
     return {shard_id: read.get(shard_id) or plan.not_read[shard_id] for shard_id in requested}, version
 
 
-def _cleared(plan: ReplayPlan, result: FillResult) -> dict[str, tuple[ClearedGap, ...]]:
+def _cleared(
+    plan: ReplayPlan, result: FillResult, early: Mapping[str, str]
+) -> dict[str, tuple[ClearedGap, ...]]:
     """Return the gaps that were filled, by shard id."""
     cleared = {
         shard.shard_id: filled_gaps(
@@ -128,47 +134,38 @@ def _cleared(plan: ReplayPlan, result: FillResult) -> dict[str, tuple[ClearedGap
             up_to_position=plan.up_to_positions,
         )
         for shard in result.shards
-        if not ends_early(plan, shard)
+        if shard.shard_id not in early
     }
     return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 
 
-def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int) -> ReplayOutcome:
+def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int, early: str | None) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _start_missing(plan, shard)
-    error = shard.error or _unfinished(plan, shard, lost) or lost
+    error = shard.error or _unfinished(shard, lost, early) or lost
     state = ReplayState.FILLED if shard.stats.rows else ReplayState.WHOLE
     return ReplayOutcome(
         shard_id=shard.shard_id,
         state=ReplayState.FAILED if error else state,
         stats=shard.stats,
         gaps_filled=gaps_filled,
+        first_read=shard.first_read,
         error=error,
     )
 
 
-def ends_early(plan: ReplayPlan, shard: ShardFillResult) -> bool:
-    """Return whether the service reported the tip before a record that the table has.
-
-    That record cannot have expired if an earlier one was read, because the oldest ones expire first.
-    """
-    up_to = plan.ranges[shard.shard_id].up_to
-    if shard.end is not RangeEnd.TIP or shard.first_read is None or up_to is None:
-        return False
-    end, through = passed(up_to), passed(shard.stats.through)
-    return up_to.kind is PositionKind.AFTER_SEQUENCE_NUMBER and end is not None and (through or end) < end
-
-
-def _unfinished(plan: ReplayPlan, shard: ShardFillResult, lost: DataLost | None) -> ReplayUnfinished | None:
+def _unfinished(shard: ShardFillResult, lost: DataLost | None, early: str | None) -> ReplayUnfinished | None:
     """Return the error of a range that was not read in time, or of which the service did not return the rest.
 
     It includes the loss of records, because a replay that continues the range does not report that again.
+
+    Args:
+        shard: What was read of the shard.
+        lost: The loss of records.
+        early: Why the tip at which the range ended is not its end.
     """
-    if ends_early(plan, shard):
-        reason = "the service reported the tip before a record that the table has, so it did not return all"
-    elif shard.end is RangeEnd.TIME_LIMIT:
-        reason = f"the range was not read completely within {MAX_READING_TIME}"
-    else:
+    if early is None and shard.end is not RangeEnd.TIME_LIMIT:
         return None
+    reason = early or f"the range was not read completely within {MAX_READING_TIME}"
     through = shard.stats.through
     return ReplayUnfinished(
         shard.shard_id,
