@@ -41,6 +41,7 @@ from kinesis_assets.table.refusals import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -142,14 +143,12 @@ def _step(
         return None, False
     mode = derivation.mode
     partition_by = derivation.partition_by
-    with changes_of(
-        spark, source, rows, derivation.transform, mode, table=table.uri, partition_by=partition_by
-    ) as changes:
+    with _changes(spark, table, source, rows, derivation) as changes:
         new, plan = changes.new, changes.plan
         wanted = table_schema(table.uri, new.of_table, partition_by, () if mode is None else mode.columns)
         outdated = _outdated(table, present, wanted, source, derivation)
         if outdated is not None:
-            changes.check_all()
+            _check_before_rebuild(spark, changes, outdated, source, derivation)
             return restarted(table, source, outdated, wanted, by), True
         counts = changes.checked_now()
 
@@ -228,6 +227,41 @@ def _outdated(
             raise
         return present
     return None
+
+
+def _changes(
+    spark: SparkSession, table: DerivedTable, source: Source, rows: NewRows, derivation: Derivation
+) -> AbstractContextManager[StepChanges]:
+    return changes_of(
+        spark,
+        source,
+        rows,
+        derivation.transform,
+        derivation.mode,
+        table=table.uri,
+        partition_by=derivation.partition_by,
+    )
+
+
+def _check_before_rebuild(
+    spark: SparkSession,
+    changes: StepChanges,
+    outdated: DerivedSnapshot,
+    source: Source,
+    derivation: Derivation,
+) -> None:
+    """Check the records of this step and, if rows of the table are to be deleted, those of the whole source.
+
+    Raises the errors of the check.
+    """
+    changes.check_all()
+    more = changes.new.check is not None and bool(files_of(outdated.delta))
+    cursor = None
+    while more:
+        rows = rows_since(source, cursor, derivation.step_bytes)
+        with _changes(spark, outdated.table, source, rows, derivation) as earlier:
+            earlier.check_all()
+        cursor, more = rows.cursor, rows.more
 
 
 def _checked(table: DerivedTable, changes: StepChanges, manifest: Manifest) -> RecordCounts | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table import amendments
 from kinesis_assets.table.file_cache import FileCache
-from kinesis_assets.table.positions_chain import RESTORE_ORIGINAL, decoded, read_file, write_file
+from kinesis_assets.table.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
+from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table import positions_archive, positions_file
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.file_cache import FileCache
 from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER, Segment
 from kinesis_assets.table.positions_file import ArchiveEnd, CommitRef, StoredPositions
-from kinesis_assets.table.storage import write_new
+from kinesis_assets.table.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -36,8 +36,6 @@ _MEMORY_PER_SHARD = 100
 """Estimated memory of a decoded file, per byte of the file and per shard that it shares with its base."""
 
 _PARALLEL_READS = 16
-
-RESTORE_ORIGINAL = "Restore the original file; no other file can replace it"
 
 _Decoded = TypeVar("_Decoded")
 
@@ -202,6 +200,14 @@ class PositionsChain:
             found |= segment.shards
         return found
 
+    def newest_segment(self, positions: StreamPositions) -> int | None:
+        """Return the id of the newest archive segment, which changes whenever the archive does.
+
+        Raises the errors of `positions_at`.
+        """
+        end = self._stored(positions.commit_id).archive
+        return None if end is None else end.newest
+
     def segments(self, positions: StreamPositions) -> frozenset[int]:
         """Return the ids of all archive segments. Raises the errors of `positions_at`."""
         end = self._stored(positions.commit_id).archive
@@ -279,54 +285,6 @@ class PositionsChain:
 
     def _put(self, path: str, content: bytes) -> None:
         write_file(self._files(), path, content)
-
-
-def write_file(files: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
-    """Write a file to which the table's log or a positions file will refer.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    with write_new(files, path) as sink:
-        sink.write(content)
-
-
-def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | None = None) -> bytes:
-    """Read a file to which the table's log or a positions file refers.
-
-    Args:
-        table: The table's URI, for errors.
-        files: The table's folder.
-        path: Path in it.
-        size: Number of leading bytes to read; None for all.
-
-    Raises:
-        PositionsUnreadable: The file is missing.
-        TableUnreachable: The file cannot be read at present.
-    """
-    try:
-        with files.open_input_file(path) as source:
-            content: bytes = source.read(size)
-    except FileNotFoundError as error:
-        raise PositionsUnreadable(table, f"the file {path} is missing. {RESTORE_ORIGINAL}") from error
-    except OSError as error:
-        raise TableUnreachable(table, f"{path} cannot be read: {error}") from None
-    return content
-
-
-def decoded(table: str, path: str, decode: Callable[[bytes], _Decoded], content: bytes) -> _Decoded:
-    """Decode the content of a file.
-
-    Raises:
-        PositionsUnreadable: The content is damaged, or a newer release wrote it.
-    """
-    try:
-        return decode(content)
-    except msgspec.MsgspecError as error:
-        raise PositionsUnreadable(
-            table,
-            f"{path} cannot be decoded: {error}. Upgrade if a newer release wrote it. {RESTORE_ORIGINAL}",
-        ) from error
 
 
 def positions_path(commit_id: int) -> str:

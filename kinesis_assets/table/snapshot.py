@@ -32,7 +32,7 @@ from kinesis_assets.table.ownership import (
     arns_of,
     refuse_other_stream,
 )
-from kinesis_assets.table.positions_chain import RESTORE_ORIGINAL
+from kinesis_assets.table.referenced_files import RESTORE_ORIGINAL
 from kinesis_assets.table.rewritten_files import writer_properties
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def page() -> dict[str, Any]:
-    """What the blocks define, with a `notify` that adds to `told`."""
+    """What the blocks define, with a `notify` that adds to `notified`."""
     found: dict[str, Any] = {}
     for block in BLOCKS:
         exec(block, found)  # noqa: S102  # the page's own lines
-    found["told"] = []
-    found["notify"] = found["told"].append
+    found["notified"] = []
+    found["notify"] = found["notified"].append
     return found
 
 
@@ -43,20 +43,20 @@ def test_the_checks_exist_and_are_errors(page: dict[str, Any]) -> None:
     assert all(getattr(Checks(), check.name).severity == "ERROR" for check in page["CHECKS"])
 
 
-def test_a_check_that_fails_is_told_once_until_it_has_passed(page: dict[str, Any]) -> None:
-    told = page["told"]
+def test_a_failing_check_notifies_once_until_it_has_passed(page: dict[str, Any]) -> None:
+    notified = page["notified"]
     with dg.DagsterInstance.ephemeral() as instance:
         cursor = evaluate(page, instance, None)
-        assert told == []
+        assert notified == []
         report(page, instance, passed=False)
         for _ in range(2):
             cursor = evaluate(page, instance, cursor)
-        assert len(told) == 1
-        assert told[0].endswith("shard 0 loses records")
+        assert len(notified) == 1
+        assert notified[0].endswith("shard 0 loses records")
         for passed in (True, False):
             report(page, instance, passed=passed)
             cursor = evaluate(page, instance, cursor)
-        assert len(told) == 2
+        assert len(notified) == 2
 
 
 def test_a_run_that_fails_is_told_with_its_reason(page: dict[str, Any]) -> None:
@@ -77,5 +77,5 @@ def test_a_run_that_fails_is_told_with_its_reason(page: dict[str, Any]) -> None:
             result.dagster_run,
         ).for_run_failure()
         page["failed_runs"](context)
-    (told,) = page["told"]
-    assert "records have expired" in told
+    (notified,) = page["notified"]
+    assert "records have expired" in notified

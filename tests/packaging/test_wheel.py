@@ -70,9 +70,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_the_wheel_holds_the_package_without_this_repository_s_project(wheel):
     with zipfile.ZipFile(wheel) as content:
         names = {name for name in content.namelist() if ".dist-info/" not in name}
-    modules = {path.relative_to(PROJECT).as_posix() for path in (PROJECT / "kinesis_assets").rglob("*.py")}
-    deployed = {name for name in modules if name.startswith("kinesis_assets/defs")}
-    assert names == modules - deployed - {"kinesis_assets/definitions.py"} | {"kinesis_assets/py.typed"}
+    package = PROJECT / "kinesis_assets"
+    files = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    deployed = {path for path in files if path.is_relative_to(package / "defs")} | {
+        package / "definitions.py"
+    }
+    assert names == {path.relative_to(PROJECT).as_posix() for path in files - deployed}
 
 
 def test_the_metadata_name_the_version_of_the_package(wheel):

@@ -39,5 +39,11 @@ def wait_until(
     return found
 
 
+def wait_for_next_second() -> None:
+    """Wait until the clock shows another second. Kinesis rounds the time of LATEST down to one."""
+    now = int(time.time())
+    wait_until(lambda: int(time.time()) > now, interval=0.01)
+
+
 def _message(failure: object) -> object:
     return failure.read_text() if isinstance(failure, Path) else failure

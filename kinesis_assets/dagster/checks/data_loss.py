@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions_chain import PositionsChain
 
 Gaps = dict[str, "tuple[Gap, ...]"]
 """The gaps by shard id."""
@@ -30,6 +31,24 @@ def recorded_gaps(positions: StreamPositions, archived: Mapping[str, Iterable[Ga
     return found | {
         shard_id: tuple(gaps) for shard_id, gaps in archived.items() if shard_id not in positions.shards
     }
+
+
+def gaps_of_table(
+    chain: PositionsChain, positions: StreamPositions, known: Gaps, archive: int | None
+) -> tuple[Gaps, int | None]:
+    """Return the gaps of all shards, and the archive's newest segment. Reads the archive if that has changed.
+
+    Args:
+        chain: The chain of the table.
+        positions: The table's positions.
+        known: What this returned before.
+        archive: The newest segment that this returned before; None at the first time.
+    """
+    newest = chain.newest_segment(positions)
+    archived = known
+    if newest != archive:
+        archived = known | {key: shard.gaps for key, shard in chain.archived(positions).items() if shard.gaps}
+    return recorded_gaps(positions, archived), newest
 
 
 def check_no_accepted_data_loss(

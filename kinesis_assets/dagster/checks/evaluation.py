@@ -15,7 +15,7 @@ from kinesis_assets.dagster.checks.continuity import (
     check_continuity,
     verify_new_commits,
 )
-from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, recorded_gaps
+from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, gaps_of_table
 from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
@@ -49,7 +49,8 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         unread: The shards that are not known to be read to their tip.
         waiting: Since when shards at their tip wait to be read.
         continuity: The commits that were verified.
-        archived_gaps: The gaps of shards that may be in the archive; None if the archive was not read.
+        archived_gaps: The gaps of shards that may be in the archive.
+        archive: The archive's newest segment when it was read; None if it was not, or was empty.
         files: The facts about the data files.
         records: The records that runs reported.
     """
@@ -58,7 +59,8 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     unread: dict[str, Unread] = {}
     waiting: dict[str, float] = {}
     continuity: ContinuityProgress = ContinuityProgress()
-    archived_gaps: dict[str, tuple[Gap, ...]] | None = None
+    archived_gaps: dict[str, tuple[Gap, ...]] = {}
+    archive: int | None = None
     files: FileFacts | None = None
     records: BadRecords = BadRecords()
 
@@ -130,6 +132,7 @@ class Evaluation:
             waiting=waiting_shards(before.waiting, waiting, self._now),
             continuity=before.continuity,
             archived_gaps=before.archived_gaps,
+            archive=before.archive,
             files=before.files,
             records=before.records,
         )
@@ -164,12 +167,9 @@ class Evaluation:
             self.progress = msgspec.structs.replace(self.progress, continuity=continuity)
             yield check_continuity(checks.continuity, continuity)
         if checks.no_accepted_data_loss is not None:
-            archived = before.archived_gaps
-            if archived is None:
-                of_archive = self._opened.table.chain.archived(state.positions)
-                archived = {shard_id: shard.gaps for shard_id, shard in of_archive.items() if shard.gaps}
-            gaps = recorded_gaps(state.positions, archived)
-            self.progress = msgspec.structs.replace(self.progress, archived_gaps=gaps)
+            chain = self._opened.table.chain
+            gaps, newest = gaps_of_table(chain, state.positions, before.archived_gaps, before.archive)
+            self.progress = msgspec.structs.replace(self.progress, archived_gaps=gaps, archive=newest)
             yield check_no_accepted_data_loss(
                 checks.no_accepted_data_loss, state.positions, gaps, state.amendment
             )

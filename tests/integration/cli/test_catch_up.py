@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from kinesis_assets.catch_up.run import jump
 from kinesis_assets.kinesis.client import StreamClient
 from support.shard_ids import A, B
+from support.waiting import wait_for_next_second
 
 COLUMNS = ["stream", "shard", "from", "to", "gap", "rows", "gaps_filled", "error_class", "error"]
 
@@ -26,9 +25,7 @@ def behind(cli, stream_options, kinesis, stream):
     put(1, 2**128 - 1)
     assert cli("run", *stream_options).exit_code == 0
     put(3, 0)
-    arrived = int(time.time())
-    while int(time.time()) <= arrived:  # LATEST is rounded down to a second
-        time.sleep(0.01)
+    wait_for_next_second()
 
 
 def rows_of(table):

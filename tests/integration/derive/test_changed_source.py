@@ -210,20 +210,23 @@ def test_a_rebuild_goes_on_after_each_of_its_commits(bench, derived):
     assert derived.values("id") == ["0", "1", "2"]
 
 
-def test_a_rebuild_does_not_delete_the_rows_if_the_new_ones_are_refused(bench, derived):
+@pytest.mark.parametrize("bad", [0, 1, 2], ids=["the first row", "a later row", "a new row"])
+def test_a_rebuild_does_not_delete_the_rows_if_one_of_the_source_is_refused(bench, derived, bad):
     def refused(new):
         def refuse(counts):
-            raise BadRecordsRefused(derived.table.uri, f"{counts.errors} bad records")
+            if counts.errors:
+                raise BadRecordsRefused(derived.table.uri, f"{counts.errors} bad records")
 
-        rows = as_text(new).withColumn("error", F.lit("bad"))
+        rows = as_text(new).withColumn("error", F.when(F.col("id") == str(bad), "bad"))
         return CheckedRows(rows, error_column="error", check=refuse)
 
-    land(bench, order(0))
-    derived.run()
-    land(bench, order(1))
+    for number in range(2):
+        land(bench, order(number))
+        derived.run()
+    land(bench, order(2))
     with pytest.raises(BadRecordsRefused):
-        derived.run(transform=refused, on_deleted=OnDeleted.REBUILD)
-    assert derived.values("id") == [0]
+        derived.run(transform=refused, on_deleted=OnDeleted.REBUILD, max_bytes=1)
+    assert derived.values("id") == [0, 1]
 
 
 def test_a_table_without_rows_gets_other_columns_and_keeps_its_position(bench, derived):

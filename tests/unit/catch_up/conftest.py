@@ -1,4 +1,4 @@
-"""Several benches in one test."""
+"""A stream that is behind, and several benches in one test."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ from uuid import uuid4
 import pytest
 
 from kinesis_assets.table.table import PositionedTable
+from support.shard_ids import A, B
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from support.bench import Bench
+
+
+@pytest.fixture
+def behind(bench: Bench) -> Bench:
+    """A stream of two shards of which a run has read record 1, and left 2 to 5."""
+    bench.create(2)
+    bench.put(1, shard_id=A)
+    bench.run()
+    bench.later(seconds=5)
+    bench.put(2, 3, shard_id=A)
+    bench.put(4, 5, shard_id=B)
+    bench.later(seconds=5)
+    return bench
 
 
 @pytest.fixture

@@ -71,6 +71,16 @@ def shorten_retention(faults):
 NOTHING, ONLY_FIRST, NOT_FIRST = slice(0), slice(1), slice(1, None)
 
 
+def test_wrong_responses_that_nothing_is_unread_move_no_shard(behind, faults):
+    position = behind.at(A).position.sequence_number
+    faults.answer("GetRecords", lambda _call, answer: answer.but(Records=[], MillisBehindLatest=0))
+    skip_unread(behind)
+    faults.clear()
+    assert behind.at(A).position.sequence_number == position
+    behind.run()
+    assert behind.items == [1, 2, 3]
+
+
 def test_a_gap_starts_at_the_first_skipped_record_although_one_response_omits_it(behind, faults):
     omit(faults, keep=NOT_FIRST, first=behind.numbers[0], behind_ms=1000)
     skip_unread(behind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -17,6 +16,7 @@ from kinesis_assets.table.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.ownership import application
 from support.shard_ids import A, B
+from support.waiting import wait_for_next_second
 
 FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]
 
@@ -70,9 +70,7 @@ def test_positions_show_who_set_them_last(cli, stream_options, numbers):
 
 def test_positions_omit_a_gap_that_a_replay_has_filled(cli, stream_options, numbers, table):
     del numbers
-    arrived = int(time.time())
-    while int(time.time()) == arrived:  # LATEST is rounded to a second
-        time.sleep(0.01)
+    wait_for_next_second()
     assert cli("seek", *stream_options, "--to", "LATEST", "--shard", A, "--apply").exit_code == 0
     assert len(cli("positions", *stream_options, "--json").by_shard[A]["gaps"]) == 1
     snapshot = table.snapshot()

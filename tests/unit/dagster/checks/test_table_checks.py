@@ -14,7 +14,11 @@ from kinesis_assets.dagster.checks.bad_records import (
     check_bad_records,
     count_reported,
 )
-from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, recorded_gaps
+from kinesis_assets.dagster.checks.data_loss import (
+    check_no_accepted_data_loss,
+    gaps_of_table,
+    recorded_gaps,
+)
 from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
 from kinesis_assets.dagster.checks.settings import (
     BadRecordsCheck,
@@ -69,6 +73,37 @@ def test_gaps_before_an_accepted_time_do_not_count():
 def test_a_gap_still_counts_once_its_shard_is_in_the_archive():
     gaps = recorded_gaps(positions_of(a=shard_after(1, gaps=(GAP,))), {})
     assert not loss(positions_of(b=shard_after(2)), archived=gaps).passed
+
+
+class Archive:
+    """The archive of a table, which counts how often it is read."""
+
+    def __init__(self):
+        self.newest, self.shards, self.reads = None, {}, 0
+
+    def newest_segment(self, _positions):
+        return self.newest
+
+    def archived(self, _positions):
+        self.reads += 1
+        return self.shards
+
+
+def test_a_gap_that_was_archived_since_the_archive_was_read_counts():
+    archive, positions = Archive(), positions_of(b=shard_after(2))
+    gaps, newest = gaps_of_table(archive, positions, {}, None)
+    assert gaps == {}
+    archive.newest, archive.shards = 7, {"a": shard_after(1, gaps=(GAP,))}
+    gaps, newest = gaps_of_table(archive, positions, gaps, newest)
+    assert (gaps, newest) == ({"a": (GAP,)}, 7)
+
+
+def test_an_archive_that_has_not_changed_is_not_read_again():
+    archive, positions = Archive(), positions_of(b=shard_after(2))
+    archive.newest, archive.shards = 7, {"a": shard_after(1, gaps=(GAP,))}
+    gaps, newest = gaps_of_table(archive, positions, {}, None)
+    assert gaps_of_table(archive, positions, gaps, newest) == (gaps, newest)
+    assert archive.reads == 1
 
 
 def test_a_gap_that_a_seek_removed_does_not_count():
