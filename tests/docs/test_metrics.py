@@ -151,7 +151,7 @@ def test_the_code_location_and_its_runs_export_what_the_page_says(
         return {point.resource["process.pid"] for point in receiver.of(metric)}
 
     with deployment.daemon(environment) as daemon:
-        wait_until(lambda: len(processes(LAG.name)) > 1, daemon, failure=deployment.log)
+        wait_until(lambda: len(processes(TIME_TO_LOSS.name)) > 1, daemon, failure=deployment.log)
         wait_until(lambda: deployment.statuses() == {dg.DagsterRunStatus.SUCCESS}, daemon)
 
     rows = [point for point in receiver.of(ROWS.name) if point.value]
@@ -160,8 +160,8 @@ def test_the_code_location_and_its_runs_export_what_the_page_says(
     assert receiver.of(COMMIT_DURATION.name)
     assert all(point.is_delta for metric in (ROWS, COMMIT_DURATION) for point in receiver.of(metric.name))
     # The sensor has no rows to report, and is evaluated in another process than the run.
-    assert processes(LAG.name) > processes(ROWS.name)
-    assert processes(TIME_TO_LOSS.name) == processes(LAG.name)
+    assert processes(TIME_TO_LOSS.name) > processes(ROWS.name)
+    assert processes(LAG.name) == processes(TIME_TO_LOSS.name)
     assert {point.path for point in receiver.points} == {path}
     assert {point.resource["service.name"] for point in receiver.points} == {environment["OTEL_SERVICE_NAME"]}
 
