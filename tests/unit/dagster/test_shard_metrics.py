@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_the_lag_of_a_shard_grows_while_no_run_reads_it(make_project, source, in
 def test_a_tick_records_unfinished_shards_only(daemon, source, measurements):
     source.create(2)
     source.split(FIRST)
-    daemon.finish(FIRST)
+    daemon.finish(FIRST, at=datetime.now(UTC))
     daemon.tick()
     measurements.read()
     assert (FIRST,) not in {*measurements.of(LAG), *measurements.of(TIME_TO_LOSS)}
