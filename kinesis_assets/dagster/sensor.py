@@ -31,6 +31,7 @@ from kinesis_assets.dagster.sensor_runs import (
     unfinished_runs,
 )
 from kinesis_assets.dagster.sensor_skip_reason import skip_reason
+from kinesis_assets.dagster.shard_metrics import record_shards
 from kinesis_assets.dagster.stream_observation import observe_stream
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.pause import read_pause
@@ -103,6 +104,7 @@ def evaluate(
     )
     derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now)
     after = structs.replace(after, checks=checks, derived_liveness=derived_liveness)
+    record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
     blocked = {
         shard_id
         for record in unfinished
