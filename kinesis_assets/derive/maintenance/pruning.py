@@ -56,12 +56,12 @@ def prune(
         ClocksDisagree: The clocks differ.
         PositionsUnreadable: The record that the log points at is missing or damaged; nothing was deleted.
     """
-    now = clock.now()
     newest = table.snapshot().newest
-    expired = expired_files(table.files, HEARTBEATS_FOLDER, now)
+    expired = expired_files(table.files, HEARTBEATS_FOLDER, clock.now())
     yield from prune_folder(table.files, HEARTBEATS_FOLDER, expired, dry_run=dry_run)
     if newest is None:
         return
+    now = clock.now()
     records = files_by_id(table.files, RECORDS_FOLDER)
     _, old = superseded(records, newest.commit_id, partial(_previous_of, table.records), limits, now)
     # The oldest is deleted first, so that the rest of the chain stays readable if this is interrupted.
