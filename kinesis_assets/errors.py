@@ -33,6 +33,14 @@ class LandingFailed(KinesisAssetsError):
     """The Spark job failed as a whole. Nothing was committed."""
 
 
+class ExecutorUnsuitable(KinesisAssetsError):
+    """Spark's executors cannot run the tasks of a run. Nothing was planned or changed."""
+
+
+class EnvironmentNotPacked(KinesisAssetsError):
+    """The archive with the packages of Spark's executors could not be created."""
+
+
 class SparkServerFailed(KinesisAssetsError):
     """The Spark Connect server on this machine did not start, or it ended."""
 

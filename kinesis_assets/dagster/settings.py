@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.checks.settings import ChecksField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
+from kinesis_assets.dagster.spark_settings import SparkSettings
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -174,11 +175,6 @@ class ReadSettings(Settings):
         examples=[3600],
         json_schema_extra={UNIT: "seconds"},
     )
-    spark_config: Mapping[str, Any] = Field(
-        default={},
-        description="Settings of the Spark session.",
-        examples=[{"spark.master": "local[2,4]"}],
-    )
     retention_days: int | None = Field(
         default=None,
         ge=1,
@@ -199,17 +195,12 @@ class ReadSettings(Settings):
         json_schema_extra={UNIT: "days"},
     )
 
-    @field_validator("spark_config", mode="before")
-    @classmethod
-    def _accept_none(cls, value: Any) -> Any:
-        return {} if value is None else value
 
-
-class RunSettings(ReadSettings, StreamTable):
+class RunSettings(ReadSettings, SparkSettings, StreamTable):
     """What a run reads, and how it writes it."""
 
 
-class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings):
+class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings, SparkSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(
