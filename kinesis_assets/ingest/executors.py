@@ -30,6 +30,7 @@ from kinesis_assets.table.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from pyspark.sql import SparkSession
@@ -101,6 +102,13 @@ def check_executors(spark: SparkSession, client: StreamClient, table: Positioned
     facts = _examined(spark, f"stream {client.stream}", check)
     after = time.time()
     where = f"stream {client.stream}: on an executor ({facts['host']}, {facts['python']}): "
+    _refuse_failures(where, facts)
+    _refuse_other_folder(where, table.folder, file)
+    _refuse_other_clock(where, facts["time"], before, after)
+    spark.conf.set(CHECKED, subject)
+
+
+def _refuse_failures(where: str, facts: Mapping[str, Any]) -> None:
     if facts["missing"]:
         raise ExecutorUnsuitable(
             f"{where}{facts['missing']}. Install the packages that tasks import, or set python_environment "
@@ -111,20 +119,27 @@ def check_executors(spark: SparkSession, client: StreamClient, table: Positioned
             f"{where}{facts['error']}. Tasks need credentials, rights and a network path of their own, see "
             "docs/permissions.md"
         )
-    files = table.folder.open()
+
+
+def _refuse_other_folder(where: str, folder: TableFolder, file: str) -> None:
+    """Check that this machine finds the file that the executor wrote, and delete it."""
+    files = folder.open()
     if files.get_file_info(file).type is FileType.NotFound:
         raise ExecutorUnsuitable(
-            f"{where}a file that it wrote into {table.uri} is not found by this machine. Use a bucket, or a "
+            f"{where}a file that it wrote into {folder.uri} is not found by this machine. Use a bucket, or a "
             "folder that all machines share"
         )
     with suppress(OSError):  # it is empty, and nothing refers to it
         files.delete_file(file)
-    tolerance = TOLERANCE.total_seconds()
-    if facts["time"] < before - tolerance or facts["time"] > after + tolerance:
+
+
+def _refuse_other_clock(where: str, theirs: float, before: float, after: float) -> None:
+    """Check the executor's time against this machine's times before and after it was read."""
+    difference = theirs - after if theirs > after else min(theirs - before, 0.0)
+    if abs(difference) > TOLERANCE.total_seconds():
         raise ExecutorUnsuitable(
-            f"{where}the clock differs from this machine's by {facts['time'] - after:.0f} s. Set both by NTP"
+            f"{where}the clock differs from this machine's by {difference:.0f} s. Set both by NTP"
         )
-    spark.conf.set(CHECKED, subject)
 
 
 def _examined(spark: SparkSession, subject: str, check: ExecutorCheck) -> dict[str, Any]:
