@@ -13,6 +13,7 @@ from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.spark_settings import SparkSettings
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
+from kinesis_assets.kinesis.read_timing import CALLS_PER_SECOND
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -95,6 +96,15 @@ class ReadSettings(Settings):
         "page of the shard after it.",
         examples=[60],
         json_schema_extra={UNIT: "seconds"},
+    )
+    calls_per_second: float = Field(
+        default=CALLS_PER_SECOND,
+        gt=0,
+        le=CALLS_PER_SECOND,
+        description="Maximum number of GetRecords calls per second to a shard. A shard allows five, and 2 MB "
+        "per second, to all of its consumers together. With fewer, a run also reads that share of the bytes "
+        "only, and leaves the rest to other consumers.",
+        examples=[2],
     )
     max_run_records: int | None = Field(
         default=None,

@@ -13,6 +13,7 @@ from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.spark.connect import remote_url
@@ -69,7 +70,8 @@ class OpenStream:
     @cached_property
     def client(self) -> StreamClient:
         """The client of the stream."""
-        return self.kinesis.stream(self.arn or self.name)
+        timing = ReadTiming.of_share(self.settings.calls_per_second)
+        return self.kinesis.stream(self.arn or self.name, timing)
 
     @cached_property
     def table(self) -> PositionedTable:

@@ -20,6 +20,7 @@ OTHERS = {
     "max_records": 7,
     "max_bytes": 8,
     "max_seconds": 9.5,
+    "calls_per_second": 2.5,
     "max_run_records": 10,
     "max_run_bytes": 11,
     "max_run_seconds": 12.5,
