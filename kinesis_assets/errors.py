@@ -34,11 +34,7 @@ class LandingFailed(KinesisAssetsError):
 
 
 class ExecutorUnsuitable(KinesisAssetsError):
-    """Spark's executors cannot run the tasks of a run. Nothing was planned or changed."""
-
-
-class EnvironmentNotPacked(KinesisAssetsError):
-    """The archive with the packages of Spark's executors could not be created."""
+    """Spark's executors cannot run tasks, or their packages cannot be packed. Nothing was planned."""
 
 
 class SparkServerFailed(KinesisAssetsError):
@@ -323,8 +319,7 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
-    shard before it failed is committed.
+    """Some shards of a run failed, wait for their parents, or were moved by another run.
 
     Attributes:
         errors: The reason for each of them, by shard id.

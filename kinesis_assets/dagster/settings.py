@@ -206,11 +206,11 @@ class ReadSettings(Settings):
     )
 
 
-class RunSettings(ReadSettings, SparkSettings, StreamTable):
+class RunSettings(SparkSettings, ReadSettings, StreamTable):
     """What a run reads, and how it writes it."""
 
 
-class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings, SparkSettings):
+class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(

@@ -17,7 +17,7 @@ _FOLDER = "environment"
 
 def _check_environment(path: str | None) -> None:
     if path is not None and not set(path).isdisjoint("#,"):
-        raise InvalidInput("it is one path or URI, without # and commas")
+        raise InvalidInput("python_environment must be one path or URI, without # and commas")
 
 
 class SparkSettings(Settings):

@@ -18,6 +18,7 @@ from pyarrow.fs import FileType
 from kinesis_assets.errors import CallFailed, ExecutorUnsuitable, KinesisAssetsError, LandingFailed
 from kinesis_assets.ingest.task import client_of
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.retry_policy import is_throttled
 from kinesis_assets.kinesis.reading.unread_records import Probe, Prober
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.spark.probe_task import examine
@@ -69,9 +70,9 @@ class ExecutorCheck:
         if self.shard_id is not None:
             prober = Prober(client_of(self.stream, self.settings), _SECONDS)
             prober.probe([Probe(self.shard_id, Position.at_timestamp(self.since), self.since, None)])
-            # Another error, such as a throttled call, may pass until the run reads.
-            if isinstance(prober.error, CallFailed):
-                return str(prober.error)
+            error = prober.error
+            if isinstance(error, CallFailed) and not is_throttled(error):
+                return str(error)
         try:
             write_new(self.folder.open(), self.file).close()
         except (OSError, KinesisAssetsError) as error:

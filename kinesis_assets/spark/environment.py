@@ -14,7 +14,7 @@ import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 
-from kinesis_assets.errors import EnvironmentNotPacked, InvalidInput
+from kinesis_assets.errors import ExecutorUnsuitable, InvalidInput
 from kinesis_assets.spark.task_modules import TASK_MODULES
 
 _VERSION = re.compile(r"3\.\d{1,2}")
@@ -50,7 +50,7 @@ def task_requirements() -> list[str]:
     They are found by importing what tasks import, in a new process.
 
     Raises:
-        EnvironmentNotPacked: A module cannot be imported.
+        ExecutorUnsuitable: A module cannot be imported.
     """
     found = set(_run([sys.executable, "-c", _IMPORT, *TASK_MODULES]).splitlines())
     return sorted(
@@ -72,7 +72,7 @@ def pack_environment(archive: Path, python: str) -> list[str]:
         The packed requirements.
 
     Raises:
-        EnvironmentNotPacked: A package cannot be downloaded or written.
+        ExecutorUnsuitable: A package cannot be downloaded or written.
         InvalidInput: The version is not one of Python 3.
     """
     if not _VERSION.fullmatch(python):
@@ -91,7 +91,7 @@ def pack_environment(archive: Path, python: str) -> list[str]:
                 content.add(packages, "lib")
                 content.add(interpreter, "bin/python")
         except OSError as error:
-            raise EnvironmentNotPacked(f"{archive} cannot be written: {error}") from error
+            raise ExecutorUnsuitable(f"{archive} cannot be written: {error}") from error
     return requirements
 
 
@@ -99,5 +99,5 @@ def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise EnvironmentNotPacked(f"the packages of the executors cannot be packed: {reason}")
+        raise ExecutorUnsuitable(f"the packages of the executors cannot be packed: {reason}")
     return done.stdout

@@ -10,7 +10,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.environment import pack_environment, task_requirements
 
 NEEDED = {
-    *("botocore", "jmespath", "python-dateutil", "six", "urllib3"),
+    *("botocore", "certifi", "jmespath", "python-dateutil", "six", "typing_extensions", "urllib3"),
     *("fastavro", "httptools", "msgspec", "numpy", "protobuf", "pyarrow", "pybase64"),
 }
 
