@@ -25,7 +25,7 @@ def bare_python(tmp_path_factory):
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / f"python{VERSION}"
     done = subprocess.run(
-        [python, "-c", "import kinesis_assets"], capture_output=True, text=True, check=False
+        [python, "-I", "-c", "import kinesis_assets"], capture_output=True, text=True, check=False
     )
     assert "No module named 'kinesis_assets'" in done.stderr
     return python.parent
