@@ -33,6 +33,10 @@ class LandingFailed(KinesisAssetsError):
     """The Spark job failed as a whole. Nothing was committed."""
 
 
+class ExecutorUnsuitable(KinesisAssetsError):
+    """Spark's executors cannot run tasks, or their packages cannot be packed. Nothing was planned."""
+
+
 class SparkServerFailed(KinesisAssetsError):
     """The Spark Connect server on this machine did not start, or it ended."""
 
@@ -315,8 +319,7 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
-    shard before it failed is committed.
+    """Some shards of a run failed, wait for their parents, or were moved by another run.
 
     Attributes:
         errors: The reason for each of them, by shard id.
