@@ -42,7 +42,7 @@ DRIVER = {
     "commit": ("kinesis_assets.ingest.run", "commit"),
     "verify data file": ("kinesis_assets.table.commit", "verify"),
     "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
-    "open positions file": ("kinesis_assets.table.positions_chain", "write_new"),
+    "open positions file": ("kinesis_assets.table.referenced_files", "write_new"),
     "write positions": ("kinesis_assets.table.positions_chain", "write_file"),
     "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }
