@@ -43,7 +43,7 @@ DRIVER = {
     "verify data file": ("kinesis_assets.table.commit", "verify"),
     "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
     "open positions file": ("kinesis_assets.table.referenced_files", "write_new"),
-    "write positions": ("kinesis_assets.table.positions_chain", "write_file"),
+    "write positions": ("kinesis_assets.table.referenced_files", "write_file"),
     "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }
 """What the process that plans and commits passes: module, and the name in it."""
