@@ -13,6 +13,7 @@ import pytest
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS, MaintenanceLimits
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
@@ -150,7 +151,7 @@ def test_pruning_keeps_the_newest_amendment_and_its_floor(empty):
         PositionedTable(empty.uri).snapshot().amendment_at(entry.previous)
 
 
-@pytest.mark.parametrize("folder", [STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER])
+@pytest.mark.parametrize("folder", [STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER, PROBES_FOLDER])
 def test_files_of_dead_runs_are_deleted_after_a_day(empty, folder):
     old, young = new_id(), new_id()
     for run_id in (old, young):
