@@ -20,6 +20,7 @@ from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, PositionsChain, positions_path
 from kinesis_assets.table.progress import PROGRESS_FOLDER, Progress, ProgressFiles
 from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER, StopMarker
+from kinesis_assets.table.storage import write_new
 from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
 from support.attempts import (
@@ -158,6 +159,7 @@ def test_files_of_dead_runs_are_deleted_after_a_day(empty, folder):
         StopMarker(empty.folder, run_id).set()
         Heartbeat(empty, str(run_id), seconds=60)._beat()
         ProgressFiles(empty.folder, run_id).write("task", Progress())
+        write_new(empty.files, f"{PROBES_FOLDER}/{run_id}").close()
     task = "-task" if folder == PROGRESS_FOLDER else ""
     set_age(empty, timedelta(hours=25), f"{folder}/{old}{task}")
     set_age(empty, timedelta(hours=23), f"{folder}/{young}{task}")
