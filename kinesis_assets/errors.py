@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_NAMED = 3
-"""How many shards an error about a whole stream names. It counts the others."""
+_NAMED = 3  # how many shards an error about a whole stream names; it counts the others
 
 
 class KinesisAssetsError(Exception):
@@ -319,7 +318,8 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run.
+    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
+    shard before it failed is committed.
 
     Attributes:
         errors: The reason for each of them, by shard id.

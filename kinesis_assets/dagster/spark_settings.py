@@ -30,10 +30,11 @@ class SparkSettings(Settings):
     )
     python_environment: Annotated[str | None, valid(_check_environment)] = Field(
         default=None,
-        description="Path or URI of the archive with the Python packages of the executors, which "
-        "`kinesis-assets spark environment` creates. With Spark Connect, a path on this machine. By default "
-        "the executors have these packages installed.",
-        examples=["s3://my-lake/environments/kinesis-assets-3.12.tar.gz"],
+        description="Archive with the Python packages of the executors, which "
+        "`kinesis-assets spark environment` creates: a path on the machine of the run, which sends it; or, "
+        "on a cluster, a URI that Spark itself can read. By default the executors have these packages "
+        "installed.",
+        examples=["/opt/kinesis-assets.tar.gz", "hdfs:///environments/kinesis-assets.tar.gz"],
     )
     python_executable: str | None = Field(
         default=None,

@@ -5,7 +5,6 @@ Python workers find it before any installed release, so a task always runs the c
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import zipfile
@@ -18,8 +17,6 @@ from kinesis_assets.spark.code_version import code_hash, package_modules
 from kinesis_assets.spark.setting_names import CHECKED, UNCHECKED
 
 if TYPE_CHECKING:
-    from typing import IO
-
     from pyspark.sql import SparkSession
 
 _PACKAGE = __name__.partition(".")[0]
@@ -68,18 +65,11 @@ def package_archive() -> Path:
 
 
 def _write(archive: Path) -> None:
-    """Write the zip under another name and move it into place, because other processes may do so too."""
-    handle, name = tempfile.mkstemp(dir=archive.parent, prefix=archive.stem)
-    try:
-        with os.fdopen(handle, "wb") as file, _new_zip(file) as content:
+    """Write the zip in a folder of its own and move it into place, because other processes may do so too."""
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        unfinished = Path(folder, archive.name)
+        # Some installers give files a date before 1980, the first that a zip can hold.
+        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as content:
             for module, path in package_modules().items():
                 content.write(path, f"{_PACKAGE}/{module}")
-        Path(name).replace(archive)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _new_zip(file: IO[bytes]) -> zipfile.ZipFile:
-    # Some installers give files a date before 1980, the first that a zip can hold.
-    return zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
+        unfinished.replace(archive)

@@ -64,6 +64,11 @@ def test_they_are_the_stream_s(tmp_path):
         assert (opened.policy.bounds.max_records, opened.settings.commit_interval) == (7, 2.5)
 
 
+def test_a_share_of_the_calls_is_that_of_the_client(tmp_path):
+    with project_of("clicks", str(tmp_path), settings=["calls_per_second=2"]).open_stream() as opened:
+        assert opened.client.settings.timing.seconds_between_calls == 0.5
+
+
 def test_settings_of_spark_are_added_to_those_of_the_command(tmp_path):
     project = project_of("clicks", str(tmp_path), settings=["spark_config={spark.master: 'local[3]'}"])
     with project.open_stream() as opened:
