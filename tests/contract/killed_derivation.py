@@ -11,7 +11,7 @@ from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.run import Derivation, derive
 from kinesis_assets.spark.session import start_session
 from support.derived import identified
-from support.pipeline import SPARK_CONFIG
+from support.pipeline import session_config
 
 when, source, table = sys.argv[1:]
 original_commit = DerivedSnapshot.commit
@@ -25,4 +25,4 @@ def commit_and_die(self: DerivedSnapshot, *arguments: object, **named: object) -
 
 
 DerivedSnapshot.commit = commit_and_die
-list(derive(start_session(SPARK_CONFIG), DerivedTable(table), Derivation(source, identified)))
+list(derive(start_session(session_config()), DerivedTable(table), Derivation(source, identified)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kinesis_assets.table.delta_log import folder_files
 from support.fixtures.gateway import on_each_store
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.pipeline import Pipeline
+
+pytestmark = pytest.mark.any_spark
 
 
 @on_each_store

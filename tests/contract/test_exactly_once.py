@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 # "before commit" is in test_atomic.py.
+@pytest.mark.any_spark
 @on_each_store
 @pytest.mark.parametrize("point", ["before freeze", "after freeze", "after commit"])
 def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
@@ -33,6 +34,7 @@ def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
     pipeline.assert_exactly_once()
 
 
+@pytest.mark.any_spark
 @on_each_store
 def test_a_run_without_new_records_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.create(2)

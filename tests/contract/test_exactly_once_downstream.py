@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from support.pipeline import Pipeline
 
+pytestmark = pytest.mark.any_spark
+
 KILLED_DERIVATION = Path(__file__).with_name("killed_derivation.py")
 
 

@@ -13,6 +13,8 @@ from kinesis_assets.errors import RunCanceled
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
 
+pytestmark = pytest.mark.any_spark
+
 
 def terminate() -> None:
     """Stop the run as Dagster does."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
+
+pytestmark = pytest.mark.any_spark
 
 
 def test_a_failing_shard_commits_what_it_read_and_does_not_delay_the_others(

@@ -15,7 +15,7 @@ from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.ingest import run as run_module
 from kinesis_assets.table.commit import commit
 from support.fixtures.gateway import on_each_store
-from support.pipeline import SPARK_CONFIG
+from support.pipeline import spark_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class Racer:
             "stream": pipeline.stream,
             "table": pipeline.table.uri,
             "endpoint_url": pipeline.settings.endpoint_url,
-            "spark_config": SPARK_CONFIG,
+            **spark_fields(),
         }
         argument = json.dumps({"project": project, "shard": shard_id})
         self.process = subprocess.Popen(
@@ -81,6 +81,7 @@ def overtake(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     return before_next_commit
 
 
+@pytest.mark.any_spark
 @on_each_store
 def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_conflict(
     pipeline: Pipeline, racers: tuple[Racer, Racer]
@@ -98,6 +99,7 @@ def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_confl
         pipeline.assert_exactly_once()
 
 
+@pytest.mark.any_spark
 @on_each_store
 def test_a_conflict_on_one_of_64_shards_leaves_the_other_63_committed(
     pipeline: Pipeline, overtake: Callable[..., None]
@@ -122,6 +124,7 @@ def test_none_of_three_runs_on_different_shards_starves_on_a_slow_store() -> Non
     assert min(commits) > 0, commits
 
 
+@pytest.mark.any_spark
 @on_each_store
 def test_a_child_adds_nothing_if_another_run_commits_its_parent_first(
     pipeline: Pipeline, overtake: Callable[..., None]

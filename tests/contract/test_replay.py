@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
 
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
+
+pytestmark = pytest.mark.any_spark
 
 
 def positions_file(pipeline: Pipeline) -> bytes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.spark_settings import SparkSettings
 from support.bench import Bench
 
 if TYPE_CHECKING:
@@ -19,6 +22,21 @@ SPARK_CONFIG = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+
+SPARK_OF_TESTS = "SPARK_OF_TESTS"
+"""The environment variable with the fields of `SparkSettings` in JSON, if Spark is not local. Processes that a
+test starts inherit it."""
+
+
+def spark_fields() -> dict[str, Any]:
+    """Return the fields of `SparkSettings` with which the pipelines run."""
+    fields: dict[str, Any] = json.loads(os.environ.get(SPARK_OF_TESTS, "{}"))
+    return fields or {"spark_config": SPARK_CONFIG}
+
+
+def session_config() -> dict[str, Any]:
+    """Return the settings of the session in which the pipelines run."""
+    return SparkSettings(**spark_fields()).session_config
 
 
 @dataclass
@@ -39,7 +57,7 @@ class Pipeline(Bench):
             table=self.table.uri,
             endpoint_url=self.settings.endpoint_url,
             region_name=self.settings.region_name,
-            spark_config=SPARK_CONFIG,
+            **spark_fields(),
             **fields,
         )
 
@@ -54,4 +72,9 @@ class Pipeline(Bench):
         options = ["--stream", self.stream, "--table", self.table.uri]
         endpoint = ["--endpoint-url", str(self.settings.endpoint_url), "--region", "us-east-1"]
         shards = [word for shard_id in shard_ids for word in ("--shard", shard_id)]
-        return ["run", *options, *endpoint, *shards, "--json"]
+        spark = [
+            word
+            for name, value in spark_fields().items()
+            for word in ("--set", f"{name}={json.dumps(value)}")
+        ]
+        return ["run", *options, *endpoint, *shards, *spark, "--json"]

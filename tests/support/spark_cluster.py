@@ -7,12 +7,15 @@ import re
 import signal
 import socket
 import subprocess
+import sys
+import venv
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 
+from kinesis_assets.spark.environment import pack_environment
 from support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -21,10 +24,29 @@ if TYPE_CHECKING:
 
 SPARK_HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker ")
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+def bare_python(folder: Path) -> Path:
+    """Create a Python interpreter without any package, and return the folder of its program."""
+    venv.create(folder, symlinks=True, with_pip=False)
+    python = folder / "bin" / f"python{PYTHON_VERSION}"
+    done = subprocess.run(
+        [python, "-I", "-c", "import kinesis_assets"], capture_output=True, text=True, check=False
+    )
+    assert "No module named 'kinesis_assets'" in done.stderr
+    return python.parent
+
+
+def packed_environment(folder: Path) -> Path:
+    """Create an archive with the packages that tasks import, and return its path."""
+    archive = folder / "environment.tar.gz"
+    pack_environment(archive, PYTHON_VERSION)
+    return archive
 
 
 class SparkProcesses:
@@ -79,7 +101,9 @@ class SparkProcesses:
 
 
 class StandaloneCluster(SparkProcesses):
-    """A master and two workers of one core each, whose executors are processes of their own.
+    """A master and two workers, whose executors are processes of their own.
+
+    Each session has one executor of one core on each worker. Four sessions can run at once.
 
     Attributes:
         url: The master.
@@ -92,7 +116,7 @@ class StandaloneCluster(SparkProcesses):
         master, log = self.start("master", ["spark-class", "org.apache.spark.deploy.master.Master", *place])
         self.url = wait_until(lambda: _MASTER.search(log.read_text()), master, failure=log)[1]
         for number in range(2):
-            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{number}")]
+            size = ["--cores", "4", "--memory", "2g", "--work-dir", str(self.folder / f"work-{number}")]
             name = "org.apache.spark.deploy.worker.Worker"
             self.start(f"worker-{number}", ["spark-class", name, *place, *size, self.url])
         wait_until(lambda: len(_REGISTERED.findall(log.read_text())) == 2, master, failure=log)
@@ -105,6 +129,8 @@ class StandaloneCluster(SparkProcesses):
             "spark.master": self.url,
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
+            "spark.cores.max": "2",
+            "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
             "spark.ui.enabled": "false",
         }
@@ -146,6 +172,11 @@ class ConnectServer(SparkProcesses):
         self.url = f"sc://localhost:{port}"
         wait_until(lambda: _accepts(port), server, failure=log)
         return self
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The settings of a session on the server."""
+        return {"spark.remote": self.url}
 
 
 def _accepts(port: int) -> bool:

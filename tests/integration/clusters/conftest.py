@@ -6,38 +6,27 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
 
-from kinesis_assets.spark.environment import pack_environment
+from support import spark_cluster
 from support.spark_cluster import ConnectServer, StandaloneCluster
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory):
     """The folder of a Python interpreter without any package."""
-    folder = tmp_path_factory.mktemp("bare")
-    venv.create(folder, symlinks=True, with_pip=False)
-    python = folder / "bin" / f"python{VERSION}"
-    done = subprocess.run(
-        [python, "-I", "-c", "import kinesis_assets"], capture_output=True, text=True, check=False
-    )
-    assert "No module named 'kinesis_assets'" in done.stderr
-    return python.parent
+    return spark_cluster.bare_python(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture(scope="module")
 def packed(environment, tmp_path_factory):
     """The archive with the packages that tasks import."""
     del environment
-    archive = tmp_path_factory.mktemp("packed") / "environment.tar.gz"
-    pack_environment(archive, VERSION)
-    return archive
+    return spark_cluster.packed_environment(tmp_path_factory.mktemp("packed"))
 
 
 @pytest.fixture(scope="module")
