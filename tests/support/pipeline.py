@@ -24,8 +24,8 @@ SPARK_CONFIG = {
 }
 
 SPARK_OF_TESTS = "SPARK_OF_TESTS"
-"""The environment variable with the fields of `SparkSettings` in JSON, if Spark is not local. Processes that a
-test starts inherit it."""
+"""The environment variable with the fields of `SparkSettings` in JSON, if Spark is not local. The processes
+that a test starts inherit it."""
 
 
 def spark_fields() -> dict[str, Any]:
@@ -72,9 +72,6 @@ class Pipeline(Bench):
         options = ["--stream", self.stream, "--table", self.table.uri]
         endpoint = ["--endpoint-url", str(self.settings.endpoint_url), "--region", "us-east-1"]
         shards = [word for shard_id in shard_ids for word in ("--shard", shard_id)]
-        spark = [
-            word
-            for name, value in spark_fields().items()
-            for word in ("--set", f"{name}={json.dumps(value)}")
-        ]
+        settings = [f"{name}={json.dumps(value)}" for name, value in spark_fields().items()]
+        spark = [word for setting in settings for word in ("--set", setting)]
         return ["run", *options, *endpoint, *shards, *spark, "--json"]

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 
 import pytest
 
+from support.spark_cluster import StandaloneCluster
 from support.tables import numbers, put_numbers
 
 pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A folder on a disk that has no room for the packages."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only root may mount a disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def test_a_run_brings_its_code_and_its_environment(cluster, packed, run, kinesis, stream, tmp_path):
@@ -73,4 +90,19 @@ def test_speculative_tasks_write_no_record_twice(cluster, packed, run, kinesis, 
     }
     code, _, errors = run(spark_config=cluster.config | speculation, python_environment=str(packed))
     assert code == 0, errors
+    assert numbers(tmp_path / "table") == list(range(400))
+
+
+def test_an_executor_without_disk_space_leaves_its_work_to_the_others(
+    environment, bare_python, packed, run, kinesis, stream, full_disk, tmp_path
+):
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    (folder / "work-1").symlink_to(full_disk)
+    put_numbers(kinesis, stream, 400, shards=2)
+    with StandaloneCluster(folder, bare_python) as cluster:
+        code, _, errors = run(spark_config=cluster.config, python_environment=str(packed))
+        failed = list(full_disk.glob("*/*/stderr"))
+    assert code == 0, errors
+    assert failed
     assert numbers(tmp_path / "table") == list(range(400))
