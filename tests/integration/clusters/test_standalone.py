@@ -94,7 +94,7 @@ def test_speculative_tasks_write_no_record_twice(cluster, packed, run, kinesis, 
 
 
 def test_an_executor_without_disk_space_leaves_its_work_to_the_others(
-    environment, bare_python, packed, run, kinesis, stream, full_disk, tmp_path
+    bare_python, packed, run, kinesis, stream, full_disk, tmp_path
 ):
     folder = tmp_path / "cluster"
     folder.mkdir()
