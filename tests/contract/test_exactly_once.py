@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 # "before commit" is in test_atomic.py.
-@pytest.mark.any_spark
 @on_each_store
-@pytest.mark.parametrize("point", ["before freeze", "after freeze", "after commit"])
+@pytest.mark.parametrize(
+    "point", ["before freeze", "after freeze", pytest.param("after commit", marks=pytest.mark.any_spark)]
+)
 def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
     pipeline: Pipeline, kill_run_at: Callable[[str], None], point: str
 ) -> None:

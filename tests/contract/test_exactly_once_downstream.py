@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from support.pipeline import Pipeline
 
-pytestmark = pytest.mark.any_spark
-
 KILLED_DERIVATION = Path(__file__).with_name("killed_derivation.py")
 
 
@@ -47,7 +45,7 @@ def land(pipeline: Pipeline, records: int) -> None:
 
 
 @on_each_store
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.any_spark), "after"])
 def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
     pipeline: Pipeline, derived: DerivedBench, when: str
 ) -> None:
@@ -62,6 +60,7 @@ def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
     assert identities(derived) == Counter(pipeline.acknowledged)
 
 
+@pytest.mark.any_spark
 @on_each_store
 def test_of_two_runs_at_once_one_adds_its_rows(
     pipeline: Pipeline, derived: DerivedBench, monkeypatch: pytest.MonkeyPatch
@@ -104,6 +103,7 @@ def test_rows_that_a_seek_deleted_and_read_again_are_in_a_rebuilt_table_once(
     assert identities(derived) == Counter(pipeline.acknowledged)
 
 
+@pytest.mark.any_spark
 def test_a_failed_run_changes_nothing(pipeline: Pipeline, derived: DerivedBench) -> None:
     land(pipeline, 100)
     derived.run()

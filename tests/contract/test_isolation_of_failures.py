@@ -21,7 +21,7 @@ def test_a_failing_shard_commits_what_it_read_and_does_not_delay_the_others(
     faults.fail(status=400, code="AccessDeniedException", shard_id=failing, after=2)
     events = pipeline.materialize()
     assert events[failing]["state"] == "failed"
-    assert events[failing]["rows"] == 100
+    assert 0 < events[failing]["rows"] < sum(shard == failing for shard, _, _ in pipeline.acknowledged)
     assert "AccessDenied" in events[failing]["error"]
     assert {events[shard]["state"] for shard in others} == {"committed"}
     pipeline.assert_rows_equal_positions()
