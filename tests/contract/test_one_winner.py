@@ -15,6 +15,7 @@ from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.ingest import run as run_module
 from kinesis_assets.table.commit import commit
 from support.fixtures.gateway import on_each_store
+from support.fixtures.spark import SPARK
 from support.pipeline import spark_fields
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def overtake(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_conflict(
     pipeline: Pipeline, racers: tuple[Racer, Racer]
 ) -> None:
-    for _ in range(20):
+    for _ in range(20 if SPARK == "local" else 3):
         pipeline.put_many(50)
         for racer in racers:
             racer.proceed()
