@@ -48,10 +48,10 @@ RUN = (
     Quantity("tasks", "tasks, and data files for each arrival date", "min(n, t)"),
     Quantity("events", "events in Dagster of a run", "2 * n + 1"),
     Quantity("positions", "bytes of its positions file", "1_000 + 33 * n"),
-    Quantity("run_puts", "PUT and LIST requests of a run", "10 + tasks"),
-    Quantity("run_gets", "GET and HEAD requests of a run", "60 + 2 * tasks"),
-    Quantity("commit_puts", "PUT and LIST requests of a commit of a continuous run", "5 + tasks"),
-    Quantity("commit_gets", "GET and HEAD requests of a commit of a continuous run", "40 + 2 * tasks"),
+    Quantity("run_puts", "PUT and LIST requests of a run", "11 + tasks"),
+    Quantity("run_gets", "GET and HEAD requests of a run", "192 + 2 * tasks"),
+    Quantity("commit_puts", "PUT and LIST requests of a commit of a continuous run", "6.15 + tasks"),
+    Quantity("commit_gets", "GET and HEAD requests of a commit of a continuous run", "78 + 2 * tasks"),
 )
 """One run over shards that all have new records, or one commit of a continuous run."""
 
@@ -59,7 +59,7 @@ TICK = (
     Quantity("tick_calls", "calls to Kinesis of a tick, new records", "5 + ceil(n / 1000)"),
     Quantity("quiet_calls", "calls to Kinesis of a tick, nothing new", "1 + ceil(n / 1000) + 2 * n"),
     Quantity("tick_puts", "PUT and LIST requests of a tick", "1"),
-    Quantity("tick_gets", "GET and HEAD requests of a tick", "20"),
+    Quantity("tick_gets", "GET and HEAD requests of a tick", "61"),
 )
 """One tick of the sensor."""
 

@@ -66,7 +66,7 @@ class SimulatedStream(StreamClient):
         self.shard_ids = [f"shardId-{number:012}" for number in range(shards)]
         bounds = [_HASH_KEYS * number // shards for number in range(shards + 1)]
         self._ordinals = [self._random.randrange(1 << 40) for _ in range(shards)]
-        self._listed = [
+        self._shard_list = [
             {
                 "ShardId": shard_id,
                 "HashKeyRange": {
@@ -177,5 +177,5 @@ class SimulatedStream(StreamClient):
     def _page(self, NextToken: str = "0", **_: str) -> dict[str, Any]:  # noqa: N803  # the API's name
         first = int(NextToken)
         following = first + PAGE
-        token = {"NextToken": str(following)} if following < len(self._listed) else {}
-        return {"Shards": self._listed[first:following], **token}
+        token = {"NextToken": str(following)} if following < len(self._shard_list) else {}
+        return {"Shards": self._shard_list[first:following], **token}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,9 @@ from docs.scale_table import values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+ABOUT = 0.02
+"""delta-rs reads an entry of the log once more from time to time. All other counts are too small for this."""
+
 FILE = Requests(get=1, head=1, put=1)
 """The requests of one data file: it is written, and verified before the commit."""
 
@@ -39,7 +43,7 @@ def test_requests_do_not_grow_with_the_history(
 ) -> None:
     few, many, _ = measured
     assert TABLES[1].commits > 3 * TABLES[0].commits
-    assert many[operation] == few[operation]
+    assert asdict(many[operation]) == pytest.approx(asdict(few[operation]), rel=ABOUT)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -48,23 +52,23 @@ def test_requests_grow_with_the_tasks_and_not_with_the_shards(
 ) -> None:
     one, _, hundred = measured
     files = TABLES[2].tasks - 1 if operation in {RUN, COMMIT} else 0
-    assert hundred[operation] == one[operation] + FILE * files
+    assert asdict(hundred[operation]) == pytest.approx(asdict(one[operation] + FILE * files), rel=ABOUT)
 
 
 @pytest.mark.parametrize(
     ("operation", "requests"),
     [
-        (QUIET_TICK, Requests()),
-        (TICK, Requests()),
-        (RUN, Requests()),
-        (COMMIT, Requests()),
-        (MAINTENANCE, Requests()),
+        (QUIET_TICK, Requests(get=57, head=4, list=1)),
+        (TICK, Requests(get=57, head=4, list=1)),
+        (RUN, Requests(get=184, head=10, list=7, put=5)),
+        (COMMIT, Requests(get=72.65, head=7.1, list=4.05, put=3.1)),
+        (MAINTENANCE, Requests(get=350, head=11, list=28, put=3)),
     ],
 )
 def test_an_operation_makes_these_requests(
     measured: list[Mapping[str, Requests]], operation: str, requests: Requests
 ) -> None:
-    assert measured[0][operation] == requests
+    assert asdict(measured[0][operation]) == pytest.approx(asdict(requests), rel=ABOUT)
 
 
 def test_the_page_about_scale_has_these_requests(measured: list[Mapping[str, Requests]]) -> None:
@@ -72,5 +76,5 @@ def test_the_page_about_scale_has_these_requests(measured: list[Mapping[str, Req
     page = values(shards=1, tasks=1)
     for name, operation in (("run", RUN), ("commit", COMMIT), ("tick", QUIET_TICK)):
         found = one[operation]
-        assert page[f"{name}_puts"] == pytest.approx(found.put + found.list, rel=0.05)
-        assert page[f"{name}_gets"] == pytest.approx(found.get + found.head, rel=0.05)
+        assert page[f"{name}_puts"] == pytest.approx(found.put + found.list, rel=ABOUT)
+        assert page[f"{name}_gets"] == pytest.approx(found.get + found.head, rel=ABOUT)
