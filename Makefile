@@ -48,6 +48,7 @@ docs: $(READY)
 	@$(BIN)/python docs/cli_reference.py docs/cli.md
 	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@$(BIN)/python docs/settings_table.py docs/derived.md
+	@$(BIN)/python docs/metrics_table.py docs/metrics.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.

@@ -13,8 +13,12 @@ from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions
+from kinesis_assets.metrics.recording import flush
+from kinesis_assets.spark.connect import remote_url
+from kinesis_assets.spark.local_settings import is_local
 from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
@@ -67,7 +71,8 @@ class OpenStream:
     @cached_property
     def client(self) -> StreamClient:
         """The client of the stream."""
-        return self.kinesis.stream(self.arn or self.name)
+        timing = ReadTiming.of_share(self.settings.calls_per_second)
+        return self.kinesis.stream(self.arn or self.name, timing)
 
     @cached_property
     def table(self) -> PositionedTable:
@@ -102,6 +107,13 @@ class OpenStream:
         """See `execute_run`. What the sensor waits for must be committed by then."""
         return min(TIP_REFRESH, timedelta(seconds=self.settings.max_idle_seconds))
 
+    @property
+    def max_idle(self) -> timedelta:
+        """The longest time from one commit of a shard's tip time to the next, if it has no new records."""
+        if self.settings.follow_for is not None:
+            return TIP_REFRESH  # a continuous run reads idle shards all the time
+        return timedelta(seconds=self.settings.max_idle_seconds)
+
     def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
         """List the shards; return the listing and the current position of each shard.
 
@@ -127,10 +139,23 @@ class OpenStream:
         from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # its import takes 0.2 s
 
         if self._pyspark is None:
-            self._pyspark = SparkResource(spark_config=dict(self.settings.spark_config))
+            self._pyspark = SparkResource(spark_config=self.settings.session_config)
         with wrap_spark_errors(f"stream {self.name}"):
             session: SparkSession = self._pyspark.spark_session
         return session
+
+    def check_executors(self) -> None:
+        """If Spark runs tasks elsewhere, start the session and check its executors, see `check_executors`.
+
+        Call this before anything is planned or changed.
+
+        Raises what `start_spark` and `executors.check_executors` raise.
+        """
+        config = self.settings.session_config
+        if remote_url(config) or not is_local(config):
+            from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # only clusters need it
+
+            check_executors(self.start_spark(), self.client, self.table)
 
     def start_heartbeat(self, step: dg.StepExecutionContext) -> None:
         """Write heartbeats until the run ends, so that the sensor detects a run whose process has died.
@@ -152,10 +177,11 @@ class OpenStream:
             self._heartbeat = heartbeat
 
     def close(self) -> None:
-        """End the heartbeat and the Spark session."""
+        """End the heartbeat and the Spark session of a run, and export its metrics."""
         if self._heartbeat is not None:
             self._heartbeat.end()
-        if self._pyspark is not None:
+        if self._pyspark is not None:  # the sensor, whose process goes on, has no session
+            flush()
             self._pyspark.end()
 
 
