@@ -20,18 +20,8 @@ class KinesisAssetsError(Exception):
         super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The base class would call the class with `args`, which are not the arguments of every subclass.
-        return restored, (type(self), self.args), vars(self)
-
-
-def restored(kind: type[KinesisAssetsError], args: Sequence[Any]) -> KinesisAssetsError:
-    """Return an error of a class without calling it, as copies and other processes need it.
-
-    Args:
-        kind: The class.
-        args: `args` of the error.
-    """
-    return kind.__new__(kind, *args)
+        # That of `Exception` calls the class with `args`, which are not the arguments of every subclass.
+        return self.__new__, (type(self), *self.args), vars(self)
 
 
 class InvalidInput(KinesisAssetsError, ValueError):

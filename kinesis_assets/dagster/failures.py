@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.errors import DerivedTablesFailed, KinesisAssetsError, ShardsNotCommitted, restored
+from kinesis_assets.errors import DerivedTablesFailed, KinesisAssetsError, ShardsNotCommitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,8 +51,9 @@ def as_failure(error: KinesisAssetsError) -> KinesisAssetsError:
 
 
 def _restored(kind: type[KinesisAssetsError], args: Sequence[Any]) -> KinesisAssetsError:
-    failure: Any = kind  # mypy takes a type for no hashable
-    return restored(_failure_class(failure), args)
+    hashable: Any = kind  # mypy takes a class for no hashable
+    failure: KinesisAssetsError = _failure_class(hashable).__new__(_failure_class(hashable), *args)
+    return failure
 
 
 @cache
