@@ -65,7 +65,7 @@ def finish_shards(
     for first in range(0, count, size or 1):
         part = ids[first : first + size]
         positions = _next_positions(positions, {shard_id: recorded[shard_id] for shard_id in part})
-        archiving.chain.write(positions, retired=part if archived else ())
+        archiving.chain.write(positions, retired=set(part) if archived else ())
         positions = archiving.chain.positions_at(positions.commit_id)
     if count:
         snapshot.commit([], identity=positions.identity, positions=_next_positions(positions, {}))

@@ -6,7 +6,7 @@ import os
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import boto3
 import dagster as dg
-import msgspec
 
+from benchmarks.data.tip_commits import commit_tip
 from benchmarks.harness.section import Section, markdown_table
 from benchmarks.servers.bucket import bucket, upload
 from benchmarks.servers.request_log import RequestLog, Requests
@@ -31,8 +31,6 @@ from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.table.commit import commit
-from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.heartbeat import Heartbeat
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.properties import TABLE_PROPERTIES
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.table import PositionedTable
 
 CYCLE = int(TABLE_PROPERTIES["delta.checkpointInterval"])
 """Number of commits from one checkpoint of the log to the next."""
@@ -131,7 +128,7 @@ class _Deployment:
         with self.project.open_stream() as opened:
             listing = self._run(opened)
             for _ in range(self.table.commits):
-                _commit_tip(opened.table, listing)
+                commit_tip(opened.table, listing)
 
     def measure(self) -> Mapping[str, Requests]:
         """Return the requests of each operation."""
@@ -209,16 +206,6 @@ class _Deployment:
     def _land(self, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
         groups = packed(ranges, self.table.tasks)
         return sum((land_group(job, group, allowance) for group in groups), Landing())
-
-
-def _commit_tip(table: PositionedTable, listing: StreamListing) -> None:
-    """Commit a later tip time of one shard."""
-    expected = table.snapshot().positions(listing.summary.identity)
-    assert expected is not None
-    shard_id, shard = next(iter(expected.shards.items()))
-    later = (shard.tip_time or listing.summary.service_time) + timedelta(microseconds=1)
-    moved = {shard_id: msgspec.structs.replace(shard, tip_time=later)}
-    commit(table, expected=expected, listing=listing, batch_id=new_id(), moved=moved, files=[], added={})
 
 
 def section(full: bool) -> Section:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.data.simulated_stream import SimulatedStream
+from benchmarks.data.tip_commits import commit_tip
 from benchmarks.servers.bucket import bucket
 from benchmarks.servers.request_log import RequestLog
 from docs.scale_table import SHARDS, TASKS, values
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER
 from kinesis_assets.table.storage import files_in
 from kinesis_assets.table.table import PositionedTable
@@ -17,8 +19,9 @@ from kinesis_assets.table.table import PositionedTable
 if TYPE_CHECKING:
     from pathlib import Path
 
-BEFORE, RUNS = 4, 8
-"""Number of runs before those that are measured, and of these."""
+BEFORE, RUNS = 6, 6
+"""Numbers of commits between the newest checkpoint and the measured runs, and of these runs. Thus there are
+about as many commits since the checkpoint as on average."""
 
 
 @pytest.mark.parametrize("shards", SHARDS)
@@ -26,8 +29,11 @@ def test_the_formulas_agree_with_a_simulation(shards: int, tmp_path: Path) -> No
     with bucket(tmp_path / "requests") as uri:
         log = RequestLog(tmp_path / "requests")
         stream, table = SimulatedStream(shards, TASKS), PositionedTable(f"{uri}/raw")
+        stream.run(table)
+        DeltaOperations(table).checkpoint()
+        listing = stream.listing()
         for _ in range(BEFORE):
-            stream.run(table)
+            commit_tip(table, listing)
         snapshot = table.snapshot()
         version, data_files, positions = snapshot.version, len(snapshot.active_files()), sizes(table)
         stream.calls.clear()
