@@ -57,10 +57,10 @@ def idle(source, deploy) -> VirtualDeployment:
     return deployment
 
 
-def days(deployment: VirtualDeployment, number: float = 1) -> list[tuple[int, tuple[str, ...]]]:
-    """Let days pass with fewer ticks, each of which may request a run, and return the runs."""
+def pass_day(deployment: VirtualDeployment) -> list[tuple[int, tuple[str, ...]]]:
+    """Let a day pass with fewer ticks, each of which may request a run, and return the runs."""
     deployment.interval = 2 * INTERVAL
-    return deployment.pass_time(number * 24 * HOUR)
+    return deployment.pass_time(24 * HOUR)
 
 
 def lie_to_probes(faults, change, **calls):
@@ -79,7 +79,7 @@ def test_an_idle_stream_has_at_most_12_runs_a_day(source, deploy):
     source.create(2)
     deployment = deploy()
     deployment.tick()
-    days(deployment)
+    pass_day(deployment)
     runs = deployment.runs
     assert {shards for _, shards in runs} == {(A, B)}
     assert 6 <= len(runs) <= 12
@@ -106,7 +106,7 @@ def test_shards_that_became_idle_at_different_times_are_read_together(source, id
     source.put(B, 1)
     idle.pass_time(INTERVAL)
     idle.pass_time(INTERVAL)
-    assert {shards for _, shards in days(idle)} == {(A, B, C, D)}
+    assert {shards for _, shards in pass_day(idle)} == {(A, B, C, D)}
 
 
 # Ranges
@@ -130,7 +130,7 @@ def resharded(source, idle) -> VirtualDeployment:
 
 
 def test_an_idle_stream_with_several_ranges_has_at_most_12_runs_a_day(resharded):
-    runs = days(resharded)
+    runs = pass_day(resharded)
     assert {shards for _, shards in runs} == {(A, B, C, D, E, F, G, H)}
     assert len(runs) <= 12
 
@@ -140,9 +140,10 @@ def test_archived_parents_do_not_separate_the_idle_runs(source, idle):
     policy = TablePolicy(chain=ChainPolicy(max_files=0, min_archived=1))
     opened.table = PositionedTable(opened.settings.table, policy)
     reshard(source, idle)
-    days(idle, 1.5)
+    idle.interval = LONGEST
+    idle.pass_time(36 * HOUR)
     assert {B, D}.isdisjoint(idle.daemon.positions.shards)
-    runs = days(idle)
+    runs = pass_day(idle)
     assert {shards for _, shards in runs} == {(A, B, C, D, E, F, G, H)}
     assert len(runs) <= 12
 
@@ -296,7 +297,7 @@ def test_a_tick_requests_shards_less_and_less_often_while_probes_fail(source, de
     deployment = deploy()
     deployment.tick()
     lie_to_probes(faults, lambda _: Answer.error("AccessDeniedException"))
-    times = [at for at, _ in days(deployment)]
+    times = [at for at, _ in pass_day(deployment)]
     waits = [later - earlier for earlier, later in pairwise([0, *times])]
     assert waits == sorted(waits)
     assert waits[0] == deployment.interval
