@@ -90,9 +90,7 @@ def _server() -> ForkServerContext:
     return context
 
 
-def _execute(
-    program: str, arguments: dict[str, Any], environment: dict[str, str], files: list[str]
-) -> None:
+def _execute(program: str, arguments: dict[str, Any], environment: dict[str, str], files: list[str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     for number, path in enumerate(files, 1):
