@@ -47,7 +47,7 @@ RUN = (
     Quantity("calls", "calls to Kinesis of a run", "2 + ceil(n / 1000) + 2 * n"),
     Quantity("tasks", "tasks, and data files for each arrival date", "min(n, t)"),
     Quantity("events", "events in Dagster of a run", "2 * n + 1"),
-    Quantity("positions", "bytes of its positions file", "1_000 + 33 * n"),
+    Quantity("positions", "bytes of its positions file", "1_000 + 30 * n"),
     Quantity("run_puts", "PUT and LIST requests of a run", "11 + tasks"),
     Quantity("run_gets", "GET and HEAD requests of a run", "192 + 2 * tasks"),
     Quantity("commit_puts", "PUT and LIST requests of a commit of a continuous run", "6.15 + tasks"),
