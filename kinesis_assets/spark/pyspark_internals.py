@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 _log = logging.getLogger(__name__)
 
@@ -172,6 +173,20 @@ def restricts_unpickling() -> bool:
     from pyspark import accumulators  # noqa: PLC0415  # takes long to import
 
     return hasattr(accumulators, "specialAccumulatorSer")
+
+
+def parse_ddl(text: str) -> DataType:
+    """Parse a Spark type in DDL. Before Spark 4, no public function of PySpark does.
+
+    Raises:
+        ParseException: The text is not a type.
+    """
+    from pyspark.sql import types  # noqa: PLC0415  # takes long to import
+
+    parse: Callable[[str], DataType] = (
+        getattr(types.DataType, "fromDDL", None) or types._parse_datatype_string
+    )  # noqa: SLF001
+    return parse(text)
 
 
 def pyspark_version() -> str:

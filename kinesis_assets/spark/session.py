@@ -22,6 +22,7 @@ from kinesis_assets.spark.local_settings import (
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import java_errors
 from kinesis_assets.spark.setting_names import PYTHON
+from kinesis_assets.spark.spark_3 import enable_ansi, require_spark_4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,9 +43,11 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     cluster's executors have their own.
 
     Raises:
+        InvalidInput: A Spark Connect server is named, and PySpark is older than 4.
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
     """
     if remote_url(spark_config):
+        require_spark_4("Spark Connect (SPARK_REMOTE or spark.remote)")
         return
     require_java()
     if python := setting(spark_config, PYTHON):
@@ -61,7 +64,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
 
     Raises:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
-        InvalidInput: An archive for Spark Connect is not on this machine.
+        InvalidInput: An archive for Spark Connect is not on this machine, or PySpark is older than 4.
         LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote; or this package cannot
             be sent to the executors.
     """
@@ -81,6 +84,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
         _starting.clear()
         raise
     _starting.clear()  # not after an interrupt, when its Java may still be starting
+    enable_ansi(spark, spark_config)
     if not is_local(spark_config):
         add_package(spark)
     return spark
