@@ -183,10 +183,9 @@ def parse_ddl(text: str) -> DataType:
     """
     from pyspark.sql import types  # noqa: PLC0415  # takes long to import
 
-    parse: Callable[[str], DataType] = (
-        getattr(types.DataType, "fromDDL", None) or types._parse_datatype_string
-    )  # noqa: SLF001
-    return parse(text)
+    if hasattr(types.DataType, "fromDDL"):
+        return types.DataType.fromDDL(text)
+    return types._parse_datatype_string(text)  # noqa: SLF001
 
 
 def pyspark_version() -> str:

@@ -22,7 +22,7 @@ from kinesis_assets.spark.local_settings import (
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import java_errors
 from kinesis_assets.spark.setting_names import PYTHON
-from kinesis_assets.spark.spark_3 import enable_ansi, require_spark_4
+from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -110,8 +110,6 @@ def is_starting() -> bool:
 
 def end_session(spark: SparkSession) -> None:
     """End a session on Spark Connect. A session of this process is kept for its next run."""
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     if is_remote():
         spark.stop()
 
@@ -119,8 +117,6 @@ def end_session(spark: SparkSession) -> None:
 @contextmanager
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
     """Tag the jobs that this thread starts within the context, so that `cancel_tagged` can cancel them."""
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     # In a classic session, the session's tags are visible only to the thread that added them.
     add, remove = (
         (spark.addTag, spark.removeTag)
@@ -136,8 +132,6 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
 
 def cancel_tagged(spark: SparkSession, tag: str) -> None:
     """Cancel the jobs with a tag, whichever thread started them."""
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     if is_remote():
         spark.interruptTag(tag)
     else:

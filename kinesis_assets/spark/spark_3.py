@@ -21,6 +21,15 @@ def is_spark_3() -> bool:
     return int(pyspark_version().partition(".")[0]) < 4  # noqa: PLR2004
 
 
+def is_remote() -> bool:
+    """Return whether the session of this process is on Spark Connect."""
+    if is_spark_3():
+        return False
+    from pyspark.sql import is_remote  # noqa: PLC0415  # of Spark 4
+
+    return is_remote()
+
+
 def require_spark_4(feature: str) -> None:
     """Check that the installed PySpark has a feature.
 
