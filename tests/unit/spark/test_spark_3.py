@@ -7,7 +7,9 @@ from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
+from pyspark.errors import ParseException
 
+from kinesis_assets.decoders import spark_types
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark import spark_3
 from kinesis_assets.spark.server import SparkServer
@@ -66,6 +68,16 @@ def test_the_data_source_is_refused_where_it_is_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "kinesis_assets.spark.data_source", raising=False)
     with pytest.raises(InvalidInput, match=r"^the data source kinesis needs Spark 4"):
         import_module("kinesis_assets.spark.data_source")
+
+
+@pytest.mark.usefixtures("spark_3_5")
+def test_the_type_variant_is_refused(monkeypatch):
+    def refuse(text: str) -> None:
+        raise ParseException(text)
+
+    monkeypatch.setattr(spark_types, "parse_ddl", refuse)
+    with pytest.raises(InvalidInput, match=r"^the type variant needs Spark 4"):
+        spark_types.parse_type("id LONG, payload MAP<STRING, VARIANT>")
 
 
 @pytest.mark.usefixtures("spark_3_5")
