@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 
 _starting = threading.Event()
+
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
+"""The name with which the messages of Spark's own errors start."""
 
 _STARTS = "start of Spark"
 """Prefix of the name of the thread that starts a session in the background."""
@@ -170,7 +174,9 @@ def _cause(error: Exception) -> str:
     causes = [line for line in lines if "Error: " in line or "Exception: " in line]
     # The last line of this error does not name the program.
     no_program = [line for line in lines if "Cannot run program" in line]
-    return (no_program or causes or lines or [""])[-1]
+    # An error of an expression is followed by the place of the expression.
+    named = [line for line in lines if _CONDITION.match(line)]
+    return (no_program or causes or named or lines or [""])[-1]
 
 
 def _lines(error: Exception) -> list[str]:
