@@ -57,6 +57,7 @@ docs: $(READY)
 	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@$(BIN)/python docs/settings_table.py docs/derived.md
 	@$(BIN)/python docs/metrics_table.py docs/metrics.md
+	@$(BIN)/python docs/scale_table.py docs/scale.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
