@@ -57,7 +57,7 @@ def missing_events(
         try:
             last = newest()
             found, progress = find_missing_events(
-                instance, opened.name, link_at, last.commit_id if last else None, done, dead=over
+                instance, opened.names, link_at, last.commit_id if last else None, done, dead=over
             )
         except TableError as error:
             _log.warning(_NOT_COMPARED, opened.name, error)
