@@ -52,8 +52,8 @@ def stream_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--stream",
             required=True,
-            help=f"{StreamSettings.model_fields['stream'].description} Of several streams of that name in the "
-            "project, the asset key, such as eu/orders.",
+            help=f"{StreamSettings.model_fields['stream'].description} Of several streams of that name in "
+            "the project, the asset key, such as eu/orders.",
         ),
     ):
         command = option(command)

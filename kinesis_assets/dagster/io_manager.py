@@ -114,8 +114,9 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             TableNotWritable: The table cannot be written to.
         """
         if context.asset_key != self.names.stream_key:
+            ours = self.names.stream_key.to_user_string()
             raise InvalidInput(
-                f"{context.asset_key.to_user_string()} is not the stream {self.stream}, and only that can be "
+                f"{context.asset_key.to_user_string()} is not the stream {ours}, and only that can be "
                 f"loaded. To read the table in an asset, add it to deps and open {self.table} in the body"
             )
         stream = self.opened

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import dagster as dg
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
 from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.old_runs import SENSOR_TAG, delete_runs, old_runs
+from kinesis_assets.dagster.stream_names import StreamNames
 from support.daemon import PARTITION, Daemon, Status
 from support.shard_ids import A, B
 
@@ -118,3 +120,21 @@ def test_the_job_keeps_the_runs_of_the_last_days(deployment, instance):
     )
     assert result.success
     assert instance.get_run_by_id(run_id) is not None
+
+
+def test_runs_of_a_stream_whose_sensor_has_the_same_name_stay(deployment):
+    other = StreamNames(deployment.project.stream.replace("-", "."))
+    assert (other.sensor, other.raw_key != deployment.project.names.raw_key) == (
+        deployment.project.names.sensor,
+        True,
+    )
+    theirs = dg.DagsterRun(
+        "job",
+        run_id=str(uuid4()),
+        tags={PARTITION: A, SENSOR_TAG: other.sensor},
+        status=Status.SUCCESS,
+        asset_selection=frozenset({other.raw_key}),
+    )
+    deployment.instance.add_run(theirs)
+    ours = ended(deployment)
+    assert deletable(deployment) == [ours]
