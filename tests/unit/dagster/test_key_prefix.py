@@ -121,9 +121,8 @@ def derived(two, stream, tmp_path) -> dg.Definitions:
 
 
 def test_a_derived_table_is_below_the_raw_table_with_the_prefix_of_its_source(two, derived):
-    derived.get_repository_def().load_all_definitions()
     names = two.theirs.project.names
-    (asset,) = (each for each in derived.assets or () if each.keys == {dg.AssetKey("orders")})
+    asset = derived.get_repository_def().assets_defs_by_key[dg.AssetKey("orders")]
     assert asset.dependency_keys == {names.raw_key}
     assert asset.required_resource_keys == {names.io_manager_key}
 
