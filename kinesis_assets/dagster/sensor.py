@@ -101,7 +101,7 @@ def evaluate(
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
     missing, commits, fills = missing_events(
-        instance, names, snapshot, listing.summary.identity, before, over
+        instance, names, snapshot, listing.summary.identity, before, over=over
     )
     last_asked = ranges[-1][-1] if ranges else before.last_asked
     seen, observed = observe_stream(names.stream_key, listing, shards, before.observed, now)

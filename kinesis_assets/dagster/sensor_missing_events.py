@@ -32,6 +32,7 @@ def missing_events(
     snapshot: TableSnapshot | None,
     identity: StreamIdentity,
     before: Cursor,
+    *,
     over: Collection[str],
 ) -> tuple[list[dg.AssetMaterialization], ComparisonProgress, ComparisonProgress]:
     """Find the events of runs that died between the commit and its event.
