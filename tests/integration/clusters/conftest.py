@@ -16,13 +16,13 @@ from support.spark_cluster import ConnectServer, StandaloneCluster
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bare_python(tmp_path_factory):
     """The folder of a Python interpreter without any package."""
     return spark_cluster.bare_python(tmp_path_factory.mktemp("bare"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def packed(environment, tmp_path_factory):
     """The archive with the packages that tasks import."""
     del environment
