@@ -26,8 +26,10 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc]
         self.compression = details.compression
 
 
-class AddToken(  # type: ignore[misc]
-    grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor
+class AddToken(
+    grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+    grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
 ):
     """An interceptor that asks for the token at each call, because it may have been replaced.
 

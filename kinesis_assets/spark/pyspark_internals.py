@@ -169,7 +169,7 @@ def session_with_token(url: str, token: Callable[[], str], settings: Mapping[str
         from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415
 
         channel = DefaultChannelBuilder(url)
-        channel.add_interceptor(AddToken(token))  # type: ignore[arg-type]  # it intercepts other calls, too
+        channel.add_interceptor(AddToken(token))
         builder: Any = ConnectSession.builder.channelBuilder(channel)
     except (ImportError, AttributeError, TypeError):
         from pyspark.sql import SparkSession  # noqa: PLC0415
