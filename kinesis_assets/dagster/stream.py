@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
@@ -17,7 +16,7 @@ from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.metrics.recording import flush
-from kinesis_assets.spark.connect import is_remote
+from kinesis_assets.spark.connect import uses_connect
 from kinesis_assets.spark.local_settings import is_local
 from kinesis_assets.spark.session import wrap_spark_errors
 
@@ -31,11 +30,27 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.resources import KinesisResource
     from kinesis_assets.dagster.settings import RunSettings
     from kinesis_assets.dagster.spark_resource import SparkResource
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.heartbeat import Heartbeat
     from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+
+
+class ListedShards(NamedTuple):
+    """The shards of a stream and what its table records about them.
+
+    Attributes:
+        listing: The stream and its shards.
+        snapshot: The newest version of the table; None if the table does not exist.
+        shards: The position of each shard, see `plan.current_shards`.
+    """
+
+    listing: StreamListing
+    snapshot: TableSnapshot | None
+    shards: dict[str, ShardPosition]
 
 
 @dataclass
@@ -47,6 +62,7 @@ class OpenStream:
     Attributes:
         settings: How the stream is read and committed.
         kinesis: The connection to Kinesis.
+        names: The names of its definitions.
         arn: The stream's ARN, if it is configured.
         handover: Seconds before the end of a continuous run in which the next one may take over, see
             `RunTiming`.
@@ -56,6 +72,7 @@ class OpenStream:
 
     settings: RunSettings
     kinesis: KinesisResource
+    names: StreamNames
     arn: str | None = None
     handover: float = 0.0
     checks: Checks = field(default_factory=Checks)
@@ -114,8 +131,8 @@ class OpenStream:
             return TIP_REFRESH  # a continuous run reads idle shards all the time
         return timedelta(seconds=self.settings.max_idle_seconds)
 
-    def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
-        """List the shards; return the listing and the current position of each shard.
+    def listed_shards(self, asked: Iterable[str] = ()) -> ListedShards:
+        """List the shards, and read the current position of each shard.
 
         Args:
             asked: Archived shards to include, see `plan.current_shards`.
@@ -124,8 +141,10 @@ class OpenStream:
         """
         asked = list(asked)
 
-        def with_positions(listing: StreamListing) -> tuple[StreamListing, dict[str, ShardPosition]]:
-            return listing, current_shards(listing, self.table, self.policy.on_recreated, asked)
+        def with_positions(listing: StreamListing) -> ListedShards:
+            return ListedShards(
+                listing, *current_shards(listing, self.table, self.policy.on_recreated, asked)
+            )
 
         return retry_listing(self.client, with_positions)
 
@@ -152,7 +171,7 @@ class OpenStream:
         Raises what `start_spark` and `executors.check_executors` raise.
         """
         config = self.settings.session_config
-        if is_remote(config) or not is_local(config):
+        if uses_connect(config) or not is_local(config):
             from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # only clusters need it
 
             check_executors(self.start_spark(), self.client, self.table)
@@ -185,12 +204,12 @@ class OpenStream:
             self._pyspark.end()
 
 
-def open_stream(resources: object, stream: str) -> OpenStream:
+def open_stream(resources: object, names: StreamNames) -> OpenStream:
     """Return a stream from the resources of a run or of a tick of the sensor.
 
     Args:
         resources: The resources, which include the stream's I/O manager.
-        stream: The stream's name.
+        names: The names of the stream's definitions.
     """
-    opened: OpenStream = getattr(resources, io_manager_key(stream)).opened
+    opened: OpenStream = getattr(resources, names.io_manager_key).opened
     return opened

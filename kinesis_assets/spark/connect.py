@@ -48,7 +48,7 @@ def remote_url(spark_config: Mapping[str, Any]) -> str | None:
     return spark_config.get("spark.remote") or os.environ.get("SPARK_REMOTE") or None
 
 
-def is_remote(spark_config: Mapping[str, Any]) -> bool:
+def uses_connect(spark_config: Mapping[str, Any]) -> bool:
     """Return whether the session is on a Spark Connect server."""
     return MANAGED in spark_config or remote_url(spark_config) is not None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import attach, is_remote, remote_url
+from kinesis_assets.spark.connect import attach, remote_url, uses_connect
 from kinesis_assets.spark.connect_server import ConnectServer
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import (
@@ -24,6 +25,7 @@ from kinesis_assets.spark.local_settings import (
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import java_errors
 from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PYTHON
+from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,6 +43,9 @@ _managed: WeakKeyDictionary[SparkSession, ManagedSession] = WeakKeyDictionary()
 _NOT_OF_SERVICES = frozenset({"spark.master", "spark.remote", MANAGED, ARCHIVES, PYTHON})
 """Settings that are not for the start of a session on a service: what tasks need is sent later."""
 
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
+"""The name with which the messages of Spark's own errors start."""
+
 _STARTS = "start of Spark"
 """Prefix of the name of the thread that starts a session in the background."""
 
@@ -52,9 +57,11 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     cluster's executors have their own.
 
     Raises:
+        InvalidInput: A Spark Connect server is named, and PySpark is older than 4.
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
     """
-    if is_remote(spark_config):
+    if uses_connect(spark_config):
+        require_spark_4("Spark Connect (SPARK_REMOTE, spark.remote or managed_spark)")
         return
     require_java()
     if python := setting(spark_config, PYTHON):
@@ -71,7 +78,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
 
     Raises:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
-        InvalidInput: An archive for Spark Connect is not on this machine.
+        InvalidInput: An archive for Spark Connect is not on this machine, or PySpark is older than 4.
         LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote; the service that
             `managed_spark` names starts no session; or this package cannot be sent to the executors.
     """
@@ -93,6 +100,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
         _starting.clear()
         raise
     _starting.clear()  # not after an interrupt, when its Java may still be starting
+    enable_ansi(spark, spark_config)
     if not is_local(spark_config):
         add_package(spark)
     return spark
@@ -118,7 +126,7 @@ def start_session_in_background(spark_config: Mapping[str, Any]) -> None:
 
     If the start fails, `start_session` fails in the same way and raises. Nothing is done for Spark Connect.
     """
-    if not is_remote(spark_config):
+    if not uses_connect(spark_config):
         import pyspark.sql  # noqa: F401, PLC0415  # here, since a thread could import a half-initialized module
 
         background = ThreadPoolExecutor(1, _STARTS)
@@ -133,9 +141,7 @@ def is_starting() -> bool:
 
 def end_session(spark: SparkSession) -> None:
     """End a session on Spark Connect. A session of this process is kept for its next run."""
-    import pyspark.sql  # noqa: PLC0415
-
-    if not pyspark.sql.is_remote():
+    if not is_remote():
         return
     managed = _managed.pop(spark, None)
     try:
@@ -148,12 +154,10 @@ def end_session(spark: SparkSession) -> None:
 @contextmanager
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
     """Tag the jobs that this thread starts within the context, so that `cancel_tagged` can cancel them."""
-    import pyspark.sql  # noqa: PLC0415
-
     # In a classic session, the session's tags are visible only to the thread that added them.
     add, remove = (
         (spark.addTag, spark.removeTag)
-        if pyspark.sql.is_remote()
+        if is_remote()
         else (spark.sparkContext.addJobTag, spark.sparkContext.removeJobTag)
     )
     add(tag)
@@ -165,9 +169,7 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
 
 def cancel_tagged(spark: SparkSession, tag: str) -> None:
     """Cancel the jobs with a tag, whichever thread started them."""
-    import pyspark.sql  # noqa: PLC0415
-
-    if pyspark.sql.is_remote():
+    if is_remote():
         spark.interruptTag(tag)
     else:
         spark.sparkContext.cancelJobsWithTag(tag)
@@ -205,7 +207,9 @@ def _cause(error: Exception) -> str:
     causes = [line for line in lines if "Error: " in line or "Exception: " in line]
     # The last line of this error does not name the program.
     no_program = [line for line in lines if "Cannot run program" in line]
-    return (no_program or causes or lines or [""])[-1]
+    # An error of an expression is followed by the place of the expression.
+    named = [line for line in lines if _CONDITION.match(line)]
+    return (no_program or causes or named or lines or [""])[-1]
 
 
 def _lines(error: Exception) -> list[str]:

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import KinesisAssetsError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     import dagster as dg
 
-    from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.dagster.stream import ListedShards, OpenStream
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +25,7 @@ _NOT_EVALUATED = "stream %s: the checks cannot be evaluated, and are in the next
 def check_events(
     opened: OpenStream,
     instance: dg.DagsterInstance,
-    listing: StreamListing,
-    shards: Mapping[str, ShardPosition],
+    listed: ListedShards,
     *,
     before: ChecksProgress,
     now: float,
@@ -40,8 +36,7 @@ def check_events(
     Args:
         opened: The stream.
         instance: The instance with the events.
-        listing: The stream's shards.
-        shards: The position of each shard.
+        listed: The stream's shards and its table.
         before: What the checks remember of the previous tick.
         now: The time of the tick, in seconds since the epoch.
         waiting: The shards that wait to be read, see `Evaluation`.
@@ -56,8 +51,9 @@ def check_events(
         evaluation = Evaluation(
             opened,
             instance,
-            listing,
-            shards,
+            listed.listing,
+            listed.snapshot,
+            listed.shards,
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
             before=before,
@@ -65,5 +61,5 @@ def check_events(
     except KinesisAssetsError as error:
         _log.warning(_NOT_EVALUATED, opened.name, error)
         return [], before
-    reports = Reports.of(instance, raw_key(opened.name), names)
+    reports = Reports.of(instance, opened.names.raw_key, names)
     return [*reports.due(evaluation.results, now)], evaluation.progress
