@@ -76,7 +76,7 @@ def _value(field: dict[str, Any]) -> str:
     bounds = [
         f"{words} {each[bound]:g}" for each in schemas for bound, words in _BOUNDS.items() if bound in each
     ]
-    return ", ".join([field.get(UNIT) or " or ".join(choices or types), *bounds])
+    return ", ".join([field.get(UNIT) or " or ".join(dict.fromkeys(choices or types)), *bounds])
 
 
 def _default(field: dict[str, Any]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from kinesis_assets.dagster.managed_spark import ManagedSpark, parse
 from kinesis_assets.dagster.settings_base import Settings, valid
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark.setting_names import ARCHIVES, PYTHON, TASKS
+from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PYTHON, TASKS
 
 _FOLDER = "environment"
 """The folder into which each executor unpacks the environment, below its working directory."""
@@ -27,6 +28,18 @@ class SparkSettings(Settings):
         default={},
         description="Settings of the Spark session.",
         examples=[{"spark.master": "local[2,4]"}],
+    )
+    managed_spark: ManagedSpark = Field(
+        default=None,
+        description="Service of AWS that runs the session of each run: emr-serverless, emr or glue, with its "
+        "own settings. See docs/spark.md.",
+        examples=[
+            {
+                "service": "emr-serverless",
+                "application_id": "00f1abcdexample",
+                "execution_role_arn": "arn:aws:iam::111122223333:role/kinesis-assets",
+            }
+        ],
     )
     python_environment: Annotated[str | None, valid(_check_environment)] = Field(
         default=None,
@@ -56,10 +69,19 @@ class SparkSettings(Settings):
     def _accept_none(cls, value: Any) -> Any:
         return {} if value is None else value
 
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        elsewhere = [name for name in ("spark.master", "spark.remote") if name in self.spark_config]
+        if self.managed_spark is not None and elsewhere:
+            raise InvalidInput(f"managed_spark and {elsewhere[0]} in spark_config: set one of them only")
+        return self
+
     @property
     def session_config(self) -> dict[str, Any]:
         """The settings of the session, including those by which Spark knows the other fields."""
         config = dict(self.spark_config)
+        if (managed := parse(self.managed_spark)) is not None:
+            config[MANAGED] = managed
         if self.python_environment is not None:
             archives = [config[ARCHIVES]] if config.get(ARCHIVES) else []
             config[ARCHIVES] = ",".join([*archives, f"{self.python_environment}#{_FOLDER}"])

@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.metrics.recording import flush
-from kinesis_assets.spark.connect import remote_url
+from kinesis_assets.spark.connect import uses_connect
 from kinesis_assets.spark.local_settings import is_local
 from kinesis_assets.spark.session import wrap_spark_errors
 
@@ -171,7 +171,7 @@ class OpenStream:
         Raises what `start_spark` and `executors.check_executors` raise.
         """
         config = self.settings.session_config
-        if remote_url(config) or not is_local(config):
+        if uses_connect(config) or not is_local(config):
             from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # only clusters need it
 
             check_executors(self.start_spark(), self.client, self.table)

@@ -10,18 +10,19 @@ import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from kinesis_assets.errors import InvalidInput, LandingFailed
 from kinesis_assets.spark.code_version import code_hash
+from kinesis_assets.spark.connect_server import ConnectServer
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import (
     limit_retries,
     pyspark_version,
     restricts_unpickling,
     server_setting,
+    session_with_token,
 )
-from kinesis_assets.spark.setting_names import ARCHIVES, CODE, PYTHON
+from kinesis_assets.spark.setting_names import ARCHIVES, CODE, MANAGED, PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,10 @@ RETRIES = 4
 """Retries of a call to a server on this machine, over a few seconds. Such a server is not restarted
 meanwhile."""
 
-_LOCAL_HOSTS = ("localhost", "127.0.0.1")
+_NO_PROXY = "localhost,127.0.0.1"
+
+_OF_SESSIONS_ELSEWHERE = frozenset({"spark.master", "spark.remote", MANAGED})
+"""Settings that a server does not take."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +46,11 @@ _log = logging.getLogger(__name__)
 def remote_url(spark_config: Mapping[str, Any]) -> str | None:
     """Return the URL of the Spark Connect server to attach to; None if Spark is started on this machine."""
     return spark_config.get("spark.remote") or os.environ.get("SPARK_REMOTE") or None
+
+
+def uses_connect(spark_config: Mapping[str, Any]) -> bool:
+    """Return whether the session is on a Spark Connect server."""
+    return MANAGED in spark_config or remote_url(spark_config) is not None
 
 
 def has_package(url: str) -> bool:
@@ -63,43 +72,34 @@ def server_code_version(url: str, seconds: float) -> str:
     Raises:
         LandingFailed: It does not respond in time.
     """
-    if urlsplit(url).hostname in _LOCAL_HOSTS:
-        os.environ.setdefault("no_grpc_proxy", ",".join(_LOCAL_HOSTS))
+    if ConnectServer(url).is_on_this_machine:
+        os.environ.setdefault("no_grpc_proxy", _NO_PROXY)
     try:
         return server_setting(url, CODE, seconds)
     except ConnectionError as error:
+        address = ConnectServer(url).address
         raise LandingFailed(
-            f"no Spark Connect server responds at {_without_token(url)}, which SPARK_REMOTE or spark.remote "
-            f"names ({error}); start it again (`kinesis-assets spark` starts one here), or unset the URL"
+            f"no Spark Connect server responds at {address}, which SPARK_REMOTE or spark.remote names "
+            f"({error}); start it again (`kinesis-assets spark` starts one here), or unset the URL"
         ) from error
 
 
-def _without_token(url: str) -> str:
-    """Return a server's URL without its parameters, one of which may be a token."""
-    return url.split(";", maxsplit=1)[0].rstrip("/")
-
-
-def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
+def attach(server: ConnectServer, spark_config: Mapping[str, Any]) -> SparkSession:
     """Create a session on a server; `spark.master` and `spark.remote` in the settings are ignored.
 
     Raises:
         InvalidInput: An archive in `spark.archives` is not a file on this machine.
         LandingFailed: The server does not respond.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
     archives = _archives(spark_config)
-    needs_package = not has_package(url)
-    _warn_if_unpickling(url)
-    builder = SparkSession.builder.remote(url)
-    for name, value in spark_config.items():
-        if name not in {"spark.master", "spark.remote"}:
-            builder = builder.config(name, value)
+    needs_package = server.token is not None or not has_package(server.url)  # a service of AWS never has it
+    _warn_if_unpickling(server)
+    settings = {name: value for name, value in spark_config.items() if name not in _OF_SESSIONS_ELSEWHERE}
     with warnings.catch_warnings():
         # Spark warns of settings that apply only when a server starts, such as spark.ui.enabled.
         warnings.filterwarnings("ignore", r"(?s).*CANNOT_MODIFY_CONFIG", UserWarning)
-        session = builder.create()
-    if urlsplit(url).hostname in _LOCAL_HOSTS:
+        session = _create(server, settings)
+    if server.is_on_this_machine:
         limit_retries(session, RETRIES)
     if needs_package:
         add_package(session)
@@ -108,6 +108,17 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
     if python := spark_config.get(PYTHON):
         session.conf.set("spark.sql.execution.pyspark.python", python)
     return session
+
+
+def _create(server: ConnectServer, settings: Mapping[str, Any]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if server.token is not None:
+        return session_with_token(server.url, server.token, settings)
+    builder = SparkSession.builder.remote(server.url)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.create()
 
 
 def _archives(spark_config: Mapping[str, Any]) -> list[str]:
@@ -126,12 +137,12 @@ def _archives(spark_config: Mapping[str, Any]) -> list[str]:
     return archives
 
 
-def _warn_if_unpickling(url: str) -> None:
+def _warn_if_unpickling(server: ConnectServer) -> None:
     """Log a warning if PySpark's client unpickles what a server on another machine returns."""
-    if urlsplit(url).hostname not in _LOCAL_HOSTS and not restricts_unpickling():
+    if not server.is_on_this_machine and not restricts_unpickling():
         _log.warning(
             "PySpark %s unpickles what a Spark Connect server returns: whoever controls %s can run code in "
             "this process. Install PySpark 4.3 or newer",
             pyspark_version(),
-            _without_token(url),
+            server.address,
         )

@@ -7,14 +7,16 @@ is slower or does less.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from uuid import uuid4
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
@@ -151,6 +153,33 @@ def _setting_of_session(url: str, name: str, seconds: float) -> str:
     if errors:
         raise ConnectionError(str(errors[0])) from errors[0]
     raise ConnectionError(f"no response within {seconds:g} s")
+
+
+def session_with_token(url: str, token: Callable[[], str], settings: Mapping[str, Any]) -> SparkSession:
+    """Create a session on a Spark Connect server, each of whose calls carries the current token.
+
+    Args:
+        url: The server's URL.
+        token: Returns the current token.
+        settings: The settings of the session.
+    """
+    from kinesis_assets.spark.connect_token import HEADER, AddToken  # noqa: PLC0415  # imports grpc, as above
+
+    try:
+        from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
+        from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415
+
+        channel = DefaultChannelBuilder(url)
+        channel.add_interceptor(AddToken(token))
+        builder: Any = ConnectSession.builder.channelBuilder(channel)
+    except (ImportError, AttributeError, TypeError):
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        _warn("ChannelBuilder.add_interceptor", "a run that takes longer than its token is valid fails")
+        builder = SparkSession.builder.remote(f"{url.rstrip('/')}/;{HEADER}={quote(token())}")
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as PySpark's own builder does for a URL
+    session: SparkSession = builder.config(map=dict(settings)).create()
+    return session
 
 
 def limit_retries(session: SparkSession, retries: int) -> None:

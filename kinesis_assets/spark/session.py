@@ -9,9 +9,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import attach, remote_url
+from kinesis_assets.spark.connect import attach, remote_url, uses_connect
+from kinesis_assets.spark.connect_server import ConnectServer
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import (
     LOOPBACK,
@@ -22,7 +24,7 @@ from kinesis_assets.spark.local_settings import (
 )
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import java_errors
-from kinesis_assets.spark.setting_names import PYTHON
+from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PYTHON
 from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
 if TYPE_CHECKING:
@@ -30,8 +32,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.spark.managed.session import ManagedSession
+
 
 _starting = threading.Event()
+
+_managed: WeakKeyDictionary[SparkSession, ManagedSession] = WeakKeyDictionary()
+"""The sessions that services of AWS run for this process."""
+
+_NOT_OF_SERVICES = frozenset({"spark.master", "spark.remote", MANAGED, ARCHIVES, PYTHON})
+"""Settings that are not for the start of a session on a service: what tasks need is sent later."""
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 """The name with which the messages of Spark's own errors start."""
@@ -50,8 +60,8 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
         InvalidInput: A Spark Connect server is named, and PySpark is older than 4.
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
     """
-    if remote_url(spark_config):
-        require_spark_4("Spark Connect (SPARK_REMOTE or spark.remote)")
+    if uses_connect(spark_config):
+        require_spark_4("Spark Connect (SPARK_REMOTE, spark.remote or managed_spark)")
         return
     require_java()
     if python := setting(spark_config, PYTHON):
@@ -69,15 +79,17 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     Raises:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
         InvalidInput: An archive for Spark Connect is not on this machine, or PySpark is older than 4.
-        LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote; or this package cannot
-            be sent to the executors.
+        LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote; the service that
+            `managed_spark` names starts no session; or this package cannot be sent to the executors.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     prepare(spark_config)
+    if MANAGED in spark_config:
+        return _start_managed(spark_config)
     url = remote_url(spark_config)
     if url and url.startswith("sc://"):
-        return attach(url, spark_config)
+        return attach(ConnectServer(url), spark_config)
     builder = SparkSession.builder
     for name, value in (spark_config if url else local_settings(spark_config)).items():
         builder = builder.config(name, value)
@@ -94,12 +106,27 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     return spark
 
 
+def _start_managed(spark_config: Mapping[str, Any]) -> SparkSession:
+    """Start a session on a service of AWS, which `end_session` stops."""
+    from kinesis_assets.spark.managed.session import open_session, service_of  # noqa: PLC0415  # imports boto3
+
+    of_spark = {name: value for name, value in spark_config.items() if name not in _NOT_OF_SERVICES}
+    managed = open_session(service_of(spark_config[MANAGED], of_spark))
+    try:
+        spark = attach(managed.server, spark_config)
+    except BaseException:  # a stopped run must not leave a session that costs money
+        managed.stop()
+        raise
+    _managed[spark] = managed
+    return spark
+
+
 def start_session_in_background(spark_config: Mapping[str, Any]) -> None:
     """Start this process's session in the background; `start_session` waits for it.
 
     If the start fails, `start_session` fails in the same way and raises. Nothing is done for Spark Connect.
     """
-    if not remote_url(spark_config):
+    if not uses_connect(spark_config):
         import pyspark.sql  # noqa: F401, PLC0415  # here, since a thread could import a half-initialized module
 
         background = ThreadPoolExecutor(1, _STARTS)
@@ -114,8 +141,14 @@ def is_starting() -> bool:
 
 def end_session(spark: SparkSession) -> None:
     """End a session on Spark Connect. A session of this process is kept for its next run."""
-    if is_remote():
+    if not is_remote():
+        return
+    managed = _managed.pop(spark, None)
+    try:
         spark.stop()
+    finally:
+        if managed is not None:
+            managed.stop()
 
 
 @contextmanager

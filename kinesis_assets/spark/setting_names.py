@@ -19,3 +19,6 @@ CODE = "spark.kinesis_assets.code"
 
 TASKS = "spark.kinesis_assets.tasks"
 """The number of tasks of a job. By default the cluster decides."""
+
+MANAGED = "spark.kinesis_assets.managed"
+"""The setting `managed_spark` as a map: the service that starts the session of a run."""

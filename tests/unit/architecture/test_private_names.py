@@ -21,6 +21,7 @@ PUBLIC = {
     *("boto3", "botocore", "botocore.config", "botocore.exceptions", "botocore.loaders", "botocore.session"),
     *("urllib3", "urllib3.exceptions", "urllib3.util"),
     *("dagster", "dagster.components", "dagster_pyspark"),
+    "grpc",
     *("pyspark", "pyspark.errors", "pyspark.sql", "pyspark.sql.datasource", "pyspark.sql.types"),
 }
 """The public modules of these libraries that the package imports."""

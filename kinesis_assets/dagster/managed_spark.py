@@ -1,0 +1,110 @@
+"""The setting `managed_spark`: the service of AWS that runs the Spark session of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, Settings, valid
+from kinesis_assets.errors import InvalidInput
+
+
+class ManagedSparkSettings(Settings):
+    """What the services have in common."""
+
+    region_name: str | None = Field(
+        default=None, description="AWS region of the service, as in boto3.", examples=["eu-west-1"]
+    )
+    profile_name: str | None = Field(
+        default=None, description="Profile of the AWS configuration, as in boto3.", examples=["data"]
+    )
+    idle_timeout_minutes: int = Field(
+        default=15,
+        ge=1,
+        description="Time after which the service ends a session that a killed run has left.",
+        examples=[30],
+        json_schema_extra={UNIT: "minutes"},
+    )
+    tags: Mapping[str, str] = Field(
+        default={},
+        description="Tags of the session, such as those for cost allocation.",
+        examples=[{"team": "sales"}],
+    )
+
+
+class EmrServerlessSettings(ManagedSparkSettings):
+    """Sessions on an application of EMR Serverless."""
+
+    service: Literal["emr-serverless"]
+    application_id: str = Field(
+        min_length=1, description="Id of the application.", examples=["00f1abcdexample"]
+    )
+    execution_role_arn: str = Field(
+        min_length=20,
+        description="ARN of the role of the session.",
+        examples=["arn:aws:iam::111122223333:role/kinesis-assets"],
+    )
+
+
+class EmrSettings(ManagedSparkSettings):
+    """Sessions on an EMR cluster on EC2."""
+
+    service: Literal["emr"]
+    cluster_id: str = Field(min_length=1, description="Id of the cluster.", examples=["j-1K48XXXXXXHCB"])
+    execution_role_arn: str | None = Field(
+        default=None,
+        min_length=20,
+        description="ARN of the role of the session. By default that of the cluster.",
+        examples=["arn:aws:iam::111122223333:role/kinesis-assets"],
+    )
+
+
+class GlueSettings(ManagedSparkSettings):
+    """Interactive sessions of AWS Glue."""
+
+    service: Literal["glue"]
+    execution_role_arn: str = Field(
+        min_length=20,
+        description="ARN of the role of the session.",
+        examples=["arn:aws:iam::111122223333:role/kinesis-assets"],
+    )
+    glue_version: str = Field(default="6.0", description="Version of AWS Glue.", examples=["6.0"])
+    worker_type: str = Field(default="G.1X", description="Type of the workers.", examples=["G.2X"])
+    workers: int = Field(
+        default=2, ge=2, description="Number of workers, including that of the driver.", examples=[5]
+    )
+
+
+_SERVICES: dict[str, type[ManagedSparkSettings]] = {
+    "emr-serverless": EmrServerlessSettings,
+    "emr": EmrSettings,
+    "glue": GlueSettings,
+}
+
+
+def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the settings of a service with their defaults; None if Spark is not a service's.
+
+    Raises:
+        InvalidInput: The service is unknown, or a setting is unknown, missing or invalid.
+    """
+    if settings is None:
+        return None
+    kind = _SERVICES.get(settings.get("service", ""))
+    if kind is None:
+        raise InvalidInput(f"managed_spark: service must be one of {', '.join(_SERVICES)}")
+    try:
+        return kind(**settings).model_dump()
+    except InvalidInput as error:
+        raise InvalidInput(f"managed_spark: {error}") from None
+
+
+def _schema() -> dict[str, Any]:
+    choices = [{**kind.model_json_schema(), "additionalProperties": False} for kind in _SERVICES.values()]
+    return {"anyOf": [*choices, {"type": "null"}]}
+
+
+ManagedSpark = Annotated[Mapping[str, Any] | None, valid(parse), SchemaFrom(_schema)]
+"""The type of the setting: a map that `parse` accepts."""

@@ -1,0 +1,141 @@
+"""One session from its start to its stop."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_assets.errors import LandingFailed
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
+from kinesis_assets.retry import Backoff
+from kinesis_assets.spark.connect_server import ConnectServer
+from kinesis_assets.spark.managed.emr import Emr
+from kinesis_assets.spark.managed.emr_serverless import EmrServerless
+from kinesis_assets.spark.managed.glue import Glue
+from kinesis_assets.spark.managed.service import State
+from kinesis_assets.spark.managed.token import Token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.spark.managed.service import Service
+
+SERVICES: dict[str, type[Service]] = {"emr-serverless": EmrServerless, "emr": Emr, "glue": Glue}
+"""The services by their names in the setting `managed_spark`, which are also their names in boto3."""
+
+SECONDS_TO_START = 900.0
+"""Maximum seconds until a session accepts connections. EMR Serverless may start its application first."""
+
+_POLLS = Backoff(first=1.0, longest=10.0)
+
+_CLIENT = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
+
+_NOT_STOPPED = "%s session %s could not be stopped, and ends after its idle timeout: %s"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedSession:
+    """A session that accepts connections.
+
+    Attributes:
+        service: The service that runs it.
+        session_id: Its id.
+        server: Where it is, as a Spark Connect server.
+    """
+
+    service: Service
+    session_id: str
+    server: ConnectServer
+
+    def stop(self) -> None:
+        """Stop the session. If that fails, a warning is logged: it ends after its idle timeout."""
+        _stop(self.service, self.session_id)
+
+
+def service_of(settings: Mapping[str, Any], spark_config: Mapping[str, Any]) -> Service:
+    """Return the service that settings name.
+
+    Args:
+        settings: The setting `managed_spark`.
+        spark_config: The settings of Spark with which a session is started.
+
+    Raises:
+        LandingFailed: The AWS SDK has no region, or an invalid configuration.
+    """
+    kind = SERVICES[settings["service"]]
+    try:
+        client = boto3.Session(
+            profile_name=settings["profile_name"], region_name=settings["region_name"]
+        ).client(settings["service"], config=_CLIENT)
+    except BotoCoreError as error:
+        raise LandingFailed(f"a session on {kind.title} cannot be started: {error}") from error
+    return kind(client, settings, {name: str(value) for name, value in spark_config.items()})
+
+
+def open_session(service: Service, clock: Clock = MACHINE_CLOCK) -> ManagedSession:
+    """Start a session, and wait until it accepts connections.
+
+    Args:
+        service: The service that runs it.
+        clock: The clock of this machine.
+
+    Raises:
+        LandingFailed: The session is not started, ends, or takes longer than `SECONDS_TO_START`.
+    """
+    name = f"kinesis-assets-{uuid4().hex}"
+    try:
+        session_id = service.start(name)
+    except (BotoCoreError, ClientError) as error:
+        raise LandingFailed(f"a session on {service.title} cannot be started: {error}") from error
+    try:
+        _wait_until_ready(service, session_id, clock)
+        endpoint = service.endpoint(session_id)
+        token = Token(
+            f"{service.title} session {session_id}", lambda: service.endpoint(session_id), endpoint, clock
+        )
+        return ManagedSession(service, session_id, ConnectServer(_connect_url(endpoint.url), token))
+    except (BotoCoreError, ClientError) as error:
+        _stop(service, session_id)
+        raise LandingFailed(f"session {session_id} on {service.title} cannot be used: {error}") from error
+    except BaseException:  # a stopped run must not leave a session that costs money
+        _stop(service, session_id)
+        raise
+
+
+def _wait_until_ready(service: Service, session_id: str, clock: Clock) -> None:
+    deadline, polls = clock.monotonic() + SECONDS_TO_START, 0
+    while (status := service.status(session_id)).state is not State.READY:
+        if status.state is State.ENDED:
+            raise LandingFailed(f"session {session_id} on {service.title} ended at once ({status.reason})")
+        if clock.monotonic() >= deadline:
+            raise LandingFailed(
+                f"session {session_id} on {service.title} is still not ready after {SECONDS_TO_START:.0f} s "
+                f"({status.reason})"
+            )
+        polls += 1
+        clock.sleep(_POLLS.wait(polls))
+
+
+def _connect_url(url: str) -> str:
+    """Return an endpoint as the URL of a Spark Connect server; https means one with TLS."""
+    parts = urlsplit(url)
+    if parts.scheme == "sc":
+        return url
+    return f"sc://{parts.hostname}:{parts.port or 443}/;use_ssl=true"
+
+
+def _stop(service: Service, session_id: str) -> None:
+    try:
+        service.stop(session_id)
+    except (BotoCoreError, ClientError) as error:
+        _log.warning(_NOT_STOPPED, service.title, session_id, error)

@@ -1,0 +1,56 @@
+"""A session on EMR Serverless, in whose place a proxy demands tokens in front of a real Spark Connect server.
+
+It shows that the token is replaced under a running session. Nothing here was compared with AWS.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.tables import numbers, put_numbers
+from support.token_proxy import TokenProxy
+
+pytestmark = pytest.mark.timeout(900)
+
+SESSION = "/applications/00f1/sessions/s1"
+SETTINGS = {
+    "service": "emr-serverless",
+    "application_id": "00f1",
+    "execution_role_arn": "arn:aws:iam::111122223333:role/kinesis-assets",
+}
+
+
+@pytest.fixture
+def service(connect_server, monkeypatch):
+    """The stand-in for EMR Serverless, whose tokens are valid for four seconds."""
+    with TokenProxy(connect_server.url, seconds=4) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_EMR_SERVERLESS", proxy.url)
+        yield proxy
+
+
+def test_a_run_replaces_its_token_and_stops_its_session(
+    service, packed, run, kinesis, stream, faults, tmp_path
+):
+    put_numbers(kinesis, stream, 400, shards=2)
+    faults.page_size(20, stream=stream)
+    faults.delay(1.0, stream=stream, times=20)  # the job takes longer than a token is valid
+    code, events, errors = run(managed_spark=SETTINGS, python_environment=str(packed))
+    assert (code, len(events)) == (0, 2), errors
+    assert numbers(tmp_path / "table") == list(range(400))
+    assert service.requests[:3] == [
+        ("POST", "/applications/00f1/sessions"),
+        ("GET", SESSION),
+        ("GET", f"{SESSION}/endpoint"),
+    ]
+    assert service.requests[-1] == ("DELETE", SESSION)
+    assert len(set(service.used)) > 2
+    assert service.refused == []
+
+
+def test_a_run_without_records_stops_its_session(service, packed, run, kinesis, stream):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    code, _, errors = run(managed_spark=SETTINGS, python_environment=str(packed))
+    assert code == 0, errors
+    started = [request for request in service.requests if request[0] == "POST"]
+    stopped = [request for request in service.requests if request[0] == "DELETE"]
+    assert len(started) == len(stopped)

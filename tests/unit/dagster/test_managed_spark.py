@@ -1,0 +1,38 @@
+"""The setting `managed_spark`."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.dagster.spark_settings import SparkSettings
+from kinesis_assets.errors import InvalidInput
+
+GLUE = {"service": "glue", "execution_role_arn": "arn:aws:iam::111122223333:role/kinesis-assets"}
+
+
+def test_the_session_gets_the_service_with_its_defaults():
+    config = SparkSettings(managed_spark=GLUE, spark_config={"a": "b"}).session_config
+    assert config["a"] == "b"
+    assert config["spark.kinesis_assets.managed"]["worker_type"] == "G.1X"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "service must be one of emr-serverless, emr, glue"),
+        ({"service": "dataproc"}, "service must be one of"),
+        ({"service": "glue"}, "execution_role_arn"),
+        ({"service": "emr"}, "cluster_id"),
+        ({**GLUE, "cluster_id": "j-1"}, "cluster_id"),
+        ({**GLUE, "workers": 1}, "workers"),
+    ],
+)
+def test_an_invalid_service_is_refused(settings, reason):
+    with pytest.raises(InvalidInput, match=f"managed_spark.*{reason}"):
+        SparkSettings(managed_spark=settings)
+
+
+@pytest.mark.parametrize("name", ["spark.master", "spark.remote"])
+def test_a_service_excludes_another_place_for_the_session(name):
+    with pytest.raises(InvalidInput, match=f"managed_spark and {name}"):
+        SparkSettings(managed_spark=GLUE, spark_config={name: "local"})
