@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import dagster as dg
 import pytest
@@ -17,6 +14,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.dagster.names import raw_key, shard_partitions
 from support.waiting import wait_until
+from support.webserver import Webserver
 
 SHARD = "shardId-000000000000"
 DEFINITIONS = """
@@ -34,30 +32,6 @@ LAUNCH = """mutation ($params: ExecutionParams!) {
         __typename ... on LaunchRunSuccess {run {runId}} ... on Error {message}
     }}"""
 TERMINATE = "mutation ($run: String!) {terminateRun(runId: $run) {__typename}}"
-
-
-class Webserver:
-    """A client of the web server's GraphQL API."""
-
-    def __init__(self, port):
-        self._url = f"http://127.0.0.1:{port}/graphql"
-
-    def query(self, text, **variables):
-        body = json.dumps({"query": text, "variables": variables}).encode()
-        request = urllib.request.Request(  # noqa: S310  # a web server on loopback
-            self._url, body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
-            content = json.loads(response.read())
-        assert "errors" not in content, content
-        return content["data"]
-
-    def version(self):
-        """Return the server's version, or None until it responds."""
-        try:
-            return self.query("{version}")
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return None
 
 
 @pytest.fixture

@@ -1,0 +1,170 @@
+"""What a person sees and does in the Dagster UI: the outcome is verified in the table and in the instance.
+
+The tests are in the order in which a person would look around. None needs another one.
+"""
+
+from __future__ import annotations
+
+import re
+
+import dagster as dg
+from deltalake import DeltaTable
+from playwright.sync_api import expect
+
+from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.names import op_key
+from kinesis_assets.demo.orders import STREAM
+from support.orders_deployment import RAW, SHARDS
+from support.waiting import wait_until
+
+Status = dg.DagsterRunStatus
+SHARD = SHARDS[1]
+PLOTS = ("MB", "MB/s", "lag (s)", "rows", "time to loss (h)")
+REPLAY = replay_name(STREAM)
+
+
+def checks_that_fail(shop) -> set[str]:
+    """Return the names of the checks whose latest result is a failure."""
+    storage = shop.instance.event_log_storage
+    names = storage.get_latest_asset_check_execution_by_key(
+        [key for key in storage.get_asset_check_keys() if key.asset_key == RAW]
+    )
+    return {key.name for key, record in names.items() if not record.evaluation.passed}
+
+
+def test_the_lineage_shows_the_stream_its_raw_table_and_the_tables_below(pages, picture):
+    graph = pages.open_lineage()
+    for name, count in {"orders": 2, "orders_raw": 1, "revenue_by_day": 1}.items():
+        expect(graph.get_by_text(name, exact=True)).to_have_count(count)
+    picture("lineage")
+
+
+def test_a_shard_that_is_materialized_alone_lands_and_no_other_one_moves(pages, shop, picture):
+    shop.put(200)
+    before = shop.landed()
+
+    pages.open_asset(RAW.path, "Partitions")
+    pages.materialize(SHARD)
+    run_id = pages.open_launched_run()
+    pages.expect_run_status("Success")
+
+    assert shop.instance.get_run_by_id(run_id).status is Status.SUCCESS
+    assert shop.landed() == {**before, SHARD: shop.acknowledged[SHARD]}
+    pages.open_asset(RAW.path, "Partitions")
+    pages.page.get_by_text(SHARD).first.click()
+    expect(pages.page.get_by_text("first_sequence_number")).to_be_visible()
+    picture("materialization")
+
+
+def test_all_shards_are_materialized_by_one_run(pages, shop):
+    shop.put(200)
+    before = shop.latest_run()
+
+    pages.open_asset(RAW.path, "Partitions")
+    pages.materialize()
+    run = shop.new_run(before)
+
+    assert run.status is Status.SUCCESS
+    assert shop.landed() == shop.acknowledged
+    expect(pages.page.get_by_text("Materialized (4)")).to_be_visible()
+
+
+def test_terminate_commits_what_was_read_and_cancels_the_run(pages, shop):
+    shop.put(1200)
+    before = shop.landed()[SHARD]
+    shop.faults.page_size(1)  # reading all pages takes a minute
+
+    pages.open_asset(RAW.path, "Partitions")
+    pages.materialize(SHARD)
+    run_id = pages.open_launched_run()
+    wait_until(lambda: shop.faults.count("GetRecords") > 5)
+    pages.page.get_by_role("button", name="Terminate", exact=True).click()
+    pages.page.get_by_role("button", name="Terminate 1 run").click()
+    pages.page.get_by_role("button", name="Done").click()
+    pages.expect_run_status("Canceled")
+
+    wait_until(lambda: shop.instance.get_run_by_id(run_id).is_finished)
+    assert shop.instance.get_run_by_id(run_id).status is Status.CANCELED
+    landed = shop.landed()[SHARD]
+    assert len(before) < len(landed) < len(shop.acknowledged[SHARD])
+    assert landed == shop.acknowledged[SHARD][: len(landed)]
+
+
+def test_the_numbers_of_the_events_are_plotted(pages, picture):
+    pages.open_asset(RAW.path, "Overview")
+    pages.page.get_by_role("button", name="Plots").click()
+    pages.page.get_by_role("button", name="Events").click()
+    for name in PLOTS:
+        expect(pages.page.get_by_text(name, exact=True)).to_be_visible()
+    expect(pages.page.locator("canvas").first).to_be_visible()
+    picture("plots")
+
+
+def test_a_failing_shard_is_shown_beside_the_good_ones(pages, shop, picture):
+    shop.put(200)
+    before = shop.landed()
+    latest = shop.latest_run()
+    shop.faults.fail(status=400, code="KMSAccessDeniedException", shard_id=SHARD)
+
+    pages.open_asset(RAW.path, "Partitions")
+    pages.materialize()
+    run = shop.new_run(latest)
+
+    assert run.status is Status.FAILURE
+    assert shop.landed() == {**shop.acknowledged, SHARD: before[SHARD]}
+    expect(pages.page.get_by_text("Failed (1)")).to_be_visible()
+    expect(pages.page.get_by_text("Materialized (3)")).to_be_visible()
+    pages.open_run(run.run_id)
+    pages.page.get_by_role("button", name="View full message").last.click()
+    card = pages.page.get_by_role("dialog")
+    expect(card.get_by_role("heading", level=3).first).to_have_text(
+        re.compile(rf"^stream {STREAM}: 1 of the run's shards did not reach the end of their ranges: {SHARD}")
+    )
+    picture("failure")
+
+
+def test_a_replay_is_launched_with_a_config_from_the_launchpad(pages, shop):
+    (missing,) = shop.landed()[SHARD][5:6]
+    deleted = DeltaTable(shop.table).delete(f"sequence_number = '{missing}'")
+    assert deleted["num_deleted_rows"] == 1
+    before = shop.landed()
+    assert missing not in before[SHARD]
+
+    pages.open_job(REPLAY)
+    run_id = pages.launch_job(f"ops:\n  {op_key(REPLAY)}:\n    config:\n      start: TRIM_HORIZON\n")
+    pages.expect_run_status("Success")
+
+    assert shop.instance.get_run_by_id(run_id).job_name == REPLAY
+    assert shop.landed() == {**before, SHARD: sorted([*before[SHARD], missing], key=int)}
+
+
+def test_a_check_turns_red_and_green(pages, shop, picture):
+    shop.clock.advance(hours=1 / 60)
+    shop.put(1200)
+    shop.faults.page_size(50)
+    shop.faults.fail(status=400, code="KMSAccessDeniedException", shard_id=SHARD, after=2)
+    pages.open_asset(RAW.path, "Checks")
+    pages.materialize(SHARD)
+    pages.open_launched_run()
+    pages.expect_run_status("Failure")
+    shop.faults.clear()
+    shop.clock.advance(hours=0.25)
+
+    pages.open_asset(RAW.path, "Checks")
+    pages.page.get_by_role("button", name="Execute all").click()
+    pages.open_launched_run()
+    pages.expect_run_status("Success")
+
+    assert checks_that_fail(shop) == {"lag"}
+    pages.open_asset(RAW.path, "Checks")
+    pages.page.get_by_text("lag", exact=True).first.click()
+    expect(pages.page.get_by_text("Failed", exact=True).first).to_be_visible()
+    expect(pages.page.get_by_text("may have unread records that are older than 5 min")).to_be_visible()
+    picture("checks")
+
+    pages.materialize(SHARD)
+    pages.open_launched_run()
+    pages.expect_run_status("Success")
+    assert checks_that_fail(shop) == set()
+    pages.open_asset(RAW.path, "Checks")
+    expect(pages.page.get_by_text("Failed", exact=True)).to_have_count(0)
