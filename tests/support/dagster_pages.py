@@ -25,12 +25,16 @@ class DagsterPages:
     page: Page
     url: str
 
-    def open_lineage(self) -> Locator:
-        """Open the lineage of all assets, and return the graph."""
+    def hide_navigation(self) -> None:
+        """Hide the names in the navigation, so that there is more space for the rest of each page."""
         self.page.goto(self.url)
-        self.page.get_by_role("link", name="Lineage").click()
-        expect(self.page.get_by_text("Global asset lineage")).to_be_visible()
-        return self.page.get_by_test_id("svg-viewport-container")
+        self.page.get_by_role("button", name="Hide navigation").click()
+
+    def open_lineage(self, asset: str) -> Locator:
+        """Open the lineage of all assets, and return the graph that has an asset."""
+        self.page.goto(self.url)
+        self.page.get_by_role("navigation").locator("[href='/asset-groups']").click()
+        return self.page.locator("svg").filter(has_text=asset)
 
     def open_asset(self, key: Sequence[str], tab: str) -> None:
         """Open a tab of an asset's page."""
@@ -40,15 +44,20 @@ class DagsterPages:
     def materialize(self, partition: str | None = None) -> None:
         """Materialize a partition of the asset whose page is open; by default, all."""
         self.page.get_by_role("button", name="Materialize…").click()
-        dialog = self.page.get_by_test_id("choose-partitions-dialog")
+        dialog = self.page.get_by_role("dialog").filter(has_text="Launch runs to materialize")
         if partition is None:
             dialog.get_by_role("button", name="All", exact=True).click()
         else:
             dialog.get_by_text("Select a partition or create one").click()
-            self.page.get_by_test_id(f"menu-item-{partition}").click()
+            dialog.get_by_role("menuitem", name=partition).click()
         launch = "Launch backfill" if partition is None else "Launch 1 run"
-        self.page.get_by_role("button", name=launch).click()
+        dialog.get_by_role("button", name=launch).click()
         expect(dialog).to_be_hidden()
+
+    def plot(self, name: str) -> Locator:
+        """Return the plot of a number of an asset's events, with its name."""
+        title, canvas = self.page.get_by_text(name, exact=True), self.page.locator("canvas")
+        return self.page.locator("div").filter(has=title).filter(has=canvas).last
 
     def open_launched_run(self) -> str:
         """Open the page of the run that was launched last from this tab, and return the run's id."""

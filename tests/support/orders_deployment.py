@@ -24,7 +24,7 @@ from kinesis_assets.demo.run import embedded_stream
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.testing import Faults, LocalKinesis
 from support.shifted_clock import ShiftedClock
-from support.waiting import SECONDS, wait_until
+from support.waiting import wait_until
 from support.webserver import Webserver
 
 if TYPE_CHECKING:
@@ -40,15 +40,17 @@ import dagster as dg
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets.demo.tables import build_order_tables
 
-stream = build_kinesis_stream(
-    "orders",
-    table={table!r},
-    description="Orders of the web shop, as the checkout sends them.",
-    sensor_interval_seconds=1,
-    checks={{"lag": {{"max_seconds": 300, "severity": "ERROR"}}}},
+defs = dg.Definitions.merge(
+    build_kinesis_stream(
+        "orders",
+        table={table!r},
+        description="Orders of the web shop, as the checkout sends them.",
+        sensor_interval_seconds=1,
+        checks={{"lag": {{"max_seconds": 300, "severity": "ERROR"}}}},
+    ),
+    build_order_tables({derived!r}),
+    dg.Definitions(executor=dg.in_process_executor),
 )
-tables = build_order_tables({derived!r})
-defs = dg.Definitions.merge(stream, tables, dg.Definitions(executor=dg.in_process_executor))
 """
 _WORKSPACE = "load_from: [{python_file: {relative_path: shop.py, location_name: shop}}]\n"
 _SENSORS = """query ($repository: RepositorySelector!) {
@@ -165,9 +167,6 @@ def _dagster(folder: Path, port: int, environment: dict[str, str]) -> Iterator[s
         try:
             yield process
         finally:
-            process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(SECONDS)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -18,7 +18,7 @@ from support.waiting import SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
     from support.orders_deployment import OrdersDeployment
 
@@ -59,13 +59,15 @@ def shop(running_shop: OrdersDeployment) -> Iterator[OrdersDeployment]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A new tab. What it waits for has minutes to appear."""
-    expect.set_options(timeout=SECONDS * 1000)
+def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    """A new tab. What it waits for has minutes to appear. The folder of a failed test has a picture."""
+    milliseconds = SECONDS * 1000
+    expect.set_options(timeout=milliseconds)
     context = browser.new_context(viewport=VIEW, locale="en-US", timezone_id="UTC")
-    context.set_default_timeout(SECONDS * 1000)
+    context.set_default_timeout(milliseconds)
     page = context.new_page()
     yield page
+    page.screenshot(path=tmp_path / "page.png")
     context.close()
 
 
@@ -77,10 +79,10 @@ def pages(page: Page, shop: OrdersDeployment) -> DagsterPages:
 
 @pytest.fixture
 def picture(page: Page, tmp_path: Path) -> Callable[..., None]:
-    """Takes a picture of the page. `make pictures` writes it to docs/."""
+    """Takes a picture of parts of the page. `make pictures` writes it to docs/."""
     folder = DOCS if os.environ.get("PICTURES") else tmp_path
 
-    def take(name: str, **options: Any) -> None:
-        take_picture(page, folder / f"{name}.png", **options)
+    def take(name: str, *parts: Locator) -> None:
+        take_picture(page, folder / f"{name}.png", *parts)
 
     return take
