@@ -48,6 +48,7 @@ docs: $(READY)
 	@$(BIN)/python docs/cli_reference.py docs/cli.md
 	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@$(BIN)/python docs/settings_table.py docs/derived.md
+	@$(BIN)/python docs/metrics_table.py docs/metrics.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # Takes the pictures in docs/ again, with the tests that use the Dagster UI in a browser. Look at each before you commit it.

@@ -21,6 +21,7 @@ pytest_plugins = [
     "support.fixtures.dagster",
     "support.fixtures.gateway",
     "support.fixtures.glue",
+    "support.fixtures.metrics",
     "support.fixtures.spark",
     "support.fixtures.stream",
 ]

@@ -92,7 +92,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         return graceful_stop is not None and graceful_stop.is_closing
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """End the heartbeat and the Spark session of a run."""
+        """End the heartbeat and the Spark session of a run, and export its metrics."""
         del context
         self.opened.close()
 

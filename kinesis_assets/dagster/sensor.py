@@ -28,6 +28,7 @@ from kinesis_assets.dagster.sensor_runs import (
     unfinished_runs,
 )
 from kinesis_assets.dagster.sensor_skip_reason import skip_reason
+from kinesis_assets.dagster.shard_metrics import record_shards
 from kinesis_assets.dagster.stream_observation import observe_stream
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.pause import read_pause
@@ -95,6 +96,7 @@ def evaluate(
         opened, instance, listing, shards, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
     after = structs.replace(after, checks=checks)
+    record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
     blocked = {
         shard_id
         for record in unfinished

@@ -15,6 +15,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions
+from kinesis_assets.metrics.recording import flush
 from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ class OpenStream:
         """See `execute_run`. What the sensor waits for must be committed by then."""
         return min(TIP_REFRESH, timedelta(seconds=self.settings.max_idle_seconds))
 
+    @property
+    def max_idle(self) -> timedelta:
+        """The longest time from one commit of a shard's tip time to the next, if it has no new records."""
+        if self.settings.follow_for is not None:
+            return TIP_REFRESH  # a continuous run reads idle shards all the time
+        return timedelta(seconds=self.settings.max_idle_seconds)
+
     def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
         """List the shards; return the listing and the current position of each shard.
 
@@ -152,10 +160,11 @@ class OpenStream:
             self._heartbeat = heartbeat
 
     def close(self) -> None:
-        """End the heartbeat and the Spark session."""
+        """End the heartbeat and the Spark session of a run, and export its metrics."""
         if self._heartbeat is not None:
             self._heartbeat.end()
-        if self._pyspark is not None:
+        if self._pyspark is not None:  # the sensor, whose process goes on, has no session
+            flush()
             self._pyspark.end()
 
 

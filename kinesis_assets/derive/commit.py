@@ -18,6 +18,8 @@ from kinesis_assets.derive.records import FORMAT, DerivedCommit, ReplacedFile
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.metrics.instruments import COMMIT_DURATION, TABLE
+from kinesis_assets.metrics.recording import timed
 from kinesis_assets.retry import RetryPolicy, retry
 from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_ids import new_id
@@ -125,7 +127,8 @@ def commit(
             snapshot.commit(record, actions, exclusive=base is not None, columns=columns)
         return None
 
-    return commit_until_known(table, committed)
+    with timed(COMMIT_DURATION, {TABLE: table.uri}, table.clock.monotonic):
+        return commit_until_known(table, committed)
 
 
 def until_not_overtaken(table: DerivedTable, attempt: Callable[[], _Commit]) -> _Commit:

@@ -34,6 +34,8 @@ from kinesis_assets.errors import (
     TableMissing,
     TableRewritten,
 )
+from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
+from kinesis_assets.metrics.recording import record
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.conditional_puts import check_conditional_puts
@@ -113,6 +115,8 @@ def derive(
         with wrap_spark_errors(f"table {table.uri}"):
             done, more = _step(spark, table, derivation, by)
         if done is not None:
+            record(DERIVED_ROWS, done.rows, {TABLE: table.uri})
+            record(DERIVED_BAD_RECORDS, done.bad_records or 0, {TABLE: table.uri})
             yield done
 
 

@@ -67,6 +67,7 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
             if there was no response.
         tip_time: The service's time when the read reached the shard's tip; None if it did not.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
+        throttles: Number of calls that the service throttled.
     """
 
     bad_records: Count
@@ -76,6 +77,7 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
     millis_behind_latest: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
     tip_time: Time | None
     gaps: tuple[Gap, ...]
+    throttles: Count
 
 
 class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -55,6 +55,7 @@ class ShardOutcome:
         time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
             if that is not known.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
+        throttles: Number of calls that the service throttled while the shard was read.
         error: The reason for the states waiting, conflict and failed; None otherwise.
     """
 
@@ -69,6 +70,7 @@ class ShardOutcome:
     lag_ms: int | None = None
     time_to_loss_ms: int | None = None
     gaps: Sequence[Gap] = ()
+    throttles: int = 0
     error: ShardError | None = None
 
     @property
@@ -160,6 +162,7 @@ def shard_outcome(
             stats=RangeStats.unread(before.position),
             time_to_loss_ms=_time_to_loss_ms(plan, before, None) if unfinished else None,
             gaps=plan.given_up[shard_id].gaps[-1:] if shard_id in plan.given_up and not error else (),
+            throttles=0 if shard is None else shard.throttles,
             error=error,
         )
     lag_ms = shard.millis_behind_latest
@@ -175,6 +178,7 @@ def shard_outcome(
         lag_ms=lag_ms,
         time_to_loss_ms=_time_to_loss_ms(plan, before, lag_ms) if unfinished else None,
         gaps=shard.gaps,
+        throttles=shard.throttles,
         error=error,
     )
 

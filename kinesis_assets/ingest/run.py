@@ -15,6 +15,7 @@ from kinesis_assets.errors import StreamRecreated
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH, wait_after_nothing
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.outcome import RunResult, shard_outcome
+from kinesis_assets.ingest.outcome_metrics import record_outcomes
 from kinesis_assets.ingest.shard_ends import with_confirmed_ends
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
@@ -136,7 +137,9 @@ def execute_run(
     outcomes = {
         shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.asked
     }
-    return RunResult(plan.batch_id, outcomes, result.version, clock.monotonic() - started)
+    done = RunResult(plan.batch_id, outcomes, result.version, clock.monotonic() - started)
+    record_outcomes(client.stream, done)
+    return done
 
 
 def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:

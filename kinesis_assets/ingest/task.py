@@ -181,5 +181,6 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         millis_behind_latest=reading.millis_behind_latest,
         tip_time=reading.tip_time,
         gaps=tuple(reading.gaps),
+        throttles=reading.throttles,
         error=error,
     )

@@ -25,6 +25,8 @@ from kinesis_assets.errors import (
     DataFileInvalid,
     PositionsMissing,
 )
+from kinesis_assets.metrics.instruments import COMMIT_DURATION, STREAM, TABLE
+from kinesis_assets.metrics.recording import timed
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.commits_since import open_with_positions, positions_since
@@ -251,7 +253,9 @@ def commit(
         version = later_version_of(table.files, snapshot.version, new.commit_id)
         return None if version is None else replace(tried[new.commit_id], version=version)
 
-    return commit_until_known(table, try_once)
+    commit_attributes = {STREAM: expected.identity.name, TABLE: table.uri}
+    with timed(COMMIT_DURATION, commit_attributes, table.clock.monotonic):
+        return commit_until_known(table, try_once)
 
 
 def read_until(batch_id: int) -> float:

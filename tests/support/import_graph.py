@@ -24,6 +24,7 @@ LAYERS = (
     ("ingest",),
     ("spark", "table"),
     ("kinesis",),
+    ("metrics",),
 )
 """Folders from top to bottom. Each imports only from folders below it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +19,6 @@ from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compactio
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.kinesis.data_loss import Gap
 
 if TYPE_CHECKING:
@@ -147,11 +145,7 @@ class Evaluation:
     def _of_shards(self) -> Iterator[CheckResult]:
         checks, now = self._checks, self._now
         if checks.lag is not None:
-            settings = self._opened.settings
-            # In a continuous run, a tip time is committed again after this time.
-            idle = TIP_REFRESH
-            if settings.follow_for is None:
-                idle = timedelta(seconds=settings.max_idle_seconds)
+            idle = self._opened.max_idle
             yield check_lag(checks.lag, self._readable, now, waiting=self.progress.waiting, idle=idle)
         if checks.time_to_loss is not None:
             yield check_time_to_loss(checks.time_to_loss, self._shards, now)

@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.result import CheckResult, counted, duration, worst
-from kinesis_assets.dagster.checks.unread import lag_of, unread_for
-from kinesis_assets.ingest.idle_shards import longest_wait
+from kinesis_assets.dagster.checks.unread import lags, unread_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,12 +36,10 @@ def check_lag(
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
         idle: The longest time by the settings from one read to the next of a shard without new records.
     """
-    lags = {
-        shard_id: lag_of(shard, now, waiting_since=waiting.get(shard_id), idle=longest_wait(shard, idle))
-        for shard_id, shard in shards.items()
-    }
+    of_shards = lags(shards, now, waiting=waiting, idle=idle)
     known = sorted(
-        ((lag.total_seconds(), shard_id) for shard_id, lag in lags.items() if lag is not None), reverse=True
+        ((lag.total_seconds(), shard_id) for shard_id, lag in of_shards.items() if lag is not None),
+        reverse=True,
     )
     late = [(seconds, shard_id) for seconds, shard_id in known if seconds > check.max_seconds]
     bound = duration(check.max_seconds)
@@ -64,7 +61,7 @@ def check_lag(
             "worst_lag_seconds": round(known[0][0], 1) if known else 0.0,
             "late_shards": len(late),
             **worst(rows),
-            "shards_with_unknown_lag": len(lags) - len(known),
+            "shards_with_unknown_lag": len(of_shards) - len(known),
         },
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.ingest.idle_shards import is_behind
+from kinesis_assets.ingest.idle_shards import is_behind, longest_wait
 from kinesis_assets.kinesis.shards import unfinished_parents
 
 if TYPE_CHECKING:
@@ -126,6 +126,23 @@ def lag_of(
     else:
         lag = now - shard.complete_until - idle
     return max(lag, timedelta())
+
+
+def lags(
+    shards: Mapping[str, ShardPosition], now: datetime, *, waiting: Mapping[str, float], idle: timedelta
+) -> dict[str, timedelta | None]:
+    """Return by shard id what `lag_of` returns.
+
+    Args:
+        shards: The shards that can be read.
+        now: The time.
+        waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
+        idle: The longest time by the settings from one read to the next of a shard without new records.
+    """
+    return {
+        shard_id: lag_of(shard, now, waiting_since=waiting.get(shard_id), idle=longest_wait(shard, idle))
+        for shard_id, shard in shards.items()
+    }
 
 
 def waiting_shards(before: Mapping[str, float], waiting: Iterable[str], now: datetime) -> dict[str, float]:

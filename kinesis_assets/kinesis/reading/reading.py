@@ -62,6 +62,7 @@ class ShardReading:
         first_sequence_number: The sequence number of the first yielded record; None before it.
         bad_records: The number of yielded records that are damaged aggregates, kept unchanged.
         outside_hash_range: The number of yielded records that belong to another shard.
+        throttles: The number of calls that the service throttled.
         first_arrival: The arrival of the first yielded record.
         last_arrival: The arrival of the last yielded record.
         millis_behind_latest: The time from `position` to the tip, as of the last response; None before it.
@@ -95,6 +96,7 @@ class ShardReading:
         self.first_sequence_number: str | None = None
         self.bad_records = 0
         self.outside_hash_range = 0
+        self.throttles = 0
         self.first_arrival: datetime | None = None
         self.last_arrival: datetime | None = None
         self.millis_behind_latest: int | None = None
@@ -318,6 +320,7 @@ class ShardReading:
                 )
             except CallFailed as error:
                 self._release()
+                self.throttles += is_throttled(error)
                 too_long = is_too_long(error)
                 self._pacing.note_failure(too_long=too_long)
                 self._stall_detector.note_no_progress()

@@ -54,11 +54,13 @@ HONEST = Landing(
         ShardLanding(
             *("a", READ, RangeEnd.TIP, None, 0, 0, NOON, NOON, 0, NOON),
             gaps=(Gap(after=Position.after("5"), since=None, next_sequence_number="7", until=NOON),),
+            throttles=1,
         ),
         ShardLanding(
             *("b", RangeStats.unread(Position.after("5", 3)), None, DataLost("b", "lost")),
             *(0, 0, None, None, None, None),
             gaps=(),
+            throttles=0,
         ),
     ),
 )

@@ -9,7 +9,10 @@ import pytest
 
 from kinesis_assets.testing import UserRecord, aggregate
 
-HEAVY = ("pandas", "pyarrow", "deltalake", "boto3", "botocore", "pyspark", "dagster", "grpc", "py4j")
+HEAVY = (
+    *("pandas", "pyarrow", "deltalake", "boto3", "botocore", "pyspark", "dagster", "grpc", "py4j"),
+    "opentelemetry",
+)
 
 
 def imported(statement):
@@ -39,6 +42,7 @@ ONLY_RUNS_NEED = {
     *("boto3", "botocore", "urllib3", "google.protobuf"),
     *("numpy", "pandas", "pyarrow", "deltalake", "duckdb", "fastavro"),
     *("pyspark", "py4j", "grpc", "dagster_pyspark", "dagster_spark"),
+    "opentelemetry",
 }
 
 

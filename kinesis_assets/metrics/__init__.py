@@ -1,0 +1,1 @@
+"""Metrics for monitoring outside of Dagster, by the API of OpenTelemetry."""

@@ -1,0 +1,93 @@
+"""A receiver of metrics over OTLP/HTTP on loopback, in place of Prometheus or of the CloudWatch agent."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Self
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Point:
+    """A data point.
+
+    Attributes:
+        path: The path of the request.
+        resource: The attributes of its process.
+        metric: The name of the metric.
+        attributes: Its attributes.
+        value: Its value; of a histogram, the number of measurements.
+        is_delta: Whether it has what was counted since the export before; None for a gauge.
+    """
+
+    path: str
+    resource: dict[str, Any]
+    metric: str
+    attributes: dict[str, Any]
+    value: float
+    is_delta: bool | None
+
+
+class OtlpReceiver:
+    """A receiver, which runs while it is entered as a context.
+
+    Attributes:
+        points: The points that it received, in order of arrival.
+        status: The status of its responses. It keeps the points of refused requests too.
+        url: Its URL, without a path.
+    """
+
+    def __init__(self) -> None:
+        receiver, self.points, self.status = self, list[Point](), 200
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                assert self.headers["Content-Type"] == "application/x-protobuf"
+                receiver.points += _points(self.path, ExportMetricsServiceRequest.FromString(body))
+                self.send_response(receiver.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def of(self, metric: str) -> list[Point]:
+        """Return the points of a metric."""
+        return [point for point in list(self.points) if point.metric == metric]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _points(path: str, request: ExportMetricsServiceRequest) -> Iterator[Point]:
+    for resource in request.resource_metrics:
+        of_process = _plain(resource.resource.attributes)
+        for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+            kind = str(metric.WhichOneof("data"))
+            data = getattr(metric, kind)
+            delta = None
+            if kind != "gauge":
+                delta = data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+            for point in data.data_points:
+                value = point.count if kind == "histogram" else getattr(point, point.WhichOneof("value"))
+                yield Point(path, of_process, metric.name, _plain(point.attributes), value, delta)
+
+
+def _plain(attributes: Any) -> dict[str, Any]:
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}

@@ -1,0 +1,43 @@
+"""The metrics of a stream's shards at each tick of the sensor."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.metrics.instruments import LAG, ROWS, TIME_TO_LOSS
+from support.daemon import Daemon, SensorClock
+from support.two_shards import FIRST, SECOND
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize("checks", [{}, {name: False for name, _ in Checks().defined}])
+def test_the_lag_of_a_shard_grows_while_no_run_reads_it(make_project, source, instance, measurements, checks):
+    source.create(1)
+    daemon = Daemon(make_project(checks=checks), instance)
+    daemon.commit([FIRST], by=None)
+    clock = SensorClock(daemon)
+    clock.now = time.time()
+    daemon.tick()
+    measurements.read()
+    before = measurements.of(TIME_TO_LOSS)[FIRST,]
+    clock.now += 5 * HOUR
+    daemon.tick()
+    measurements.read()
+    assert measurements.of(TIME_TO_LOSS)[FIRST,] == pytest.approx(before - 5 * HOUR, abs=600)
+    assert measurements.of(LAG)[FIRST,] > HOUR / 2  # its next read is overdue
+    assert measurements.of(ROWS) == {}  # no run has read anything
+
+
+def test_a_tick_records_unfinished_shards_only(daemon, source, measurements):
+    source.create(2)
+    source.split(FIRST)
+    daemon.finish(FIRST, at=datetime.now(UTC))
+    daemon.tick()
+    measurements.read()
+    assert (FIRST,) not in {*measurements.of(LAG), *measurements.of(TIME_TO_LOSS)}
+    assert measurements.of(LAG)[SECOND,] < HOUR

@@ -1,0 +1,129 @@
+"""What becomes of a measurement: with an SDK, without one, and with an exporter that fails."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from kinesis_assets.metrics.instruments import COMMIT_DURATION, INSTRUMENTS, LAG, ROWS, SHARD, STREAM, TABLE
+from kinesis_assets.metrics.recording import record, timed
+
+RECORD = """
+from kinesis_assets.metrics.instruments import INSTRUMENTS, ROWS
+from kinesis_assets.metrics.recording import flush, record
+for instrument in INSTRUMENTS:
+    record(instrument, 1, {})
+"""
+
+WITH_EXPORTER = """
+import math, threading
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
+
+class Exporter(MetricExporter):
+    def export(self, metrics_data, timeout_millis=10_000, **kwargs):
+        EXPORT
+    def force_flush(self, timeout_millis=10_000):
+        return True
+    def shutdown(self, timeout_millis=30_000, **kwargs):
+        pass
+
+reader = PeriodicExportingMetricReader(Exporter(), export_interval_millis=math.inf)
+set_meter_provider(MeterProvider([reader], shutdown_on_exit=False))
+"""
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own, because a process can have only one provider."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture
+def attributes(stream):
+    return {STREAM: stream, SHARD: "a"}
+
+
+def test_a_counter_adds_up_and_a_gauge_keeps_the_last_value(measurements, attributes):
+    for value in (2, 0, 3):
+        record(ROWS, value, attributes)
+        record(LAG, value / 2, attributes)
+    measurements.read()
+    assert measurements.of(ROWS) == {("a",): 5}
+    assert measurements.of(LAG) == {("a",): 1.5}
+
+
+def test_a_gauge_may_be_zero_but_a_counter_is_not_incremented_by_nothing(measurements, attributes):
+    record(ROWS, 0, attributes)
+    record(LAG, 0, attributes)
+    measurements.read()
+    assert (measurements.of(ROWS), measurements.of(LAG)) == ({}, {("a",): 0})
+
+
+def test_the_time_of_an_error_has_its_class(measurements, stream):
+    times = iter([1.0, 3.5, 10.0, 10.25])
+    attributes = {STREAM: stream, TABLE: "t"}
+    with pytest.raises(KeyError), timed(COMMIT_DURATION, attributes, times.__next__):
+        raise KeyError
+    with timed(COMMIT_DURATION, attributes, times.__next__):
+        pass
+    measurements.read()
+    assert measurements.of(COMMIT_DURATION) == {("t", "KeyError"): 1, ("t",): 1}
+
+
+def test_an_attribute_has_no_password(measurements):
+    record(ROWS, 1, {TABLE: "http://ann:secret@store/lake"})
+    measurements.read()
+    assert measurements.of(ROWS) == {("http://***store/lake",): 1}
+
+
+def test_a_value_that_is_refused_is_logged(measurements, attributes, caplog):
+    with caplog.at_level(logging.WARNING):
+        record(ROWS, "three", attributes)  # type: ignore[arg-type]
+    measurements.read()
+    assert measurements.of(ROWS) == {}
+
+
+def test_without_an_sdk_nothing_is_recorded_and_none_is_loaded():
+    loaded = run(f"{RECORD}\nflush()\nimport sys\nprint(*sys.modules)").stdout.split()
+    assert "opentelemetry.metrics" in loaded
+    assert not [name for name in loaded if name.startswith("opentelemetry.sdk")]
+
+
+def test_flush_exports_what_was_recorded():
+    names = (
+        "[print(m.name) for r in metrics_data.resource_metrics for s in r.scope_metrics for m in s.metrics]"
+    )
+    exporter = WITH_EXPORTER.replace("EXPORT", f"{names}; return MetricExportResult.SUCCESS")
+    done = run(f"{exporter}\n{RECORD}\nflush()\nprint('done')")
+    *names, last = done.stdout.split()
+    assert sorted(names) == sorted(each.name for each in INSTRUMENTS)
+    assert last == "done"
+
+
+def test_an_exporter_that_raises_is_logged():
+    exporter = WITH_EXPORTER.replace("EXPORT", "raise OSError('no such host')")
+    done = run(f"{exporter}\n{RECORD}\nflush()\nprint('done')")
+    assert done.stdout == "done\n"
+    assert "no such host" in done.stderr
+
+
+def test_an_exporter_that_hangs_is_given_up():
+    exporter = WITH_EXPORTER.replace("EXPORT", "threading.Event().wait()")
+    done = run(f"{exporter}\n{RECORD}\nflush(0.2)\nprint('done')")
+    assert done.stdout == "done\n"
+    assert "not exported within 0.2 s" in done.stderr
+
+
+def test_a_provider_that_is_not_installed_is_logged():
+    name = "import os; os.environ['OTEL_PYTHON_METER_PROVIDER'] = 'no_such_provider'"
+    done = run(f"{name}\n{RECORD}\nflush()\nprint('done')")
+    assert done.stdout == "done\n"
+    assert "was not recorded" in done.stderr or "no_such_provider" in done.stderr
