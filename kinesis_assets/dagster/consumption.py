@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.run import Derivation
+    from kinesis_assets.table.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
 """The key in an event's metadata of the id of the last commit that it covers. It covers those that the same
@@ -38,6 +40,18 @@ class Consumption:
     upstream: dg.AssetKey
     table: str
     derivation: Callable[[str], Derivation]
+
+    def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
+        """Return the heartbeat of a step that consumes the source, see `end_dead_runs`.
+
+        Args:
+            context: The context of the running asset.
+        """
+        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as below
+        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
+
+        # Each commit has an attempt of its own, so the step may take any time.
+        return Heartbeat(DerivedTable(self.table), context.run.run_id, seconds=inf)
 
     def commits(self, context: dg.AssetExecutionContext, spark: SparkSession) -> Iterator[DerivedCommit]:
         """Consume what the source has now, and yield each commit. Raises the errors of `derive`.

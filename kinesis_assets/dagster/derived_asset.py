@@ -145,10 +145,11 @@ def _asset(
     def derived() -> dg.MaterializeResult[Any]:
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, stream)
-        progress = report_missing_events(context, opened, key, settings.table)
-        spark = opened.start_spark()
-        facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
-        return dg.MaterializeResult(metadata=facts | totals_of_table(settings.table))
+        with consumption.heartbeat(context):
+            progress = report_missing_events(context, opened, key, settings.table)
+            spark = opened.start_spark()
+            facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
+            return dg.MaterializeResult(metadata=facts | totals_of_table(settings.table))
 
     attach(consumption, derived)
     return dg.asset(

@@ -22,6 +22,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         commits: How far the commits of positions were compared with the events.
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
+        derived_liveness: The same of the runs over derived tables only.
         signals: What was found in shards that were idle, see `DueShards`.
         observed: The last observation of the stream.
         checks: What the asset checks remember.
@@ -35,6 +36,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     signals: dict[str, Signal] = {}
     observed: Observed = Observed()
     checks: ChecksProgress = ChecksProgress()
+    derived_liveness: Liveness = Liveness()
 
     @property
     def waiting_to_be_read(self) -> set[str]:

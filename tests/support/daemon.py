@@ -26,7 +26,7 @@ from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
@@ -52,6 +52,7 @@ class Daemon:
         clock: The clock of the ticks; this machine's by default.
         derived: The derived tables that continuous runs include. By this machine's clock, the sensor finds
             them in the definitions.
+        tables: The paths of all derived tables, likewise.
     """
 
     def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
@@ -60,6 +61,7 @@ class Daemon:
         self.cursor: str | None = None
         self.clock: Callable[[], float] | None = None
         self.derived: Collection[dg.AssetKey] = ()
+        self.tables: Mapping[dg.AssetKey, str] = {}
         name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
         (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
 
@@ -83,7 +85,9 @@ class Daemon:
         return data
 
     def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
-        return evaluate(self.opened, self.instance, self.cursor, clock, derived=self.derived)
+        return evaluate(
+            self.opened, self.instance, self.cursor, clock, derived=self.derived, tables=self.tables
+        )
 
     def _evaluate(self) -> SensorExecutionData:
         assert isinstance(self.sensor, dg.SensorDefinition)
@@ -120,7 +124,7 @@ class Daemon:
             tags=tags,
             status=status,
             asset_selection=frozenset({raw_key(self.project.stream)}),
-            remote_job_origin=_origin(IMPLICIT_ASSET_JOB_NAME),
+            remote_job_origin=origin_of(IMPLICIT_ASSET_JOB_NAME),
         )
         return self.instance.add_run(run)
 
@@ -207,7 +211,7 @@ class SensorClock:
         return [tuple(each) for each in self.daemon.requested_ranges()]
 
 
-def _origin(job: str) -> RemoteJobOrigin:
+def origin_of(job: str) -> RemoteJobOrigin:
     """Return the origin of a job, which Dagster requires of queued runs."""
     target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
     location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")

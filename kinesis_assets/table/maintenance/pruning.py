@@ -36,6 +36,8 @@ MARKERS_KEPT = timedelta(days=1)
 """How long stop markers, heartbeats and files about progress are kept. An attempt stops within minutes, and
 the last file of a live run is at most a minute old."""
 
+_FOLDERS_OF_RUNS = (STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER)
+
 _AT_ONCE = 16
 
 
@@ -66,9 +68,7 @@ def prune(
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity, limits)),
         (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
         (AMENDMENTS_FOLDER, partial(_superseded_amendments, table, identity)),
-        (STOP_MARKERS_FOLDER, partial(_expired, table, STOP_MARKERS_FOLDER)),
-        (HEARTBEATS_FOLDER, partial(_expired, table, HEARTBEATS_FOLDER)),
-        (PROGRESS_FOLDER, partial(_expired, table, PROGRESS_FOLDER)),
+        *((folder, partial(expired_files, table.files, folder)) for folder in _FOLDERS_OF_RUNS),
     ):
         yield from prune_folder(table.files, of, found(clock.now()), dry_run=dry_run)
 
@@ -197,7 +197,8 @@ def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now
         yield f"{AMENDMENTS_FOLDER}/{commit_id}.json"
 
 
-def _expired(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
-    for info in files_in(table.files, folder):
+def expired_files(filesystem: pyarrow.fs.FileSystem, folder: str, now: datetime) -> Iterator[str]:
+    """Yield the files of runs in a folder that are kept no longer, see `MARKERS_KEPT`."""
+    for info in files_in(filesystem, folder):
         if info.mtime is not None and info.mtime < now - MARKERS_KEPT:
             yield info.path
