@@ -101,6 +101,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         """Plan the next range of each of the run's shards.
 
         Raises:
+            ExecutorUnsuitable: Spark's executors cannot run the tasks. Nothing was planned.
             InvalidInput: The asset that is loaded is not the stream.
             TableNotWritable: The table cannot be written to.
         """
@@ -110,6 +111,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                 f"loaded. To read the table in an asset, add it to deps and open {self.table} in the body"
             )
         stream = self.opened
+        stream.check_executors()
         shard_ids = sorted(context.asset_partition_keys)
         plan = plan_run(stream.client, stream.table, asked=shard_ids, policy=stream.policy)
         # It starts after the plan, because an invalid plan must not write anything.

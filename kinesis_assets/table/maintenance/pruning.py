@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.amendment_files import AMENDMENTS_FOLDER
 from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED, files_by_id, superseded
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 MARKERS_KEPT = timedelta(days=1)
-"""How long stop markers, heartbeats and files about progress are kept. An attempt stops within minutes, and
-the last file of a live run is at most a minute old."""
+"""How long stop markers, heartbeats, and files about progress and of probes are kept. An attempt stops within
+minutes, and the last file of a live run is at most a minute old."""
 
-_FOLDERS_OF_RUNS = (STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER)
+_FOLDERS_OF_RUNS = (STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER, PROBES_FOLDER)
 
 _AT_ONCE = 16
 

@@ -91,9 +91,10 @@ class Archive:
 
 def test_a_gap_that_was_archived_since_the_archive_was_read_counts():
     archive, positions = Archive(), positions_of(b=shard_after(2))
+    archive.newest, archive.shards = 6, {"c": shard_after(1)}
     gaps, newest = gaps_of_table(archive, positions, {}, None)
     assert gaps == {}
-    archive.newest, archive.shards = 7, {"a": shard_after(1, gaps=(GAP,))}
+    archive.newest, archive.shards = 7, {"a": shard_after(1, gaps=(GAP,)), "c": shard_after(1)}
     gaps, newest = gaps_of_table(archive, positions, gaps, newest)
     assert (gaps, newest) == ({"a": (GAP,)}, 7)
 
