@@ -32,8 +32,7 @@ class DagsterPages:
 
     def open_lineage(self, asset: str) -> Locator:
         """Open the lineage of all assets, and return the graph that has an asset."""
-        self.page.goto(self.url)
-        self.page.get_by_role("navigation").locator("[href='/asset-groups']").click()
+        self.page.goto(f"{self.url}/asset-groups")
         return self.page.locator("svg").filter(has_text=asset)
 
     def open_asset(self, key: Sequence[str], tab: str) -> None:
@@ -59,20 +58,9 @@ class DagsterPages:
         title, canvas = self.page.get_by_text(name, exact=True), self.page.locator("canvas")
         return self.page.locator("div").filter(has=title).filter(has=canvas).last
 
-    def open_launched_run(self) -> str:
-        """Open the page of the run that was launched last from this tab, and return the run's id."""
-        self.page.get_by_role("link", name="View", exact=True).click()
-        self.page.wait_for_url("**/runs/*")
-        return self.run_id
-
     def open_run(self, run_id: str) -> None:
         """Open the page of a run."""
         self.page.goto(f"{self.url}/runs/{run_id}")
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run whose page is open."""
-        return self.page.url.partition("/runs/")[2].partition("?")[0]
 
     def expect_run_status(self, status: str) -> None:
         """Wait until the page of a run shows a status."""
@@ -93,4 +81,4 @@ class DagsterPages:
         self.page.keyboard.insert_text(config)
         self.page.get_by_role("button", name="Launch Run").click()
         self.page.wait_for_url("**/runs/*")
-        return self.run_id
+        return self.page.url.rpartition("/")[2]

@@ -46,6 +46,7 @@ defs = dg.Definitions.merge(
         table={table!r},
         description="Orders of the web shop, as the checkout sends them.",
         sensor_interval_seconds=1,
+        max_idle_seconds=60,
         checks={{"lag": {{"max_seconds": 300, "severity": "ERROR"}}}},
     ),
     build_order_tables({derived!r}),
@@ -100,11 +101,26 @@ class OrdersDeployment:
         """Return the run that was created last."""
         return self.instance.get_runs(limit=1)[0]
 
-    def new_run(self, before: dg.DagsterRun) -> dg.DagsterRun:
-        """Wait for a run that is created after another one and for its end, and return it."""
-        wait_until(lambda: self.latest_run().run_id != before.run_id)
-        wait_until(lambda: self.latest_run().is_finished)
+    def new_run(self, latest: dg.DagsterRun) -> dg.DagsterRun:
+        """Wait for a run that is created after another one, and return it."""
+        wait_until(lambda: self.latest_run().run_id != latest.run_id)
         return self.latest_run()
+
+    def ended_run(self, run: dg.DagsterRun) -> dg.DagsterRun:
+        """Wait for the end of a run, and return it."""
+
+        def ended() -> dg.DagsterRun | None:
+            found = self.instance.get_run_by_id(run.run_id)
+            return found if found is not None and found.is_finished else None
+
+        return wait_until(ended)
+
+    def materialized_rows(self, run: dg.DagsterRun) -> dict[str, int]:
+        """Return the rows that the events of a run report, by shard id."""
+        of_type = dg.DagsterEventType.ASSET_MATERIALIZATION
+        records = self.instance.get_records_for_run(run.run_id, of_type=of_type).records
+        events = [record.event_log_entry.asset_materialization for record in records]
+        return {event.partition: event.metadata["rows"].value for event in events}
 
     def wait_until_idle(self) -> None:
         """Wait until all runs have ended."""
