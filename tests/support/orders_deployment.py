@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -54,6 +53,7 @@ defs = dg.Definitions.merge(
 )
 """
 _WORKSPACE = "load_from: [{python_file: {relative_path: shop.py, location_name: shop}}]\n"
+_RUN_QUEUE = "run_queue: {dequeue_interval_seconds: 1}  # the default is 5\n"
 _SENSORS = """query ($repository: RepositorySelector!) {
     sensorsOrError(repositorySelector: $repository) {... on Sensors {results {id name}}}}"""
 _STOP = "mutation ($id: String!) {stopSensor(id: $id) {__typename}}"
@@ -97,6 +97,10 @@ class OrdersDeployment:
             found[row["shard_id"]].append(row["sequence_number"])
         return found
 
+    def first_run(self) -> dg.DagsterRun:
+        """Return the run that was created first: the sensor requested it, over all shards."""
+        return self.instance.get_runs(limit=1, ascending=True)[0]
+
     def latest_run(self) -> dg.DagsterRun:
         """Return the run that was created last."""
         return self.instance.get_runs(limit=1)[0]
@@ -136,7 +140,7 @@ def deployed(folder: Path) -> Iterator[OrdersDeployment]:
     """
     table, home = folder / "orders", folder / "home"
     home.mkdir()
-    shutil.copy(_PROJECT / "dagster.yaml", home)
+    (home / "dagster.yaml").write_text((_PROJECT / "dagster.yaml").read_text() + _RUN_QUEUE)
     text = _DEFINITIONS.format(table=str(table), derived=str(folder / "derived"))
     (folder / f"{_LOCATION}.py").write_text(text)
     (folder / "workspace.yaml").write_text(_WORKSPACE)
