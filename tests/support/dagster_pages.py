@@ -48,7 +48,12 @@ class DagsterPages:
             dialog.get_by_role("button", name="All", exact=True).click()
         else:
             dialog.get_by_text("Select a partition or create one").click()
-            dialog.get_by_role("menuitem", name=partition).click()
+            in_menu = dialog.get_by_role("menuitem", name=partition)
+            in_menu.click()
+            dialog.get_by_text(
+                "Launch runs to materialize"
+            ).click()  # closes the menu, which may cover buttons
+            expect(in_menu).to_have_count(0)
         launch = "Launch backfill" if partition is None else "Launch 1 run"
         dialog.get_by_role("button", name=launch).click()
         expect(dialog).to_be_hidden()
