@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-_MARGIN = 8
+_MARGIN = 4
 
 
 def take_picture(page: Page, path: Path, *parts: Locator) -> None:
