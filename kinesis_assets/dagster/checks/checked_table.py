@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
     from kinesis_assets.dagster.consumption import Consumption
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
 
 
@@ -23,7 +24,7 @@ class CheckedTable:
 
     Attributes:
         key: The key of its asset.
-        stream: The name of the stream whose records it is derived from.
+        stream: The stream whose records it is derived from.
         uri: Its path or URI.
         source: The path or URI of its source.
         on_deleted: What its runs do if rows of the source were deleted.
@@ -32,7 +33,7 @@ class CheckedTable:
     """
 
     key: dg.AssetKey
-    stream: str
+    stream: StreamNames
     uri: str
     source: str
     on_deleted: OnDeleted
@@ -64,14 +65,16 @@ class CheckedTable:
         return self.key.to_user_string()
 
 
-def checked_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: str) -> list[CheckedTable]:
+def checked_tables(
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: StreamNames
+) -> list[CheckedTable]:
     """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
 
     Tables without checks are left out, and those whose source is not one of these assets: their runs fail.
 
     Args:
         definitions: The assets.
-        stream: The stream's name.
+        stream: The stream.
     """
     return [
         CheckedTable.of(key, each, definitions[each.upstream])

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from playwright.sync_api import expect
 
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.demo.orders import STREAM
 from support.daemon import FIRST, LAST
 from support.orders_deployment import RAW, SHARDS
@@ -21,7 +21,7 @@ from support.waiting import wait_until
 
 Status = dg.DagsterRunStatus
 SHARD = SHARDS[1]
-REPLAY = replay_name(STREAM)
+REPLAY = StreamNames(STREAM).replay_job
 CHECKS = Checks()
 
 
