@@ -9,7 +9,7 @@ READY := .venv/ready
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters spark35 docs soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters spark35 pictures docs soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -59,6 +59,10 @@ docs: $(READY)
 	@$(BIN)/python docs/metrics_table.py docs/metrics.md
 	@$(BIN)/python docs/scale_table.py docs/scale.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# Takes the pictures in docs/ again, with the tests that use the Dagster UI in a browser. Look at each before you commit it.
+pictures: $(READY)
+	@PICTURES=1 $(BIN)/pytest -q tests/integration/browser
 
 # The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
 canary: $(READY)

@@ -1,0 +1,200 @@
+"""The orders example as it is deployed: a stream, a Spark server, and Dagster's web server and daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from deltalake import DeltaTable
+
+import kinesis_assets
+from kinesis_assets.dagster.names import automation_name, raw_key, sensor_name
+from kinesis_assets.demo.orders import STREAM, put_orders
+from kinesis_assets.demo.run import embedded_stream
+from kinesis_assets.spark.server import SparkServer
+from kinesis_assets.testing import Faults, LocalKinesis
+from support.shifted_clock import ShiftedClock
+from support.waiting import wait_until
+from support.webserver import Webserver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RAW = raw_key(STREAM)
+SHARDS = [f"shardId-{number:012d}" for number in range(4)]
+
+_LOCATION = "shop"
+_DEFINITIONS = """
+import dagster as dg
+
+from kinesis_assets import build_kinesis_stream
+from kinesis_assets.demo.tables import build_order_tables
+
+defs = dg.Definitions.merge(
+    build_kinesis_stream(
+        "orders",
+        table={table!r},
+        description="Orders of the web shop, as the checkout sends them.",
+        sensor_interval_seconds=1,
+        max_idle_seconds=60,
+        checks={{"lag": {{"max_seconds": 300, "severity": "ERROR"}}}},
+    ),
+    build_order_tables({derived!r}),
+    dg.Definitions(executor=dg.in_process_executor),
+)
+"""
+_WORKSPACE = "load_from: [{python_file: {relative_path: shop.py, location_name: shop}}]\n"
+_RUN_QUEUE = "run_queue: {dequeue_interval_seconds: 1}  # the default is 5\n"
+_SENSORS = """query ($repository: RepositorySelector!) {
+    sensorsOrError(repositorySelector: $repository) {... on Sensors {results {id name}}}}"""
+_STOP = "mutation ($id: String!) {stopSensor(id: $id) {__typename}}"
+_PROJECT = Path(kinesis_assets.__file__).parents[1]
+
+
+@dataclass
+class OrdersDeployment:
+    """The running example. Its sensors are off, so that a run starts only if somebody launches it.
+
+    Attributes:
+        kinesis: A client of the stream's endpoint.
+        faults: The faults of the endpoint.
+        clock: The service's clock.
+        web: The web server.
+        instance: The instance of the web server and the daemon.
+        table: The raw table.
+        acknowledged: The sequence numbers of the records that were put, by shard id.
+    """
+
+    kinesis: Any
+    faults: Faults
+    clock: ShiftedClock
+    web: Webserver
+    instance: dg.DagsterInstance
+    table: Path
+    acknowledged: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def put(self, count: int) -> None:
+        """Put orders, which are spread over all shards."""
+        first = sum(len(numbers) for numbers in self.acknowledged.values())
+        for batch in put_orders(self.kinesis, first, count):
+            for shard_id, sequence_number, _ in batch:
+                self.acknowledged[shard_id].append(sequence_number)
+
+    def landed(self) -> dict[str, list[str]]:
+        """Return the sequence numbers in the raw table by shard id, in the order of the stream."""
+        found: dict[str, list[str]] = defaultdict(list)
+        rows = DeltaTable(self.table).to_pyarrow_table(columns=["shard_id", "sequence_number"]).to_pylist()
+        for row in sorted(rows, key=lambda row: int(row["sequence_number"])):
+            found[row["shard_id"]].append(row["sequence_number"])
+        return found
+
+    def first_run(self) -> dg.DagsterRun:
+        """Return the run that was created first: the sensor requested it, over all shards."""
+        return self.instance.get_runs(limit=1, ascending=True)[0]
+
+    def latest_run(self) -> dg.DagsterRun:
+        """Return the run that was created last."""
+        return self.instance.get_runs(limit=1)[0]
+
+    def new_run(self, latest: dg.DagsterRun) -> dg.DagsterRun:
+        """Wait for a run that is created after another one, and return it."""
+        wait_until(lambda: self.latest_run().run_id != latest.run_id)
+        return self.latest_run()
+
+    def ended_run(self, run: dg.DagsterRun) -> dg.DagsterRun:
+        """Wait for the end of a run, and return it."""
+
+        def ended() -> dg.DagsterRun | None:
+            found = self.instance.get_run_by_id(run.run_id)
+            return found if found is not None and found.is_finished else None
+
+        return wait_until(ended)
+
+    def materialized_rows(self, run: dg.DagsterRun) -> dict[str, int]:
+        """Return the rows that the events of a run report, by shard id."""
+        of_type = dg.DagsterEventType.ASSET_MATERIALIZATION
+        records = self.instance.get_records_for_run(run.run_id, of_type=of_type).records
+        events = [record.event_log_entry.asset_materialization for record in records]
+        return {event.partition: event.metadata["rows"].value for event in events}
+
+    def wait_until_idle(self) -> None:
+        """Wait until all runs have ended."""
+        wait_until(lambda: all(run.is_finished for run in self.instance.get_runs()))
+
+
+@contextmanager
+def deployed(folder: Path) -> Iterator[OrdersDeployment]:
+    """Run the example until the end of the block. Its sensors have materialized some orders.
+
+    Args:
+        folder: A folder for everything that it writes.
+    """
+    table, home = folder / "orders", folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((_PROJECT / "dagster.yaml").read_text() + _RUN_QUEUE)
+    text = _DEFINITIONS.format(table=str(table), derived=str(folder / "derived"))
+    (folder / f"{_LOCATION}.py").write_text(text)
+    (folder / "workspace.yaml").write_text(_WORKSPACE)
+    faults, clock = Faults(), ShiftedClock()
+    with (
+        LocalKinesis(now=clock.time, wrap=faults.around) as local,
+        embedded_stream(local, table) as kinesis,
+        SparkServer(folder / "spark.log", preload=["kinesis_assets.replay.task"]) as spark,
+        dg.DagsterInstance.from_config(str(home)) as instance,
+    ):
+        kinesis.create_stream(StreamName=STREAM, ShardCount=len(SHARDS))
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        found = OrdersDeployment(kinesis, faults, clock, Webserver(port), instance, table)
+        found.put(400)
+        with _dagster(folder, port, {"DAGSTER_HOME": str(home), "SPARK_REMOTE": spark.url}) as process:
+            log = folder / "dagster.log"
+            wait_until(
+                lambda: instance.get_latest_materialization_event(dg.AssetKey("revenue_by_day")),
+                process,
+                failure=log,
+            )
+            wait_until(found.web.version, process, failure=log)
+            _stop_sensors(found.web)
+            found.wait_until_idle()
+            yield found
+
+
+@contextmanager
+def _dagster(folder: Path, port: int, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run Dagster's web server and daemon."""
+    options = ["-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
+    with (
+        (folder / "dagster.log").open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "dagster", "dev", *options],
+            cwd=folder,
+            env=os.environ | environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _stop_sensors(web: Webserver) -> None:
+    repository = {"repositoryName": "__repository__", "repositoryLocationName": _LOCATION}
+    sensors = web.query(_SENSORS, repository=repository)["sensorsOrError"]["results"]
+    assert {sensor["name"] for sensor in sensors} == {sensor_name(STREAM), automation_name(STREAM)}
+    for sensor in sensors:
+        stopped = web.query(_STOP, id=sensor["id"])["stopSensor"]
+        assert stopped["__typename"] == "StopSensorMutationResult", stopped
