@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
 _NAMED = 3  # how many shards an error about a whole stream names; it counts the others
 
@@ -38,6 +37,10 @@ class ExecutorUnsuitable(KinesisAssetsError):
 
 class SparkServerFailed(KinesisAssetsError):
     """The Spark Connect server on this machine did not start, or it ended."""
+
+
+class RoleNotAssumed(KinesisAssetsError):
+    """AWS STS returned no credentials for the role of the settings."""
 
 
 class RegistryCallFailed(KinesisAssetsError):
@@ -128,8 +131,7 @@ class ShardError(KinesisAssetsError):
     """
 
     def __init__(self, shard_id: str, sentence: str) -> None:
-        # Exception gets both arguments unchanged, so that the error can be pickled.
-        super().__init__(shard_id, sentence)
+        super().__init__(shard_id, sentence)  # both unchanged, so that the error can be pickled
         self.shard_id = shard_id
         self.sentence = str(self.args[1])
 
@@ -318,18 +320,16 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
-    shard before it failed is committed.
+    """Some shards of a run failed, wait or were moved by another run. What was read before is committed.
 
     Attributes:
         errors: The reason for each of them, by shard id.
     """
 
     def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:
-        reasons = "; ".join(str(error) for error in errors.values())
         super().__init__(
             f"stream {stream}: {len(errors)} of the run's shards did not reach the end of their ranges: "
-            f"{reasons}"
+            + "; ".join(map(str, errors.values()))
         )
         self.errors = dict(errors)
 

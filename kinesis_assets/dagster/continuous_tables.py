@@ -40,7 +40,7 @@ def continuous_derivations(
     tables = tables_of(context, stream.name)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
-    totals = {key: RunningTotals(each.table) for key, each in tables.items()}
+    totals = {key: RunningTotals(each.table, role=stream.role) for key, each in tables.items()}
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:

@@ -149,7 +149,7 @@ def _asset(
             progress = report_missing_events(context, opened, key, settings.table)
             spark = opened.start_spark()
             facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
-            return dg.MaterializeResult(metadata=facts | totals_of_table(settings.table))
+            return dg.MaterializeResult(metadata=facts | totals_of_table(settings.table, opened.role))
 
     attach(consumption, derived)
     return dg.asset(

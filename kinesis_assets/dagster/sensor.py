@@ -102,7 +102,7 @@ def evaluate(
     evaluations, checks = check_events(
         opened, instance, listing, shards, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
-    derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now)
+    derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now, opened.role)
     after = structs.replace(after, checks=checks, derived_liveness=derived_liveness)
     record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
     blocked = {
