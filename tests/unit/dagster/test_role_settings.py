@@ -1,0 +1,67 @@
+"""The role of a stream's settings is that of its client and of its tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets import KinesisResource, build_kinesis_stream
+from kinesis_assets.dagster.names import io_manager_key
+
+if TYPE_CHECKING:
+    import pytest
+
+    from kinesis_assets.dagster.io_manager import ShardIOManager
+
+READER = "arn:aws:iam::111122223333:role/reader"
+ARN = "arn:aws:kinesis:eu-west-1:444455556666:stream/clicks"
+RUN_ID = "8f0ce1a8-9d2a-4f0c-8a53-0a1b2c3d4e5f"
+
+
+def manager_of(stream: str = ARN, **settings: object) -> ShardIOManager:
+    definitions = build_kinesis_stream(stream, table="s3://lake/clicks", **settings)
+    return (definitions.resources or {})[io_manager_key("clicks")]
+
+
+def test_without_a_role_none_is_assumed() -> None:
+    opened = manager_of().opened
+    assert opened.role is None
+    assert opened.table.folder.role is None
+
+
+def test_the_table_and_the_stream_have_the_same_role_with_the_region_of_the_stream() -> None:
+    opened = manager_of(role_arn=READER, external_id="shop-4711", profile_name="base").opened
+    assert opened.role is not None
+    assert opened.table.folder.role == opened.role
+    assert (opened.role.arn, opened.role.external_id) == (READER, "shop-4711")
+    assert (opened.role.region_name, opened.role.profile_name) == ("eu-west-1", "base")
+
+
+def test_a_run_is_in_the_name_of_its_sessions() -> None:
+    manager = manager_of(role_arn=READER)
+    with dg.instance_for_test() as instance:
+        run = instance.create_run_for_job(dg.GraphDefinition("job").to_job(), run_id=RUN_ID)
+        manager.setup_for_execution(dg.build_init_resource_context(instance=instance))
+        assert manager.opened.run_id is None
+        context = dg.InitResourceContext({}, None, dagster_run=run, instance=instance)
+        later = manager_of(role_arn=READER)
+        later.setup_for_execution(context)
+        assert later.opened.role is not None
+        assert later.opened.role.session_name == f"clicks-{RUN_ID}"
+
+
+def test_a_configured_name_is_that_of_all_sessions() -> None:
+    role = manager_of(role_arn=READER, session_name="production").opened.role
+    assert role is not None
+    assert role.session_name == "production"
+
+
+def test_a_role_from_an_environment_variable_is_known_when_a_run_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resource = KinesisResource(role_arn=dg.EnvVar("ROLE_OF_THE_TESTS"), external_id="shop-4711")
+    monkeypatch.setenv("ROLE_OF_THE_TESTS", READER)
+    role = resource.process_config_and_initialize().role_for("clicks")
+    assert role is not None
+    assert role.arn == READER
