@@ -40,15 +40,16 @@ def test_the_table_and_the_stream_have_the_same_role_with_the_region_of_the_stre
 
 def test_a_run_is_in_the_name_of_its_sessions() -> None:
     manager = manager_of(role_arn=READER)
-    with dg.instance_for_test() as instance:
-        run = instance.create_run_for_job(dg.GraphDefinition("job").to_job(), run_id=RUN_ID)
-        manager.setup_for_execution(dg.build_init_resource_context(instance=instance))
-        assert manager.opened.run_id is None
-        context = dg.InitResourceContext({}, None, dagster_run=run, instance=instance)
-        later = manager_of(role_arn=READER)
-        later.setup_for_execution(context)
-        assert later.opened.role is not None
-        assert later.opened.role.session_name == f"clicks-{RUN_ID}"
+    run = dg.DagsterRun("job", run_id=RUN_ID)
+    manager.setup_for_execution(dg.InitResourceContext({}, None, all_resource_defs={}, dagster_run=run))
+    assert manager.opened.role is not None
+    assert manager.opened.role.session_name == f"clicks-{RUN_ID}"
+
+
+def test_without_a_run_the_name_of_its_sessions_says_what_assumes_the_role() -> None:
+    role = manager_of(role_arn=READER).opened.role
+    assert role is not None
+    assert role.session_name == "kinesis-assets-clicks"
 
 
 def test_a_configured_name_is_that_of_all_sessions() -> None:
