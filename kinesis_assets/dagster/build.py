@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.after_landing import moves_after_landing
+from kinesis_assets.dagster.checks.checked_table import checked_tables
 from kinesis_assets.dagster.checks.definitions import build_checks
-from kinesis_assets.dagster.checks.settings import parse_checks
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.freshness import policy_of
@@ -144,7 +145,14 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         tables = {key: each.table for key, each in derived_tables(assets, stream).items()}
         derived = [] if follow_for is None else _moved_tables(assets, tables, below)
         opened = open_stream(context.resources, stream)
-        return evaluate(opened, context.instance, context.cursor, derived=derived, tables=tables)
+        return evaluate(
+            opened,
+            context.instance,
+            context.cursor,
+            derived=derived,
+            tables=tables,
+            checked=checked_tables(assets, stream, opened.role),
+        )
 
     automation = dg.AutomationConditionSensorDefinition(
         automation_name(stream),
@@ -153,7 +161,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
     )
-    checks = build_checks(stream, parse_checks(settings.checks))
+    checks = build_checks(stream, Checks.parse(settings.checks))
     maintenance = build_maintenance_job(stream)
     schedule = settings.maintenance_schedule
     return dg.Definitions(

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
     from kinesis_assets.derive.derived_table import DerivedTable
+    from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.run import Derivation
     from kinesis_assets.table.heartbeat import Heartbeat
@@ -25,6 +27,8 @@ COMMIT_ID = "commit_id"
 run made before, too."""
 
 _ATTRIBUTE = "_kinesis_consumption"
+
+_URI = "dagster/uri"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,18 @@ class Consumption:
         upstream: The key of the asset of its source.
         table: The table's path or URI.
         derivation: Returns the derivation for the path or URI of the source.
+        on_deleted: What a run does if rows of the source were deleted.
+        unique: The columns whose values together occur once in the table; empty if there are none.
+        checks: The table's asset checks.
     """
 
     stream: str
     upstream: dg.AssetKey
     table: str
     derivation: Callable[[str], Derivation]
+    on_deleted: OnDeleted
+    unique: tuple[str, ...]
+    checks: DerivedChecks
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`.
@@ -63,13 +73,23 @@ class Consumption:
         """
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
 
-        source = definition_of(context, self.upstream).metadata_by_key[self.upstream]["dagster/uri"]
-        return derive(spark, self._table(context), self.derivation(str(source)), by=context.run.run_id)
+        source = uri_of(definition_of(context, self.upstream), self.upstream)
+        return derive(spark, self._table(context), self.derivation(source), by=context.run.run_id)
 
     def _table(self, context: dg.AssetExecutionContext) -> DerivedTable:
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
         return DerivedTable(self.table, role=open_stream(context.resources, self.stream).role)
+
+
+def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:
+    """Return the path or URI of the table of an asset, which its definition names."""
+    return str(definition.metadata_by_key[key][_URI])
+
+
+def has_uri(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], key: dg.AssetKey) -> bool:
+    """Return whether an asset is among some, and its definition names the path or URI of a table."""
+    return key in definitions and _URI in definitions[key].metadata_by_key.get(key, {})
 
 
 def attach(consumption: Consumption, body: Callable[..., Any]) -> None:

@@ -104,12 +104,16 @@ def _unfinished(instance: dg.DagsterInstance, tables: Mapping[dg.AssetKey, str])
             continue
         plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
         assets = {
-            step.key: [output.properties.asset_key for output in step.outputs if output.properties]
+            step.key: [
+                output.properties.asset_key
+                for output in step.outputs
+                if output.properties and output.properties.asset_key  # a check has none
+            ]
             for step in plan.steps
             if step.key in plan.step_keys_to_execute
         }
         if assets and all(len(keys) == 1 and keys[0] in tables for keys in assets.values()):
-            yield _DerivedRun(run, {step: tables[key] for step, (key,) in assets.items() if key})
+            yield _DerivedRun(run, {step: tables[key] for step, (key,) in assets.items()})
 
 
 def _observation(

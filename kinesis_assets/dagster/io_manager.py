@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from kinesis_assets.dagster.checks.settings import parse_checks
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
@@ -82,7 +82,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     def opened(self) -> OpenStream:
         """The stream as this process uses it."""
         if self._opened is None:
-            checks = parse_checks(json.loads(self.checks))
+            checks = Checks.parse(json.loads(self.checks))
             self._opened = OpenStream(
                 self, self.kinesis, self.stream_arn, self.handover, checks, self._run_id
             )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from msgspec import structs
 
+from kinesis_assets.dagster.checks.derived_tick import derived_check_events
 from kinesis_assets.dagster.checks.tick import check_events
 from kinesis_assets.dagster.derived_runs import end_dead_runs
 from kinesis_assets.dagster.due_shards import DueShards
@@ -37,8 +38,9 @@ from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.pause import read_pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from kinesis_assets.dagster.checks.checked_table import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.table.positions import ShardPosition
 
@@ -51,6 +53,7 @@ def evaluate(
     *,
     derived: Collection[dg.AssetKey] = (),
     tables: Mapping[dg.AssetKey, str] = MappingProxyType({}),
+    checked: Sequence[CheckedTable] = (),
 ) -> dg.SensorResult:
     """Evaluate one tick.
 
@@ -63,6 +66,7 @@ def evaluate(
         clock: Returns the time of the tick, in seconds since the epoch.
         derived: The derived tables that one of the stream's continuous runs includes.
         tables: The paths or URIs of all derived tables of the stream, by asset key.
+        checked: Those of these tables that have checks.
     """
     stream, partitions, now = opened.name, shard_partitions(opened.name), clock()
     before, follows = Cursor.parse(cursor), opened.settings.follow_for is not None
@@ -103,7 +107,10 @@ def evaluate(
         opened, instance, listing, shards, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
     derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now, opened.role)
-    after = structs.replace(after, checks=checks, derived_liveness=derived_liveness)
+    of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
+    after = structs.replace(
+        after, checks=checks, derived_liveness=derived_liveness, derived_checks=derived_checks
+    )
     record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
     blocked = {
         shard_id
@@ -124,7 +131,7 @@ def evaluate(
     return dg.SensorResult(
         run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
-        asset_events=[*missing, *seen, *discoveries, *evaluations],
+        asset_events=[*missing, *seen, *discoveries, *evaluations, *of_derived],
         cursor=after.encode(),
         skip_reason=None if ranges else str(pause or reason),
     )

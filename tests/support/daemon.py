@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+    from kinesis_assets.dagster.checks.checked_table import CheckedTable
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
@@ -53,6 +54,7 @@ class Daemon:
         derived: The derived tables that continuous runs include. By this machine's clock, the sensor finds
             them in the definitions.
         tables: The paths of all derived tables, likewise.
+        checked: The derived tables with checks, likewise.
     """
 
     def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
@@ -62,6 +64,7 @@ class Daemon:
         self.clock: Callable[[], float] | None = None
         self.derived: Collection[dg.AssetKey] = ()
         self.tables: Mapping[dg.AssetKey, str] = {}
+        self.checked: Sequence[CheckedTable] = ()
         name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
         (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
 
@@ -86,7 +89,13 @@ class Daemon:
 
     def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
         return evaluate(
-            self.opened, self.instance, self.cursor, clock, derived=self.derived, tables=self.tables
+            self.opened,
+            self.instance,
+            self.cursor,
+            clock,
+            derived=self.derived,
+            tables=self.tables,
+            checked=self.checked,
         )
 
     def _evaluate(self) -> SensorExecutionData:

@@ -117,6 +117,7 @@ def test_a_commit_counts_the_records_that_could_not_be_decoded(typed, key):
     (second,) = typed.consume(order(1), BAD, **key)
     (third,) = typed.consume(order(1), **key)
     assert [commit.bad_records for commit in (first, second, third)] == [2, 1, 0]
+    assert [commit.records for commit in (first, second, third)] == [3, 2, 1]
 
 
 # Separate errors
