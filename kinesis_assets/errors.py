@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 _NAMED = 3  # how many shards an error about a whole stream names; it counts the others
 
@@ -117,9 +118,7 @@ class CallFailed(StreamError):
         self, stream: str, operation: str, code: str, message: str, status: int | None = None
     ) -> None:
         super().__init__(stream, f"{operation} failed with {code}: {message}")
-        self.operation = operation
-        self.code = code
-        self.status = status
+        self.operation, self.code, self.status = operation, code, status
 
 
 class ShardError(KinesisAssetsError):

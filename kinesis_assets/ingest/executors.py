@@ -75,8 +75,8 @@ class ExecutorCheck:
         """Return what failed; None if nothing did."""
         try:
             client = client_of(self.stream, self.settings)
-        except RoleNotAssumed as error:
-            return str(error)
+        except RoleNotAssumed as refused:
+            return str(refused)
         if self.shard_id is not None:
             prober = Prober(client, _SECONDS)
             prober.probe([Probe(self.shard_id, Position.at_timestamp(self.since), self.since, None)])

@@ -18,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_assets.errors import RoleNotAssumed
 from kinesis_assets.kinesis.role import AssumedRole, default_session_name
+from kinesis_assets.kinesis.transport.sdk_internals import parser_error
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -90,7 +91,7 @@ class RoleCredentials:
             response = sts_client(role.profile_name, role.region_name).assume_role(**arguments)
         except ClientError as error:
             raise _denied(role, error) from None
-        except (BotoCoreError, ValueError) as error:  # ValueError: an invalid endpoint
+        except (BotoCoreError, parser_error(), ValueError) as error:  # ValueError: an invalid endpoint
             raise RoleNotAssumed(f"role {role.arn} cannot be assumed: {error}") from None
         given = response.get("Credentials", {})
         try:
@@ -178,7 +179,8 @@ def sts_client(profile_name: str | None, region_name: str | None) -> Any:
 
 
 def _denied(role: AssumedRole, error: ClientError) -> RoleNotAssumed:
-    code, message = (error.response["Error"].get(name, "") for name in ("Code", "Message"))
+    detail = error.response.get("Error", {})  # a proxy's response may have none
+    code, message = detail.get("Code", "Unknown"), detail.get("Message", "")
     sentence = f"role {role.arn} cannot be assumed: AssumeRole failed with {code}: {message}"
     if code in _DENIED:
         external_id = "a trust policy may require an external_id"

@@ -6,8 +6,8 @@ import os
 import pickle
 from typing import TYPE_CHECKING
 
-import cloudpickle
 import pytest
+from pyspark import cloudpickle
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process

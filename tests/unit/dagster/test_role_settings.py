@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import pytest
 
 from kinesis_assets import KinesisResource, build_kinesis_stream
 from kinesis_assets.dagster.names import io_manager_key
 
 if TYPE_CHECKING:
-    import pytest
-
     from kinesis_assets.dagster.io_manager import ShardIOManager
 
 READER = "arn:aws:iam::111122223333:role/reader"
@@ -19,7 +18,13 @@ ARN = "arn:aws:kinesis:eu-west-1:444455556666:stream/clicks"
 RUN_ID = "8f0ce1a8-9d2a-4f0c-8a53-0a1b2c3d4e5f"
 
 
-def manager_of(stream: str = ARN, **settings: object) -> ShardIOManager:
+@pytest.fixture(autouse=True)
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint of S3, so that the region of the bucket is not looked up."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+
+
+def manager_of(stream: str = ARN, **settings: Any) -> ShardIOManager:
     definitions = build_kinesis_stream(stream, table="s3://lake/clicks", **settings)
     return (definitions.resources or {})[io_manager_key("clicks")]
 
@@ -41,7 +46,9 @@ def test_the_table_and_the_stream_have_the_same_role_with_the_region_of_the_stre
 def test_a_run_is_in_the_name_of_its_sessions() -> None:
     manager = manager_of(role_arn=READER)
     run = dg.DagsterRun("job", run_id=RUN_ID)
-    manager.setup_for_execution(dg.InitResourceContext({}, None, all_resource_defs={}, dagster_run=run))
+    nothing: Any = None
+    context = dg.InitResourceContext({}, nothing, nothing, all_resource_defs={}, dagster_run=run)
+    manager.setup_for_execution(context)
     assert manager.opened.role is not None
     assert manager.opened.role.session_name == f"clicks-{RUN_ID}"
 

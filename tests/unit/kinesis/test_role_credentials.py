@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from support.token_service import SignedRequests, TokenService
 
 
+@pytest.fixture
+def sdk_clients() -> None:
+    """Share no client of the SDK, and sign."""
+
+
 def test_all_users_in_a_process_share_the_credentials_of_a_role(role: AssumedRole, sts: TokenService) -> None:
     sts.life = 3600
     StreamClient("orders", ClientSettings("us-east-1", "http://127.0.0.1:1", role=role))
