@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
+from kinesis_assets.derive.run import Derivation, derive
 from kinesis_assets.derive.source import open_source
+from kinesis_assets.errors import TableMissing
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.table import PositionedTable
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     Signers = Callable[[], set[str]]
 
+NO_SPARK: Any = None
 RAW = f"s3://{BUCKET}/raw"
 
 
@@ -98,4 +101,6 @@ def test_every_request_for_a_derived_table_and_its_source_is_signed_as_the_role(
     derived.upsert((1, 3, "a"))
     steps_of(derived)
     assert open_source(derived.table.uri, role).end.commit is not None
+    with pytest.raises(TableMissing):
+        next(derive(NO_SPARK, derived.table, Derivation(f"s3://{BUCKET}/missing", lambda rows: rows)))
     assert signers() <= sts.expirations.keys()

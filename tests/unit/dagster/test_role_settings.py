@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisResource, build_kinesis_stream
-from kinesis_assets.dagster.names import io_manager_key
+from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+from kinesis_assets.dagster.consumption import Consumption
+from kinesis_assets.dagster.names import io_manager_key, raw_key
+from kinesis_assets.derive.policy import OnDeleted
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager
@@ -41,6 +45,18 @@ def test_the_table_and_the_stream_have_the_same_role_with_the_region_of_the_stre
     assert opened.table.folder.role == opened.role
     assert (opened.role.arn, opened.role.external_id) == (READER, "shop-4711")
     assert (opened.role.region_name, opened.role.profile_name) == ("eu-west-1", "base")
+
+
+def test_a_derived_table_has_the_role_of_its_stream() -> None:
+    manager = manager_of(role_arn=READER)
+    derivation: Any = None
+    consumption = Consumption(
+        "clicks", raw_key("clicks"), "s3://lake/orders", derivation, OnDeleted.FAIL, (), DerivedChecks()
+    )
+    resources = SimpleNamespace(**{io_manager_key("clicks"): manager})
+    context: Any = SimpleNamespace(resources=resources, run=SimpleNamespace(run_id=RUN_ID))
+    table: Any = consumption.heartbeat(context)._table
+    assert table.folder.role == manager.opened.role
 
 
 def test_a_run_is_in_the_name_of_its_sessions() -> None:
