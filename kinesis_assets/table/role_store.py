@@ -79,6 +79,7 @@ class _Store(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
                     session_token=credentials.token,
                     region=self._region,
                     endpoint_override=self._endpoint,
+                    allow_delayed_open=True,  # as in `TableFolder.open`
                 )
                 self._credentials = credentials
             return self._opened
