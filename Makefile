@@ -9,7 +9,7 @@ READY := .venv/ready
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary docs soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary spark35 docs soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -63,6 +63,10 @@ docs: $(READY)
 # The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
 canary: $(READY)
 	@.ci/canary
+
+# Tests of the contract, of derived tables and of decoders on Spark 3.5, with which the package also runs.
+spark35: $(READY)
+	@.ci/spark35
 
 MINUTES ?= 3
 

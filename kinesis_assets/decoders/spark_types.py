@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from typing import Annotated, Any, Required, TypedDict
 
@@ -14,6 +15,8 @@ from pyspark.errors import ParseException
 from kinesis_assets.decoders.exact_numbers import Float32, decimal_type
 from kinesis_assets.decoders.json_text import JsonText
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.spark.pyspark_internals import parse_ddl
+from kinesis_assets.spark.spark_3 import error_condition, require_spark_4
 
 _typed_dict: Any = TypedDict  # for mypy: the fields are only known at run time
 
@@ -35,22 +38,31 @@ _PLAIN: dict[spark_types.DataType, tuple[Any, pa.DataType]] = {
     spark_types.DateType(): (date, pa.date32()),
     spark_types.TimestampType(): (Annotated[datetime, Meta(tz=True)], pa.timestamp("us", tz="UTC")),
     spark_types.TimestampNTZType(): (Annotated[datetime, Meta(tz=False)], pa.timestamp("us")),
-    spark_types.VariantType(): (JsonText, pa.string()),
 }
+
+_VARIANT: Any = getattr(spark_types, "VariantType", ())
+"""The class of Spark 4. No object is an instance of an empty tuple."""
+
+if _VARIANT:
+    _PLAIN[_VARIANT()] = (JsonText, pa.string())
+
+_MENTIONS_VARIANT = re.compile(r"\bvariant\b", re.IGNORECASE)
 
 
 def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
     """Parse a Spark type in DDL (`order_id long, amount double`; `array<long>`). Objects are returned as is.
 
     Raises:
-        InvalidInput: The text is not a Spark type.
+        InvalidInput: The text is not a type of the installed Spark.
     """
     if not isinstance(spark_type, str):
         return spark_type
     try:
-        return spark_types.DataType.fromDDL(spark_type)
+        return parse_ddl(spark_type)
     except ParseException as error:
-        raise InvalidInput(f"{spark_type!r} is not a Spark type: {error.getCondition()}") from error
+        if _MENTIONS_VARIANT.search(spark_type):
+            require_spark_4("the type variant")
+        raise InvalidInput(f"{spark_type!r} is not a Spark type: {error_condition(error)}") from error
 
 
 def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
@@ -96,7 +108,7 @@ def decoded_type(spark_type: spark_types.DataType) -> spark_types.DataType:
         return spark_types.ArrayType(decoded_type(spark_type.elementType))
     if isinstance(spark_type, spark_types.MapType):
         return spark_types.MapType(spark_type.keyType, decoded_type(spark_type.valueType))
-    if isinstance(spark_type, spark_types.VariantType):
+    if isinstance(spark_type, _VARIANT):
         return spark_types.StringType()
     return spark_type
 

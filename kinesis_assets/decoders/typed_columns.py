@@ -172,8 +172,9 @@ class Projection:
     def _filtered(self, scope: DataFrame) -> DataFrame:
         if self.where is None:
             return scope
-        condition = F.expr(self.where) | F.col(f"{RECORD}.error").isNotNull()
-        return _analyzed("where", self.where, lambda: scope.where(condition))
+        where, is_bad = self.where, F.col(f"{RECORD}.error").isNotNull()
+        # Spark 3.5 parses an expression where it is created.
+        return _analyzed("where", where, lambda: scope.where(F.expr(where) | is_bad))
 
     def _selected(self, scope: DataFrame, expressions: Sequence[str]) -> DataFrame:
         """Return columns, and behind them `_record`, with which Spark refuses aggregations."""

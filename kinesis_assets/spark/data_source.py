@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from kinesis_assets.errors import InvalidInput
@@ -27,6 +26,13 @@ from kinesis_assets.kinesis.role_credentials import role_for
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.spark.spark_3 import require_spark_4
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ImportError:
+    require_spark_4("the data source kinesis")
+    raise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from pathlib import Path
 from kinesis_assets.errors import JavaUnavailable
 
 _MIN_VERSION = 17
-"""Spark 4 needs Java 17 or newer (Spark documentation, overview)."""
+"""Spark 4 needs Java 17 or newer, and Spark 3.5 runs on it (Spark documentation, overview)."""
 
 
 def java_command() -> str:

@@ -15,6 +15,7 @@ from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.cache_folder import cache_folder
 from kinesis_assets.spark.code_version import code_hash, package_modules
 from kinesis_assets.spark.setting_names import CHECKED, UNCHECKED
+from kinesis_assets.spark.spark_3 import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +31,6 @@ def add_package(spark: SparkSession) -> None:
     Raises:
         LandingFailed: The zip cannot be written.
     """
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     archive = package_archive()
     if is_remote():
         spark.addArtifacts(str(archive), pyfile=True)

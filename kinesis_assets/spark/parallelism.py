@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.spark.setting_names import TASKS
+from kinesis_assets.spark.spark_3 import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,8 +23,6 @@ def parallelism(spark: SparkSession) -> int:
     tasks = spark.conf.get(TASKS, "") or _of_dynamic_allocation(spark)
     if tasks:
         return int(tasks)
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     if not is_remote():
         return spark.sparkContext.defaultParallelism
     tasks = spark.conf.get("spark.default.parallelism", "") or _of_server(spark)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 _log = logging.getLogger(__name__)
 
@@ -172,6 +173,19 @@ def restricts_unpickling() -> bool:
     from pyspark import accumulators  # noqa: PLC0415  # takes long to import
 
     return hasattr(accumulators, "specialAccumulatorSer")
+
+
+def parse_ddl(text: str) -> DataType:
+    """Parse a Spark type in DDL. Before Spark 4, no public function of PySpark does.
+
+    Raises:
+        ParseException: The text is not a type.
+    """
+    from pyspark.sql import types  # noqa: PLC0415  # takes long to import
+
+    if hasattr(types.DataType, "fromDDL"):
+        return types.DataType.fromDDL(text)
+    return types._parse_datatype_string(text)  # noqa: SLF001
 
 
 def pyspark_version() -> str:

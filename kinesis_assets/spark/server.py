@@ -22,6 +22,7 @@ from kinesis_assets.errors import InvalidInput, SparkServerFailed
 from kinesis_assets.spark.class_data_archive import archive_path
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, local_settings
+from kinesis_assets.spark.spark_3 import require_spark_4
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,10 +111,11 @@ class SparkServer:
         A stopped server can be started again; it keeps its port and token.
 
         Raises:
-            InvalidInput: The port is in use.
+            InvalidInput: The port is in use, or PySpark is older than 4.
             JavaUnavailable: Java is not installed, or is too old.
             SparkServerFailed: It did not start within `SECONDS_TO_START`.
         """
+        require_spark_4("a Spark Connect server")
         require_java()
         _require_free_port(self._port)
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -240,6 +242,7 @@ def make_archive() -> Path:
     It starts a server that archives the classes it has loaded. That takes half a minute of CPU.
 
     Raises:
+        InvalidInput: PySpark is older than 4.
         JavaUnavailable: Java is not installed, or is too old.
         SparkServerFailed: Spark does not start on this machine, or wrote no archive.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from kinesis_assets.spark.local_settings import (
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import java_errors
 from kinesis_assets.spark.setting_names import PYTHON
+from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 
 _starting = threading.Event()
+
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
+"""The name with which the messages of Spark's own errors start."""
 
 _STARTS = "start of Spark"
 """Prefix of the name of the thread that starts a session in the background."""
@@ -42,9 +47,11 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     cluster's executors have their own.
 
     Raises:
+        InvalidInput: A Spark Connect server is named, and PySpark is older than 4.
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
     """
     if remote_url(spark_config):
+        require_spark_4("Spark Connect (SPARK_REMOTE or spark.remote)")
         return
     require_java()
     if python := setting(spark_config, PYTHON):
@@ -61,7 +68,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
 
     Raises:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
-        InvalidInput: An archive for Spark Connect is not on this machine.
+        InvalidInput: An archive for Spark Connect is not on this machine, or PySpark is older than 4.
         LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote; or this package cannot
             be sent to the executors.
     """
@@ -81,6 +88,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
         _starting.clear()
         raise
     _starting.clear()  # not after an interrupt, when its Java may still be starting
+    enable_ansi(spark, spark_config)
     if not is_local(spark_config):
         add_package(spark)
     return spark
@@ -106,8 +114,6 @@ def is_starting() -> bool:
 
 def end_session(spark: SparkSession) -> None:
     """End a session on Spark Connect. A session of this process is kept for its next run."""
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     if is_remote():
         spark.stop()
 
@@ -115,8 +121,6 @@ def end_session(spark: SparkSession) -> None:
 @contextmanager
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
     """Tag the jobs that this thread starts within the context, so that `cancel_tagged` can cancel them."""
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     # In a classic session, the session's tags are visible only to the thread that added them.
     add, remove = (
         (spark.addTag, spark.removeTag)
@@ -132,8 +136,6 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
 
 def cancel_tagged(spark: SparkSession, tag: str) -> None:
     """Cancel the jobs with a tag, whichever thread started them."""
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
     if is_remote():
         spark.interruptTag(tag)
     else:
@@ -172,7 +174,9 @@ def _cause(error: Exception) -> str:
     causes = [line for line in lines if "Error: " in line or "Exception: " in line]
     # The last line of this error does not name the program.
     no_program = [line for line in lines if "Cannot run program" in line]
-    return (no_program or causes or lines or [""])[-1]
+    # An error of an expression is followed by the place of the expression.
+    named = [line for line in lines if _CONDITION.match(line)]
+    return (no_program or causes or named or lines or [""])[-1]
 
 
 def _lines(error: Exception) -> list[str]:

@@ -6,9 +6,11 @@ import threading
 
 import dagster as dg
 import pytest
+from pyspark.errors import PySparkException
 
 from kinesis_assets.dagster import in_process, spark_resource
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark import session
 from kinesis_assets.spark.connect import remote_url
 from kinesis_assets.spark.session import start_session_in_background
@@ -95,3 +97,10 @@ def test_the_remote_url_is_read_from_the_settings_and_then_from_the_variable(
     if variable is not None:
         monkeypatch.setenv("SPARK_REMOTE", variable)
     assert remote_url(config) == url
+
+
+def test_the_reason_of_a_failed_expression_is_the_error_and_not_its_place():
+    message = "[DIVIDE_BY_ZERO] Division by zero.\n== DataFrame ==\n/app/table.py:142\n"
+    reason = r"nothing was committed: \[DIVIDE_BY_ZERO\] Division by zero\.$"
+    with pytest.raises(LandingFailed, match=reason), session.wrap_spark_errors("table orders"):
+        raise PySparkException(message)
