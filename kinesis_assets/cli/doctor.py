@@ -52,7 +52,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
         if instance is not None:
             from kinesis_assets.dagster.event_audit import EventAudit  # noqa: PLC0415  # only with an instance
 
-            audit_events = EventAudit(instance, project.stream, opened.table, add_events=not dry_run)
+            audit_events = EventAudit(instance, project.names, opened.table, add_events=not dry_run)
         examination = Doctor(
             client=opened.client,
             table=opened.table,

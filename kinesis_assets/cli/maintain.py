@@ -98,7 +98,7 @@ def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[di
             for step in derived_steps(opened, opened.table.uri, dry_run=dry_run):
                 yield step_row(project.stream, None, asdict(step))
             return
-    yield from run_maintenance(project.definitions, project.stream, dagster_instance(), dry_run=dry_run)
+    yield from run_maintenance(project.definitions, project.names, dagster_instance(), dry_run=dry_run)
 
 
 def _is_derived(opened: OpenStream) -> bool:
@@ -129,7 +129,6 @@ def _by_hand(
 ) -> None:
     """Make the changes that the maintenance job never makes."""
     from kinesis_assets.dagster.jobs.maintenance import step_row  # noqa: PLC0415
-    from kinesis_assets.dagster.names import raw_key  # noqa: PLC0415
     from kinesis_assets.table.maintenance.retention import lower_floor  # noqa: PLC0415
     from kinesis_assets.table.maintenance.set_properties import set_properties  # noqa: PLC0415
 
@@ -146,7 +145,7 @@ def _by_hand(
             if days is not None and floor < now.date() - timedelta(days=days):
                 note = f"retention_days is {days}, so the next maintenance raises the floor again"
                 click.echo(f"{note}: raise retention_days first.", err=True)
-    key = raw_key(project.stream)
+    key = project.names.raw_key
     print_rows([step_row(project.stream, key, asdict(step)) for step in steps], as_json=as_json)
 
 

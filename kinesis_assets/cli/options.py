@@ -49,7 +49,12 @@ def stream_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Any other setting of the YAML. The value is YAML. Requires --table. Repeatable.",
         ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML defines."),
-        click.option("--stream", required=True, help=StreamSettings.model_fields["stream"].description),
+        click.option(
+            "--stream",
+            required=True,
+            help=f"{StreamSettings.model_fields['stream'].description} Of several streams of that name in "
+            "the project, the asset key, such as eu/orders.",
+        ),
     ):
         command = option(command)
     return command

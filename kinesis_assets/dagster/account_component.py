@@ -17,9 +17,9 @@ from kinesis_assets.dagster.account_settings import AccountSettings, table_of
 from kinesis_assets.dagster.account_state import AccountState, KnownStream, refreshed
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import stored_state
-from kinesis_assets.dagster.names import raw_key, stream_key
 from kinesis_assets.dagster.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.settings import SharedSettings
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -158,11 +158,12 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
     def _definitions_of(
         self, context: dg.ComponentLoadContext, name: str, settings: dict[str, Any]
     ) -> dg.Definitions:
-        roles: dict[dg.AssetKey, AssetRole] = {stream_key(name): "stream", raw_key(name): "raw"}
         try:
             definitions = build_kinesis_stream(**settings)
         except InvalidInput as error:
             raise InvalidInput(f"streams: {name}: {error}") from None
+        names = StreamNames.of(name, settings["key_prefix"])
+        roles: dict[dg.AssetKey, AssetRole] = {names.stream_key: "stream", names.raw_key: "raw"}
         return self.customized(context, name, roles, definitions)
 
 

@@ -22,20 +22,13 @@ from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, sched
 from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
-from kinesis_assets.dagster.names import (
-    automation_name,
-    group_name,
-    io_manager_key,
-    raw_key,
-    sensor_name,
-    shard_partitions,
-    stream_key,
-)
+from kinesis_assets.dagster.names import group_name
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.table_metadata import definition_metadata, raw_columns
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -65,6 +58,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         InvalidInput: An argument is invalid.
     """
     address = StreamAddress.parse(settings.stream)
+    names = StreamNames.of(settings.stream, settings.key_prefix)
     address.region_name(settings.region_name)
     follow_for = settings.follow_for
     manager = ShardIOManager(
@@ -74,16 +68,16 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             "handover": 0.0
             if follow_for is None
             else min(settings.sensor_interval_seconds + _START_OF_A_RUN, follow_for / 2),
+            "key_prefix": [*names.prefix],
             "kinesis": KinesisResource(**settings.of(ConnectionSettings)),
             "checks": json.dumps(settings.checks, default=str, sort_keys=True),
         }
     ).declare(settings)
     stream, group = address.name, settings.group_name or group_name(address.name)
-    partitions = shard_partitions(stream)
-    manager_key = io_manager_key(stream)
+    manager_key = names.io_manager_key
     external = dg.AssetSpec(
-        stream_key(stream),
-        partitions_def=partitions,
+        names.stream_key,
+        partitions_def=names.partitions,
         group_name=group,
         owners=settings.owners,
         tags=settings.tags,
@@ -95,9 +89,9 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     # The backfill policy, which is in beta, makes a range of shards one run.
     with warnings.catch_warnings(action="ignore", category=dg.BetaWarning):
         raw_asset = dg.asset(
-            key=raw_key(stream),
-            partitions_def=partitions,
-            ins={"plan": dg.AssetIn(key=stream_key(stream), input_manager_key=manager_key)},
+            key=names.raw_key,
+            partitions_def=names.partitions,
+            ins={"plan": dg.AssetIn(key=names.stream_key, input_manager_key=manager_key)},
             io_manager_key=manager_key,
             # An output would materialize every partition of the run.
             output_required=False,
@@ -125,12 +119,12 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
 
             with shown_as_failures():
-                run_continuously(context, open_stream(context.resources, stream), plan, seconds)
+                run_continuously(context, open_stream(context.resources, names), plan, seconds)
 
-    below = dg.AssetSelection.assets(raw_key(stream)).downstream(include_self=False)
+    below = dg.AssetSelection.assets(names.raw_key).downstream(include_self=False)
 
     @dg.sensor(
-        name=sensor_name(stream),
+        name=names.sensor,
         target=raw if follow_for is None else below | dg.AssetSelection.assets(raw),
         minimum_interval_seconds=settings.sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -142,37 +136,37 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
         # A test evaluates the sensor without a repository.
         assets = {} if context.repository_def is None else context.repository_def.assets_defs_by_key
-        tables = {key: each.table for key, each in derived_tables(assets, stream).items()}
+        tables = {key: each.table for key, each in derived_tables(assets, names).items()}
         derived = [] if follow_for is None else _moved_tables(assets, tables, below)
-        opened = open_stream(context.resources, stream)
+        opened = open_stream(context.resources, names)
         return evaluate(
             opened,
             context.instance,
             context.cursor,
             derived=derived,
             tables=tables,
-            checked=checked_tables(assets, stream, opened.role),
+            checked=checked_tables(assets, names, opened.role),
         )
 
     automation = dg.AutomationConditionSensorDefinition(
-        automation_name(stream),
+        names.automation,
         target=below,
         minimum_interval_seconds=settings.sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
     )
-    checks = build_checks(stream, Checks.parse(settings.checks))
-    maintenance = build_maintenance_job(stream)
+    checks = build_checks(names, Checks.parse(settings.checks))
+    maintenance = build_maintenance_job(names)
     schedule = settings.maintenance_schedule
     return dg.Definitions(
         assets=[external, raw],
         asset_checks=[] if checks is None else [checks],
         jobs=[
             maintenance,
-            build_replay_job(stream),
-            build_seek_job(stream),
-            build_catch_up_job(stream),
-            build_prune_history_job(stream),
+            build_replay_job(names),
+            build_seek_job(names),
+            build_catch_up_job(names),
+            build_prune_history_job(names),
         ],
         schedules=[] if schedule is None else [schedule_of(maintenance, schedule)],
         sensors=[sensor, automation],

@@ -8,13 +8,13 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets.dagster.metadata import commit_metadata
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.ingest.outcome import ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.commit_link import CommitLink
 
 EventKey = tuple[str, str]
@@ -48,17 +48,17 @@ def event_key(link: CommitLink, shard_id: str) -> EventKey:
     return str(link.batch_id), shard_id
 
 
-def event_of(link: CommitLink, stream: str, shard_id: str) -> dg.AssetMaterialization:
+def event_of(link: CommitLink, names: StreamNames, shard_id: str) -> dg.AssetMaterialization:
     """Build the event of a shard whose rows a commit added."""
     state = ShardState.FINISHED if shard_id in link.finished else ShardState.COMMITTED
     metadata = commit_metadata(
-        stream,
+        names.stream,
         shard_id,
         FILLED if link.filled else str(state),
         link.added[shard_id],
         batch_id=link.batch_id,
     )
-    return dg.AssetMaterialization(raw_key(stream), partition=shard_id, metadata=metadata)
+    return dg.AssetMaterialization(names.raw_key, partition=shard_id, metadata=metadata)
 
 
 def read_links(

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.names import raw_key, stream_key
 from kinesis_assets.dagster.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
-from kinesis_assets.kinesis.stream_address import StreamAddress
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.asset_props import AssetRole
@@ -34,6 +33,6 @@ class KinesisStreamComponent(StreamSettings, YamlComponent):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the stream's definitions."""
-        name = StreamAddress.parse(self.stream).name
-        roles: dict[dg.AssetKey, AssetRole] = {stream_key(name): "stream", raw_key(name): "raw"}
-        return self.customized(context, name, roles, build_kinesis_stream(**self.of(StreamSettings)))
+        names = StreamNames.of(self.stream, self.key_prefix)
+        roles: dict[dg.AssetKey, AssetRole] = {names.stream_key: "stream", names.raw_key: "raw"}
+        return self.customized(context, names.stream, roles, build_kinesis_stream(**self.of(StreamSettings)))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.derive.records import DerivedCommit
@@ -36,7 +37,7 @@ class Consumption:
     """A derived table, and how it is computed.
 
     Attributes:
-        stream: The name of the stream whose records it is derived from.
+        stream: The stream whose records it is derived from.
         upstream: The key of the asset of its source.
         table: The table's path or URI.
         derivation: Returns the derivation for the path or URI of the source.
@@ -45,7 +46,7 @@ class Consumption:
         checks: The table's asset checks.
     """
 
-    stream: str
+    stream: StreamNames
     upstream: dg.AssetKey
     table: str
     derivation: Callable[[str], Derivation]
@@ -103,7 +104,7 @@ def consumption_of(definition: dg.AssetsDefinition) -> Consumption | None:
 
 
 def derived_tables(
-    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: str
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: StreamNames
 ) -> dict[dg.AssetKey, Consumption]:
     """Return the derived tables of a stream among the assets of a code location, by key, in order."""
     found = {key: consumption_of(definition) for key, definition in sorted(definitions.items())}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.missing_events import ComparisonProgress
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.records import DerivedCommit
 
 
@@ -40,7 +41,7 @@ def continuous_derivations(
         stream: The stream.
         spark: The session. The jobs have the tag `tag_of` of the run.
     """
-    tables = tables_of(context, stream.name)
+    tables = tables_of(context, stream.names)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
     totals = {key: RunningTotals(each.table, role=stream.role) for key, each in tables.items()}
@@ -86,7 +87,7 @@ def _checks_of(
     return DerivedRunChecks(context.get_step_execution_context(), table)
 
 
-def tables_of(context: dg.AssetExecutionContext, stream: str) -> dict[dg.AssetKey, Consumption]:
+def tables_of(context: dg.AssetExecutionContext, stream: StreamNames) -> dict[dg.AssetKey, Consumption]:
     """Return the derived tables of a stream that a run includes, each one after its source."""
     keys = context.run.asset_selection or ()
     found = {key: consumption_of(definition_of(context, key)) for key in keys}

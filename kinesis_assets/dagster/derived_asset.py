@@ -18,11 +18,11 @@ from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTabl
 from kinesis_assets.dagster.derived_totals import totals_of_table
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.freshness import policy_of
-from kinesis_assets.dagster.names import group_name, io_manager_key, raw_key
+from kinesis_assets.dagster.names import group_name
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.table_metadata import code_references, definition_metadata
-from kinesis_assets.kinesis.stream_address import StreamAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -138,15 +138,15 @@ def _asset(
     description: str | None,
     metadata: Mapping[str, Any],
 ) -> dg.AssetsDefinition:
-    stream = StreamAddress.parse(settings.source).name
-    upstream = raw_key(stream)
+    names = StreamNames.parse(settings.source)
+    upstream = names.raw_key
     if settings.upstream is not None:
         upstream = dg.AssetKey.from_user_string(settings.upstream)
 
     checks = settings.checks_of_table
     unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
     consumption = Consumption(
-        stream, upstream, settings.table, derivation, settings.on_deleted, unique, checks
+        names, upstream, settings.table, derivation, settings.on_deleted, unique, checks
     )
 
     @shown_as_failures()
@@ -164,7 +164,7 @@ def _asset(
         from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks  # noqa: PLC0415  # only runs need it
 
         context = dg.AssetExecutionContext.get()
-        opened = open_stream(context.resources, stream)
+        opened = open_stream(context.resources, names)
         own = _own_key(context)
         table = CheckedTable.of(own, consumption, definition_of(context, upstream), opened.role)
         if context.selected_asset_keys:
@@ -182,7 +182,7 @@ def _asset(
             dg.AssetSpec(
                 key,
                 deps=[upstream],
-                group_name=settings.group_name or group_name(stream),
+                group_name=settings.group_name or group_name(names.stream),
                 owners=settings.owners,
                 tags=settings.tags,
                 kinds={*settings.kinds},
@@ -196,7 +196,7 @@ def _asset(
         ],
         check_specs=specs,
         can_subset=bool(specs),  # the checks can be executed without a materialization
-        required_resource_keys={io_manager_key(stream)},
+        required_resource_keys={names.io_manager_key},
     )(derived)
 
 

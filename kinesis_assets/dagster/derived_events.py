@@ -199,6 +199,6 @@ def _dead_runs(instance: dg.DagsterInstance, opened: OpenStream) -> Collection[s
     from kinesis_assets.dagster.dead_runs import dead_runs  # noqa: PLC0415  # its import loads the sensor
 
     try:
-        return dead_runs(instance, opened.name, opened.table)
+        return dead_runs(instance, opened.names, opened.table)
     except OSError as error:
         raise TableUnreachable(opened.table.uri, f"heartbeats cannot be listed: {error}") from error

@@ -9,19 +9,19 @@ from pydantic import Field, model_validator
 from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.checks.derived_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, Texts, valid
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.storage import TableFolder
 
 
 class ConsumptionSettings(Settings):
     """What a derived table consumes, and where its rows are written."""
 
-    source: Annotated[str, valid(StreamAddress.parse)] = Field(
-        description="Name or ARN of the stream. The rows of its raw table are consumed, on the Spark "
-        "session of its runs.",
-        examples=["orders"],
+    source: Annotated[str, valid(StreamNames.parse)] = Field(
+        description="Name or ARN of the stream; or the asset key of a stream with a key_prefix. The rows of "
+        "its raw table are consumed, on the Spark session of its runs.",
+        examples=["orders", "eu/orders"],
     )
     upstream: str | None = Field(
         default=None,

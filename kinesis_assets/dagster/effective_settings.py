@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import yaml
 
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.dagster.templates import is_template
 from kinesis_assets.errors import InvalidInput
@@ -38,7 +37,7 @@ def effective_settings(project: StreamProject) -> dict[str, Any]:
     Raises:
         InvalidInput: An environment variable is not set or its value is invalid.
     """
-    manager = (project.definitions.resources or {})[io_manager_key(project.stream)]
+    manager = (project.definitions.resources or {})[project.names.io_manager_key]
     declared: StreamSettings = manager.declared
     given = {name: _value_of(name, value) for name, value in declared.of(StreamSettings).items()}
     settings = StreamSettings(**given).of(StreamSettings)

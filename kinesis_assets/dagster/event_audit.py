@@ -10,7 +10,6 @@ from kinesis_assets.dagster.commit_links import event_of
 from kinesis_assets.dagster.dead_runs import dead_runs
 from kinesis_assets.dagster.event_log import commits_without_events, materializations_since, metadata_value
 from kinesis_assets.dagster.missing_events import MAX_FILES
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.sensor_runs import DEAD
 from kinesis_assets.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.table.commit_ids import time_of_id
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.doctor.history import History
     from kinesis_assets.table.commit_link import CommitLink
     from kinesis_assets.table.range_stats import RangeStats
@@ -35,14 +35,14 @@ class EventAudit:
 
     Attributes:
         instance: The Dagster instance.
-        stream: Name of the stream.
+        names: The names of the stream's definitions.
         table: The stream's table, with the heartbeats of its runs.
         add_events: Add missing events to the instance.
         max_commits: Events are added for this many newest commits, and as many newest amendments.
     """
 
     instance: dg.DagsterInstance
-    stream: str
+    names: StreamNames
     table: PositionedTable
     add_events: bool = False
     max_commits: int = MAX_FILES
@@ -55,7 +55,7 @@ class EventAudit:
         """
         dead: set[str] = set()
         try:
-            dead = dead_runs(self.instance, self.stream, self.table)
+            dead = dead_runs(self.instance, self.names, self.table)
         except OSError as error:
             yield Finding("runs", Level.PROBLEM, f"heartbeats cannot be listed: {error}")
         else:
@@ -78,7 +78,7 @@ class EventAudit:
         skipped: list[CommitLink] = []
         links = iter(commits)
         while some := list(islice(links, _COMMITS_PER_QUERY)):
-            without_events, unfinished = commits_without_events(self.instance, self.stream, some, dead)
+            without_events, unfinished = commits_without_events(self.instance, self.names, some, dead)
             for link in unfinished:
                 yield Finding(
                     "events",
@@ -105,7 +105,7 @@ class EventAudit:
         if not self.add_events:
             sentence = f"{sentence}; the sensor adds it, or the doctor without --dry-run"
             return Finding("events", Level.PROBLEM, sentence, shard_id)
-        self.instance.report_runless_asset_event(event_of(link, self.stream, shard_id))
+        self.instance.report_runless_asset_event(event_of(link, self.names, shard_id))
         return Finding("events", Level.INFO, f"{sentence}; the event was added", shard_id)
 
     def _extra_events(self, history: History) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ class EventAudit:
         oldest = min((commit.commit_id for commit in commits), default=history.positions.commit_id)
         since = time_of_id(oldest) if history.since else 0.0
         extra: list[tuple[str, str, object]] = []
-        for event in materializations_since(self.instance, raw_key(self.stream), since):
+        for event in materializations_since(self.instance, self.names.raw_key, since):
             batch_id, rows, shard_id = (
                 metadata_value(event, "batch_id"),
                 metadata_value(event, "rows"),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.commit_links import EventKey, event_key
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.commit_link import CommitLink
 
 _CLOCKS_DIFFER = 3600.0
@@ -23,13 +23,13 @@ _PAGE_SIZE = 500
 
 
 def commits_without_events(
-    instance: dg.DagsterInstance, stream: str, links: Iterable[CommitLink], dead: Collection[str] = ()
+    instance: dg.DagsterInstance, names: StreamNames, links: Iterable[CommitLink], dead: Collection[str] = ()
 ) -> tuple[list[tuple[CommitLink, list[str]]], list[CommitLink]]:
     """Find the shards of some commits that have no event.
 
     Args:
         instance: The instance with the events.
-        stream: The stream's name.
+        names: The names of the stream's definitions.
         links: The commits.
         dead: The ids of runs that count as ended although their status says otherwise.
 
@@ -51,10 +51,10 @@ def commits_without_events(
         if link.by in runs:
             wanted.setdefault(link.by, set()).update(event_key(link, shard_id) for shard_id in link.added)
     reported = set[EventKey]().union(
-        *(_reported_by_run(instance, stream, *of_run) for of_run in wanted.items())
+        *(_reported_by_run(instance, names, *of_run) for of_run in wanted.items())
     )
     candidates = _without_event([(link, link.added) for link in ended], reported)
-    return _without_event(candidates, _reported_later(instance, stream, candidates)), unfinished
+    return _without_event(candidates, _reported_later(instance, names, candidates)), unfinished
 
 
 def materializations_since(
@@ -112,7 +112,7 @@ def _without_event(
 
 
 def _reported_by_run(
-    instance: dg.DagsterInstance, stream: str, run_id: str, wanted: Collection[EventKey]
+    instance: dg.DagsterInstance, names: StreamNames, run_id: str, wanted: Collection[EventKey]
 ) -> set[EventKey]:
     """Return those of the wanted events that a run reported itself.
 
@@ -123,13 +123,13 @@ def _reported_by_run(
     for event in events_of(instance, run_id, newest_first=True):
         if not left:
             break
-        if event.asset_key == raw_key(stream) and event.partition is not None:
+        if event.asset_key == names.raw_key and event.partition is not None:
             left.discard((str(metadata_value(event, "batch_id")), event.partition))
     return set(wanted) - left
 
 
 def _reported_later(
-    instance: dg.DagsterInstance, stream: str, candidates: Collection[tuple[CommitLink, list[str]]]
+    instance: dg.DagsterInstance, names: StreamNames, candidates: Collection[tuple[CommitLink, list[str]]]
 ) -> set[EventKey]:
     """Return the events that were added later for runs that did not report them."""
     if not candidates:
@@ -138,6 +138,6 @@ def _reported_later(
     wanted = {shard_id for _, shard_ids in candidates for shard_id in shard_ids}
     return {
         (str(metadata_value(event, "batch_id")), event.partition)
-        for event in materializations_since(instance, raw_key(stream), since, wanted)
+        for event in materializations_since(instance, names.raw_key, since, wanted)
         if event.partition is not None
     }

@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.names import shard_partitions
 from kinesis_assets.dagster.partition_ranges import tagged_partitions
 from kinesis_assets.dagster.sensor_runs import unfinished_runs
 from kinesis_assets.table.clocks import AgreedClock
@@ -47,14 +46,14 @@ def prune_partitions(opened: OpenStream, instance: dg.DagsterInstance, *, dry_ru
     positions = table.snapshot().positions(summary.identity)
     if positions is None:
         return
-    name = str(shard_partitions(opened.name).name)
+    name = opened.names.partitions_name
     keys = instance.get_dynamic_partitions(name)
     shards = table.chain.with_archived(positions, keys).shards
     age = timedelta(days=days)
     old = [key for key in keys if key in shards and _is_old(shards[key], now, age, summary.retention_hours)]
     in_runs = {
         key
-        for record in unfinished_runs(instance, opened.name)
+        for record in unfinished_runs(instance, opened.names)
         for key in tagged_partitions(record.dagster_run.tags, keys)
     }
     pruned = [key for key in old if key not in in_runs]

@@ -11,12 +11,13 @@ import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import initialized, job_without_checks
-from kinesis_assets.dagster.jobs.catch_up import catch_up_name
-from kinesis_assets.dagster.jobs.replay import replay_name
+from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.log_capture import quiet_log_capture
-from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, shard_partitions
+from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, range_tags
 from kinesis_assets.dagster.run_events import QUIET, metadata_of_events
+from kinesis_assets.dagster.stream_names import StreamNames, is_key
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.spark.session import prepare, start_session_in_background
@@ -35,22 +36,29 @@ class StreamProject:
     Attributes:
         stream: The stream's name.
         definitions: The definitions. They may contain other streams too.
+        key_prefix: The prefix of the stream's asset keys.
     """
 
     stream: str
     definitions: dg.Definitions
+    key_prefix: tuple[str, ...] = KEY_PREFIX
+
+    @property
+    def names(self) -> StreamNames:
+        """The names of the stream's definitions."""
+        return StreamNames(self.stream, self.key_prefix)
 
     @classmethod
     def of_folder(cls, stream: str, folder: Path) -> StreamProject:
         """Return the stream of a `defs/<stream>/defs.yaml` of a Dagster project.
 
         Args:
-            stream: The stream's name; or its ARN, if the YAML contains the ARN.
+            stream: The stream's name, its asset key, or its ARN, if the YAML contains the ARN.
             folder: The project's folder, or a folder in it.
 
         Raises:
-            InvalidInput: The folder is not in a project, no YAML of the project defines the stream, or a YAML
-                cannot be loaded.
+            InvalidInput: The folder is not in a project, no YAML of the project defines the stream, several
+                do, or a YAML cannot be loaded.
         """
         if not _is_in_project(folder):
             raise InvalidInput(
@@ -65,27 +73,20 @@ class StreamProject:
                 f"the definitions cannot be loaded: {' '.join(str(innermost).split())}; run `dg check defs` "
                 "for details"
             ) from error
-        address = StreamAddress.parse(stream)
-        manager = (definitions.resources or {}).get(io_manager_key(address.name))
-        if manager is None:
-            raise InvalidInput(
-                f"stream {stream}: no defs/*/defs.yaml defines it; give its table with --table"
-            )
-        if address.arn not in {None, manager.stream_arn}:
-            raise InvalidInput(
-                f"stream {stream}: defs.yaml has {manager.stream_arn or manager.stream}; give that instead"
-            )
-        return cls(address.name, definitions)
+        names = _names_in(definitions, stream)
+        return cls(names.stream, definitions, names.prefix)
 
     @classmethod
     def from_settings(cls, stream: str, **fields: Any) -> StreamProject:
         """Return a stream that no YAML defines. Takes the arguments of `build_kinesis_stream`."""
-        return cls(StreamAddress.parse(stream).name, build_kinesis_stream(stream, **fields))
+        definitions = build_kinesis_stream(stream, **fields)
+        names = _names_in(definitions, stream)
+        return cls(names.stream, definitions, names.prefix)
 
     @contextmanager
     def open_stream(self) -> Iterator[OpenStream]:
         """Yield the stream as runs use it, and close it afterwards."""
-        resource = (self.definitions.resources or {})[io_manager_key(self.stream)]
+        resource = (self.definitions.resources or {})[self.names.io_manager_key]
         with initialized(resource) as manager:
             yield manager.opened
 
@@ -103,10 +104,10 @@ class StreamProject:
             RunCanceled: A run was interrupted. The metadata of what it had committed was yielded.
             KinesisAssetsError: A run failed as a whole, and none of its shards is known to be committed.
         """
-        partitions = shard_partitions(self.stream)
-        known = partitions.get_partition_keys(dynamic_partitions_store=instance)
+        partitions = self.names.partitions_name
+        known = instance.get_dynamic_partitions(partitions)
         new = [shard_id for shard_id in shard_ids if shard_id not in known]
-        instance.add_dynamic_partitions(str(partitions.name), new)
+        instance.add_dynamic_partitions(partitions, new)
         for range_ in contiguous_ranges([*known, *new], set(shard_ids)):
             try:
                 events = self.run(instance, range_tags(range_))
@@ -132,7 +133,7 @@ class StreamProject:
             )  # it starts while Dagster plans the run
         run_id = str(uuid4())
         job = job_without_checks(
-            self.definitions.resolve_implicit_global_asset_job_def(), [raw_key(self.stream)]
+            self.definitions.resolve_implicit_global_asset_job_def(), [self.names.raw_key]
         )
         try:
             # Each shard's event contains its error, if any.
@@ -179,7 +180,7 @@ def run_replay(
 
     ReplayWindow.of(start, end)  # raises if the range is invalid
     config = {"start": start, "end": end, "shards": list(shard_ids)}
-    return _run_job(project, instance, replay_name(project.stream), config)
+    return _run_job(project, instance, project.names.replay_job, config)
 
 
 def run_catch_up(
@@ -202,7 +203,7 @@ def run_catch_up(
         KinesisAssetsError: The run failed as a whole. Its jump may have been committed.
     """
     config = {"shards": list(shard_ids), "by": by}
-    return _run_job(project, instance, catch_up_name(project.stream), config)
+    return _run_job(project, instance, project.names.catch_up_job, config)
 
 
 def _run_job(
@@ -233,6 +234,32 @@ def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:
     run = instance.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
         instance.report_run_canceled(run, "The command was interrupted.")
+
+
+def _names_in(definitions: dg.Definitions, stream: str) -> StreamNames:
+    """Return the names of the stream of a project that a name, an ARN or an asset key selects.
+
+    Raises:
+        InvalidInput: It selects none, or several.
+    """
+    managers = [each for each in (definitions.resources or {}).values() if isinstance(each, ShardIOManager)]
+    if is_key(stream):
+        key = StreamNames.parse(stream)
+        found = [each for each in managers if each.names == key]
+        named = found
+    else:
+        address = StreamAddress.parse(stream)
+        named = [each for each in managers if each.stream == address.name]
+        found = [each for each in named if address.arn in {None, each.stream_arn}]
+    if not named:
+        raise InvalidInput(f"stream {stream}: no defs/*/defs.yaml defines it; give its table with --table")
+    if not found:
+        instead = " or ".join(each.stream_arn or each.stream for each in named)
+        raise InvalidInput(f"stream {stream}: defs.yaml has {instead}; give that instead")
+    if len(found) > 1:
+        keys = ", ".join(each.names.stream_key.to_user_string() for each in found)
+        raise InvalidInput(f"stream {stream}: the project defines several; give one of {keys}")
+    return found[0].names
 
 
 def _is_in_project(folder: Path) -> bool:

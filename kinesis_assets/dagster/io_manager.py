@@ -7,19 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.metadata import event_metadata
-from kinesis_assets.dagster.names import stream_key
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.run_log import LandingLog, RunLog
 from kinesis_assets.dagster.settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.shard_events import shard_events, totals_event
 from kinesis_assets.dagster.stream import OpenStream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.ingest.outcome import shards_with_news
 from kinesis_assets.ingest.plan import RunPlan, plan_run
@@ -45,6 +46,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
 
     Attributes:
         stream_arn: The stream's ARN, if `stream` was given as an ARN.
+        key_prefix: As in `StreamSettings`, as a list.
         start: As in `RunSettings`; a map is given as JSON, because Dagster's configuration has no such union.
         handover: See `RunTiming`.
         kinesis: The connection to Kinesis.
@@ -52,6 +54,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     """
 
     stream_arn: str | None = None
+    key_prefix: list[str] = Field(default=[*KEY_PREFIX])
     start: str = RunSettings.model_fields["start"]  # type: ignore[assignment]  # declared there
     handover: float = 0.0
     kinesis: KinesisResource
@@ -79,12 +82,17 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         return self
 
     @property
+    def names(self) -> StreamNames:
+        """The names of the stream's definitions."""
+        return StreamNames.of(self.stream, self.key_prefix)
+
+    @property
     def opened(self) -> OpenStream:
         """The stream as this process uses it."""
         if self._opened is None:
             checks = Checks.parse(json.loads(self.checks))
             self._opened = OpenStream(
-                self, self.kinesis, self.stream_arn, self.handover, checks, self._run_id
+                self, self.kinesis, self.names, self.stream_arn, self.handover, checks, self._run_id
             )
         return self._opened
 
@@ -112,9 +120,10 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             InvalidInput: The asset that is loaded is not the stream.
             TableNotWritable: The table cannot be written to.
         """
-        if context.asset_key != stream_key(self.stream):
+        if context.asset_key != self.names.stream_key:
+            ours = self.names.stream_key.to_user_string()
             raise InvalidInput(
-                f"{context.asset_key.to_user_string()} is not the stream {self.stream}, and only that can be "
+                f"{context.asset_key.to_user_string()} is not the stream {ours}, and only that can be "
                 f"loaded. To read the table in an asset, add it to deps and open {self.table} in the body"
             )
         stream = self.opened

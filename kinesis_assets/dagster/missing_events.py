@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.commit_link import CommitLink
 
 MAX_FILES = 200
@@ -51,7 +52,7 @@ class ComparisonProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def find_missing_events(
     instance: dg.DagsterInstance,
-    stream: str,
+    names: StreamNames,
     link_at: Callable[[int], CommitLink],
     newest: int | None,
     done: ComparisonProgress,
@@ -66,7 +67,7 @@ def find_missing_events(
 
     Args:
         instance: The instance with the events.
-        stream: The stream's name.
+        names: The names of the stream's definitions.
         link_at: Reads the commit with a given commit id.
         newest: The chain's newest commit id; None if the chain is empty.
         done: The progress so far.
@@ -99,7 +100,7 @@ def find_missing_events(
         links += read
         if rest is not None and not is_first:
             left.append(rest)
-    events, kept = _events_of_ended_runs(instance, stream, links, dead, _timer(clock))
+    events, kept = _events_of_ended_runs(instance, names, links, dead, _timer(clock))
     left = sorted([*left, *kept], key=_newest, reverse=True)
     before = {link.commit_id: link.previous for link in links}
     return events, ComparisonProgress(newest, tuple(join_segments(left, before)))
@@ -117,7 +118,7 @@ def _never() -> bool:
 
 def _events_of_ended_runs(
     instance: dg.DagsterInstance,
-    stream: str,
+    names: StreamNames,
     links: Sequence[CommitLink],
     dead: Collection[str],
     is_over: Callable[[], bool],
@@ -129,7 +130,7 @@ def _events_of_ended_runs(
         if number and is_over():
             kept += map(segment_of, group)
             continue
-        without_events, unfinished = commits_without_events(instance, stream, group, dead)
+        without_events, unfinished = commits_without_events(instance, names, group, dead)
         found += without_events
         # The commit of an unfinished run always names its run.
         kept += [ChainSegment(link.commit_id, link.previous, (link.by,)) for link in unfinished if link.by]
@@ -138,7 +139,7 @@ def _events_of_ended_runs(
         if events and len(events) + len(shard_ids) > MAX_EVENTS:
             kept.append(segment_of(link))
         else:
-            events += [event_of(link, stream, shard_id) for shard_id in shard_ids]
+            events += [event_of(link, names, shard_id) for shard_id in shard_ids]
     return events, kept
 
 

@@ -1,35 +1,39 @@
-"""The names of a stream's definitions in Dagster."""
+"""Names of definitions in Dagster; those of a stream without a `key_prefix` by its name alone."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import dagster as dg
+from kinesis_assets.dagster.stream_names import StreamNames
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 
 def stream_key(stream: str) -> dg.AssetKey:
     """Return the key of the external asset that represents a stream."""
-    return dg.AssetKey(["kinesis", stream])
+    return StreamNames(stream).stream_key
 
 
 def raw_key(stream: str) -> dg.AssetKey:
     """Return the key of the asset that represents a stream's raw table."""
-    return dg.AssetKey(["kinesis", f"{stream}_raw"])
+    return StreamNames(stream).raw_key
 
 
 def io_manager_key(stream: str) -> str:
     """Return the resource key of a stream's I/O manager."""
-    return f"{raw_key(stream).to_python_identifier()}_io_manager"
+    return StreamNames(stream).io_manager_key
 
 
 def sensor_name(stream: str) -> str:
     """Return the name of a stream's sensor."""
-    return f"{raw_key(stream).to_python_identifier()}_sensor"
+    return StreamNames(stream).sensor
 
 
 def automation_name(stream: str) -> str:
     """Return the name of the sensor that evaluates the automation conditions of the assets below a stream."""
-    return f"{raw_key(stream).to_python_identifier()}_automation"
+    return StreamNames(stream).automation
 
 
 def group_name(stream: str) -> str:
@@ -44,4 +48,4 @@ def op_key(job: str) -> str:
 
 def shard_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
     """Return the partitions definition of a stream: each shard is a partition."""
-    return dg.DynamicPartitionsDefinition(name=f"kinesis/{stream}")
+    return StreamNames(stream).partitions

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.names import shard_partitions
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import dagster as dg
 
+    from kinesis_assets.dagster.stream_names import StreamNames
+
 FIRST_PAGE = 1000
 """Size of the first page. Each further page is twice as large."""
 
 
-def newest_partitions(instance: dg.DagsterInstance, stream: str, wanted: Iterable[str]) -> list[str]:
+def newest_partitions(instance: dg.DagsterInstance, names: StreamNames, wanted: Iterable[str]) -> list[str]:
     """Return the partitions from the oldest wanted one or from an earlier one, in Dagster's order.
 
     Finished shards keep their partitions, so a stream that is often resharded has many that no run reads.
 
     Args:
         instance: The instance that stores the partitions.
-        stream: The stream's name.
+        names: The names of the stream's definitions.
         wanted: Shard ids. If one of them has no partition, all partitions are returned.
     """
-    name = str(shard_partitions(stream).name)
+    name = names.partitions_name
     missing, found = set(wanted), list[str]()
     cursor, limit = None, FIRST_PAGE
     while True:

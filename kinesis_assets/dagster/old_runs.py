@@ -13,7 +13,6 @@ import dagster as dg
 
 from kinesis_assets.dagster.commit_links import ChainSegment, read_links
 from kinesis_assets.dagster.missing_events import MAX_FILES
-from kinesis_assets.dagster.names import raw_key, sensor_name, shard_partitions
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.table.commit_link import CommitLink
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
 
 SENSOR_TAG = "dagster/sensor_name"
 """Dagster's tag for the sensor that requested a run."""
@@ -72,10 +72,8 @@ def old_runs(
         TableError: The commits cannot be read.
     """
     found: list[str] = []
-    kept = {*_runs_of_newest_events(instance, opened.name, newest), *_runs_of_newest_commits(opened)}
-    wanted = dg.RunsFilter(
-        statuses=_ENDED, tags={SENSOR_TAG: sensor_name(opened.name)}, created_before=before
-    )
+    kept = {*_runs_of_newest_events(instance, opened.names, newest), *_runs_of_newest_commits(opened)}
+    wanted = dg.RunsFilter(statuses=_ENDED, tags={SENSOR_TAG: opened.names.sensor}, created_before=before)
     cursor: str | None = None
     while len(found) < most:
         records = instance.get_run_records(wanted, limit=_PAGE_SIZE, cursor=cursor, ascending=True)
@@ -83,7 +81,8 @@ def old_runs(
         found += [
             run.run_id
             for run in runs
-            if run.run_id not in kept and run.asset_selection == {raw_key(opened.name)}
+            # The sensor of another stream may have the same name in another code location.
+            if run.run_id not in kept and run.asset_selection == {opened.names.raw_key}
         ]
         if len(records) < _PAGE_SIZE:
             break
@@ -91,12 +90,12 @@ def old_runs(
     return found[:most]
 
 
-def _runs_of_newest_events(instance: dg.DagsterInstance, stream: str, newest: int) -> Iterator[str]:
+def _runs_of_newest_events(instance: dg.DagsterInstance, names: StreamNames, newest: int) -> Iterator[str]:
     """Yield the runs of the newest events of the asset, and of the newest ones of each partition."""
-    key = raw_key(stream)
+    key = names.raw_key
     for fetch in (instance.fetch_materializations, instance.fetch_observations):
         yield from (record.run_id for record in fetch(key, limit=newest).records)
-        for partition in instance.get_dynamic_partitions(str(shard_partitions(stream).name)):
+        for partition in instance.get_dynamic_partitions(names.partitions_name):
             of_partition = dg.AssetRecordsFilter(key, asset_partitions=[partition])
             yield from (record.run_id for record in fetch(of_partition, limit=1).records)
 

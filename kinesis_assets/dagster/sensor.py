@@ -18,7 +18,6 @@ from kinesis_assets.dagster.checks.tick import check_events
 from kinesis_assets.dagster.derived_runs import end_dead_runs
 from kinesis_assets.dagster.due_shards import DueShards
 from kinesis_assets.dagster.idle_ranges import finished_between
-from kinesis_assets.dagster.names import shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
 from kinesis_assets.dagster.sensor_cursor import Cursor
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.checked_table import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.positions import ShardPosition
 
 
@@ -68,12 +68,12 @@ def evaluate(
         tables: The paths or URIs of all derived tables of the stream, by asset key.
         checked: Those of these tables that have checks.
     """
-    stream, partitions, now = opened.name, shard_partitions(opened.name), clock()
+    names, now = opened.names, clock()
     before, follows = Cursor.parse(cursor), opened.settings.follow_for is not None
     listed = opened.listed_shards()
     listing, snapshot, shards = listed
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
-    known = newest_partitions(instance, stream, shards.keys() - finished)
+    known = newest_partitions(instance, names, shards.keys() - finished)
     # A shard that was finished before the sensor first listed it needs no partition.
     not_new = {*known, *finished}
     new = [shard_id for shard_id in shards if shard_id not in not_new]
@@ -84,12 +84,12 @@ def evaluate(
         for shard_id, shard in shards.items()
         if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
     }
-    unfinished = unfinished_runs(instance, stream)
+    unfinished = unfinished_runs(instance, names)
     liveness = liveness_of(opened, instance, unfinished, before.liveness, now)
     over = liveness.over
     alive = [record for record in unfinished if record.dagster_run.run_id not in over]
     busy = shards_of(opened, alive, keys, now)
-    ended = list(ended_runs(instance, stream, keys, before.backoff, now))
+    ended = list(ended_runs(instance, names, keys, before.backoff, now))
     backoff = before.backoff.after(ended, now).of(readable)
     waiting = backoff.waiting(now)
     pause = read_pause(opened.table)
@@ -100,9 +100,11 @@ def evaluate(
     turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_asked)
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
-    missing, commits, fills = missing_events(instance, snapshot, listing.summary.identity, before, over)
+    missing, commits, fills = missing_events(
+        instance, names, snapshot, listing.summary.identity, before, over=over
+    )
     last_asked = ranges[-1][-1] if ranges else before.last_asked
-    seen, observed = observe_stream(stream_key(stream), listing, shards, before.observed, now)
+    seen, observed = observe_stream(names.stream_key, listing, shards, before.observed, now)
     after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals, observed)
     evaluations, checks = check_events(
         opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
@@ -121,7 +123,7 @@ def evaluate(
     }
     if not follows or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
         derived = ()
-    discoveries = [_discovery(stream, shard_id, shards[shard_id]) for shard_id in new]
+    discoveries = [_discovery(names, shard_id, shards[shard_id]) for shard_id in new]
     reason = skip_reason(
         waiting,
         liveness.dead,
@@ -131,18 +133,18 @@ def evaluate(
     )
     return dg.SensorResult(
         run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
-        dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
+        dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *seen, *discoveries, *evaluations, *of_derived],
         cursor=after.encode(),
         skip_reason=None if ranges else str(pause or reason),
     )
 
 
-def _discovery(stream: str, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
+def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
     """Return the event of a new shard for the stream's asset page."""
     metadata = {
         "shard": shard_id,
         "parents": ", ".join(shard.parents) or "none",
         "hash_range": " to ".join(shard.hash_range),
     }
-    return dg.AssetMaterialization(stream_key(stream), partition=shard_id, metadata=metadata)
+    return dg.AssetMaterialization(names.stream_key, partition=shard_id, metadata=metadata)

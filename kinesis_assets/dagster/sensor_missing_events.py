@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.sensor_cursor import Cursor
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
@@ -27,9 +28,11 @@ _NOT_COMPARED = "stream %s: the search for missing events failed and is repeated
 
 def missing_events(
     instance: dg.DagsterInstance,
+    names: StreamNames,
     snapshot: TableSnapshot | None,
     identity: StreamIdentity,
     before: Cursor,
+    *,
     over: Collection[str],
 ) -> tuple[list[dg.AssetMaterialization], ComparisonProgress, ComparisonProgress]:
     """Find the events of runs that died between the commit and its event.
@@ -39,6 +42,7 @@ def missing_events(
 
     Args:
         instance: The instance with the events.
+        names: The names of the stream's definitions.
         snapshot: The newest version of the stream's table; None if the table does not exist.
         identity: The stream.
         before: The cursor of the previous tick.
@@ -59,10 +63,10 @@ def missing_events(
         try:
             last = newest()
             found, progress = find_missing_events(
-                instance, identity.name, link_at, last.commit_id if last else None, done, dead=over
+                instance, names, link_at, last.commit_id if last else None, done, dead=over
             )
         except TableError as error:
-            _log.warning(_NOT_COMPARED, identity.name, error)
+            _log.warning(_NOT_COMPARED, names.stream, error)
             return done
         events.extend(found)
         return progress

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags, range_tags, reporting_news
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def run_requests(
     # There is no run key, because the key of a failed run would block its shards forever.
     return [
         dg.RunRequest(
-            asset_selection=[raw_key(opened.name), *(() if number else derived)],
+            asset_selection=[opened.names.raw_key, *(() if number else derived)],
             asset_check_keys=[],  # by default the run would also execute the checks of these assets
             tags=_tags(opened, range_, blocked, failing),
         )

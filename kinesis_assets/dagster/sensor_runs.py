@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.jobs.replay import replay_name
-from kinesis_assets.dagster.names import op_key, raw_key
+from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.dagster.run_liveness import (
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.sensor_backoff import Backoff
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
 
 _log = logging.getLogger(__name__)
 
@@ -65,13 +65,13 @@ STEP_EVENTS = (*STEP_PLANS, *STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETRY)
 """The events that show how far a step is."""
 
 
-def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRecord]:
+def unfinished_runs(instance: dg.DagsterInstance, names: StreamNames) -> list[dg.RunRecord]:
     """Return the unfinished runs that materialize the raw asset or replay it."""
     return [
         record
         for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED))
-        if record.dagster_run.job_name == replay_name(stream)
-        or materializes_raw(instance, record.dagster_run, stream)
+        if record.dagster_run.job_name == names.replay_job
+        or materializes_raw(instance, record.dagster_run, names)
     ]
 
 
@@ -119,7 +119,7 @@ def _without_heartbeat(
     stream: OpenStream, instance: dg.DagsterInstance, run: dg.DagsterRun
 ) -> RunObservation:
     """Return the observation of a run that never had a heartbeat: how far its step is."""
-    status, step = run.status.value, _last_event_of_step(instance, run, stream.name)
+    status, step = run.status.value, _last_event_of_step(instance, run, stream.names)
     if step in STEP_ENDED:
         return RunObservation(status, ENDED, SECONDS_SILENT)
     if step in STEP_PLANS:
@@ -133,11 +133,11 @@ def _without_heartbeat(
 
 
 def _last_event_of_step(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str
+    instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames
 ) -> dg.DagsterEventType | None:
     """Return the type of the last event of the step that commits; None before the step starts."""
-    is_replay = run.job_name == replay_name(stream)
-    step_key = op_key(run.job_name) if is_replay else raw_key(stream).to_python_identifier()
+    is_replay = run.job_name == names.replay_job
+    step_key = op_key(run.job_name) if is_replay else names.raw_step
     records = instance.get_records_for_run(run.run_id, of_type=set(STEP_EVENTS), ascending=False).records
     events = (record.event_log_entry.get_dagster_event() for record in records)
     return next((event.event_type for event in events if event.step_key == step_key), None)
@@ -153,7 +153,7 @@ def shards_of(
     return {
         shard_id
         for record in records
-        if record.dagster_run.job_name != replay_name(stream.name)  # a replay moves no position
+        if record.dagster_run.job_name != stream.names.replay_job  # a replay moves no position
         and not _hands_over(record, stream.handover, now)
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
@@ -201,7 +201,7 @@ def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
 
 
 def ended_runs(
-    instance: dg.DagsterInstance, stream: str, keys: Sequence[str], before: Backoff, now: float
+    instance: dg.DagsterInstance, names: StreamNames, keys: Sequence[str], before: Backoff, now: float
 ) -> Iterator[EndedRun]:
     """Yield the runs of the raw asset that succeeded or failed and are not yet counted.
 
@@ -217,31 +217,31 @@ def ended_runs(
         if run.run_id in before.counted:  # it may have many events
             continue
         # A run whose tags were changed later was counted when it ended.
-        if not materializes_raw(instance, run, stream) or (
+        if not materializes_raw(instance, run, names) or (
             record.end_time is not None and record.end_time < since
         ):
             continue
         range_ = tagged_partitions(run.tags, keys)
         # The events are read only for a failed run.
-        done = range_ if run.is_success else _materialized_by(instance, stream, run.run_id)
+        done = range_ if run.is_success else _materialized_by(instance, names, run.run_id)
         failed = [shard_id for shard_id in range_ if shard_id not in done]
         yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
 
 
-def _materialized_by(instance: dg.DagsterInstance, stream: str, run_id: str) -> set[str]:
+def _materialized_by(instance: dg.DagsterInstance, names: StreamNames, run_id: str) -> set[str]:
     """Return the shards whose last event of a run is a materialization."""
     last: dict[str, bool] = {}
     for event in events_of(instance, run_id, newest_first=True):
-        if event.asset_key == raw_key(stream) and event.partition is not None:
+        if event.asset_key == names.raw_key and event.partition is not None:
             last.setdefault(event.partition, isinstance(event, dg.AssetMaterialization))
     return {shard_id for shard_id, materialized in last.items() if materialized}
 
 
-def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, stream: str) -> bool:
+def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames) -> bool:
     """Whether a run materializes the raw asset. Without an asset selection it materializes all of its job."""
     if run.asset_selection:  # that of a job's subset, as commands execute it, is empty
-        return raw_key(stream) in run.asset_selection
+        return names.raw_key in run.asset_selection
     if run.execution_plan_snapshot_id is None:
         return False  # the run executes nothing
     plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-    return raw_key(stream) in plan.asset_selection
+    return names.raw_key in plan.asset_selection

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.checks.settings import ChecksField
+from kinesis_assets.dagster.key_prefix import KEY_PREFIX, KeyPrefix
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.spark_settings import SparkSettings
 from kinesis_assets.ingest.plan import OnRecreated
@@ -263,6 +264,12 @@ class RunSettings(SparkSettings, ReadSettings, StreamTable):
 class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
+    key_prefix: KeyPrefix = Field(
+        default=KEY_PREFIX,
+        description="Prefix of the asset keys of the stream and of its raw table. Give streams of the same "
+        "name different ones.",
+        examples=[["eu", "sales"], "eu"],
+    )
     sensor_interval_seconds: int = Field(
         default=30,
         ge=0,

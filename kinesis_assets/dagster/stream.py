@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.resources import KinesisResource
     from kinesis_assets.dagster.settings import RunSettings
     from kinesis_assets.dagster.spark_resource import SparkResource
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamListing
@@ -63,6 +63,7 @@ class OpenStream:
     Attributes:
         settings: How the stream is read and committed.
         kinesis: The connection to Kinesis.
+        names: The names of its definitions.
         arn: The stream's ARN, if it is configured.
         handover: Seconds before the end of a continuous run in which the next one may take over, see
             `RunTiming`.
@@ -73,6 +74,7 @@ class OpenStream:
 
     settings: RunSettings
     kinesis: KinesisResource
+    names: StreamNames
     arn: str | None = None
     handover: float = 0.0
     checks: Checks = field(default_factory=Checks)
@@ -210,12 +212,12 @@ class OpenStream:
             self._pyspark.end()
 
 
-def open_stream(resources: object, stream: str) -> OpenStream:
+def open_stream(resources: object, names: StreamNames) -> OpenStream:
     """Return a stream from the resources of a run or of a tick of the sensor.
 
     Args:
         resources: The resources, which include the stream's I/O manager.
-        stream: The stream's name.
+        names: The names of the stream's definitions.
     """
-    opened: OpenStream = getattr(resources, io_manager_key(stream)).opened
+    opened: OpenStream = getattr(resources, names.io_manager_key).opened
     return opened

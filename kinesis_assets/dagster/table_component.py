@@ -11,13 +11,12 @@ from kinesis_assets.dagster.checks.check_settings import OFF
 from kinesis_assets.dagster.column_lineage import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.scaffolder import SettingsScaffolder
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.table_settings import SCHEMA_FILES, TableSettings
 from kinesis_assets.dagster.typed_rows import TypedRows
 from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.stream_address import StreamAddress
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.asset_props import AssetRole
@@ -48,8 +47,8 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         schema = self._schema_text(context)
         rows = TypedRows(self, schema)
         key = dg.AssetKey.from_user_string(self.name)
-        stream = StreamAddress.parse(self.source).name
-        raw = raw_key(stream)
+        names = StreamNames.parse(self.source)
+        raw = names.raw_key
         lineage = column_lineage(self, schema, raw)
         assets = [
             build_derived_table(
@@ -82,7 +81,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                 )
             )
             roles[errors_key] = "errors"
-        return self.customized(context, stream, roles, dg.Definitions(assets=assets))
+        return self.customized(context, names.stream, roles, dg.Definitions(assets=assets))
 
     def _schema_text(self, context: dg.ComponentLoadContext) -> str:
         """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL.

@@ -47,7 +47,7 @@ def take_names(context: dg.ComponentLoadContext, what: str, definitions: dg.Defi
         if owner != ours:
             raise InvalidInput(
                 f"{what} in {ours.file} and {owner.what} in {owner.file} would both define {name}; a Dagster "
-                "instance can have only one of them"
+                "instance can have only one of them. Give a stream another key_prefix, a table another name"
             )
 
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from kinesis_assets.adopt.run import adopt
 from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import (
     CallFailed,
     ClocksDisagree,
@@ -239,7 +240,7 @@ def test_no_row_expires_by_a_date_header_that_the_local_clock_contradicts(
     definitions = pipeline.project(retention_days=90).definitions
     faults.skew_date(skew, "DescribeStreamSummary", times=1)
     with pytest.raises(ClocksDisagree):
-        list(run_maintenance(definitions, pipeline.stream, pipeline.instance, dry_run=False))
+        list(run_maintenance(definitions, StreamNames(pipeline.stream), pipeline.instance, dry_run=False))
     pipeline.assert_exactly_once()
-    list(run_maintenance(definitions, pipeline.stream, pipeline.instance, dry_run=False))
+    list(run_maintenance(definitions, StreamNames(pipeline.stream), pipeline.instance, dry_run=False))
     pipeline.assert_exactly_once()

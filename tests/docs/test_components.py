@@ -16,7 +16,9 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 import kinesis_assets
 from kinesis_assets import KinesisAccountComponent
+from kinesis_assets.dagster.missing_events import MAX_FILES
 from kinesis_assets.dagster.names import raw_key, stream_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.testing import LocalKinesis
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.fixtures.stream import boto3_of
@@ -33,7 +35,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-TEMPLATES, ACCOUNT = map(yaml.safe_load, blocks("yaml"))
+TEMPLATES, ACCOUNT, PREFIXED = map(yaml.safe_load, blocks("yaml"))
 
 
 def test_the_page_lists_every_component() -> None:
@@ -99,3 +101,14 @@ def test_the_account_of_the_page_has_its_streams_and_its_changed_assets(local: L
     assert graph.get(raw_key("shop-orders")).owners == ["team:shop"]
     assert graph.get(raw_key("shop-orders")).tags["domain"] == "orders"
     assert list(graph.get(stream_key("shop-orders")).owners) == []
+
+
+def test_the_stream_with_a_prefix_has_the_names_of_the_page() -> None:
+    _, definitions = loaded(**PREFIXED["attributes"])
+    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    assert all(f"`{key}`" in PAGE for key in keys)
+    names = StreamNames.of(PREFIXED["attributes"]["stream"], PREFIXED["attributes"]["key_prefix"])
+    assert f"`{names.raw_step}`" in PAGE
+    assert f"`source: {names.stream_key.to_user_string()}`" in PAGE
+    assert StreamNames.parse(names.stream_key.to_user_string()) == names
+    assert f"the newest {MAX_FILES} commits" in PAGE

@@ -11,7 +11,7 @@ import yaml
 
 from kinesis_assets import errors
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.jobs.catch_up import catch_up_name
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.preview import Effect
 from kinesis_assets.ingest.run import execute_run
@@ -85,7 +85,7 @@ def test_a_catch_up_is_planned_and_applied(spark, operate, cli):
     ]
     assert cli(*COMMANDS["catch-up"][:-1]).exit_code == 0
     operate("catch-up")
-    assert f"`{catch_up_name('clicks')}`" in PAGE
+    assert f"`{StreamNames('clicks').catch_up_job}`" in PAGE
 
 
 def test_the_documented_names_exist():

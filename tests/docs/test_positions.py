@@ -12,7 +12,7 @@ from kinesis_assets import build_kinesis_stream
 from kinesis_assets import cli as command_line
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.jobs.seek import seek_name
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
@@ -64,5 +64,5 @@ def test_every_direction_of_a_seek_is_documented():
 
 def test_the_documented_job_is_defined():
     definitions = build_kinesis_stream("clicks", table="./clicks")
-    assert f"`{seek_name('clicks')}`" in PAGE
-    assert definitions.resolve_job_def(seek_name("clicks"))
+    assert f"`{StreamNames('clicks').seek_job}`" in PAGE
+    assert definitions.resolve_job_def(StreamNames("clicks").seek_job)

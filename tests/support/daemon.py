@@ -16,7 +16,6 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -65,13 +64,14 @@ class Daemon:
         self.derived: Collection[dg.AssetKey] = ()
         self.tables: Mapping[dg.AssetKey, str] = {}
         self.checked: Sequence[CheckedTable] = ()
-        name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
-        (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
+        (self.sensor,) = (
+            sensor for sensor in project.definitions.sensors or () if sensor.name == project.names.sensor
+        )
 
     @property
     def opened(self) -> OpenStream:
         """The stream, of the I/O manager as it is configured: Dagster would make an instance for each use."""
-        manager: Any = (self.project.definitions.resources or {})[io_manager_key(self.project.stream)]
+        manager: Any = (self.project.definitions.resources or {})[self.project.names.io_manager_key]
         opened: OpenStream = manager.opened
         return opened
 
@@ -117,7 +117,7 @@ class Daemon:
 
     @property
     def partitions(self) -> dg.DynamicPartitionsDefinition:
-        return shard_partitions(self.project.stream)
+        return self.project.names.partitions
 
     def partition_keys(self) -> list[str]:
         return list(self.partitions.get_partition_keys(dynamic_partitions_store=self.instance))
@@ -132,7 +132,7 @@ class Daemon:
             run_id=str(uuid4()),
             tags=tags,
             status=status,
-            asset_selection=frozenset({raw_key(self.project.stream)}),
+            asset_selection=frozenset({self.project.names.raw_key}),
             remote_job_origin=origin_of(IMPLICIT_ASSET_JOB_NAME),
         )
         return self.instance.add_run(run)
@@ -192,7 +192,7 @@ class Daemon:
 
     def materializations(self) -> list[dict[str, Any]]:
         """Return the metadata of the raw asset's materializations, newest first."""
-        records = self.instance.fetch_materializations(raw_key(self.project.stream), limit=100).records
+        records = self.instance.fetch_materializations(self.project.names.raw_key, limit=100).records
         events = [record.asset_materialization for record in records]
         return [{name: value.value for name, value in event.metadata.items()} for event in events if event]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.dagster.event_audit import EventAudit
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.doctor.examine import Doctor
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.table import positions_file
@@ -48,7 +49,9 @@ class DoctorBench(Bench):
         self, *, instance: dg.DagsterInstance | None = None, add_events: bool = False, **fields: Any
     ) -> list[Finding]:
         if instance is not None:
-            fields["audit_events"] = EventAudit(instance, self.stream, self.table, add_events=add_events)
+            fields["audit_events"] = EventAudit(
+                instance, StreamNames(self.stream), self.table, add_events=add_events
+            )
         return list(Doctor(self.client, self.table, **fields).findings())
 
     def levels(self, **fields: Any) -> dict[str, set[str]]:

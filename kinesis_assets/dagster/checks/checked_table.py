@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
     from kinesis_assets.dagster.consumption import Consumption
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.kinesis.role import AssumedRole
 
@@ -24,7 +25,7 @@ class CheckedTable:
 
     Attributes:
         key: The key of its asset.
-        stream: The name of the stream whose records it is derived from.
+        stream: The stream whose records it is derived from.
         uri: Its path or URI.
         source: The path or URI of its source.
         on_deleted: What its runs do if rows of the source were deleted.
@@ -34,7 +35,7 @@ class CheckedTable:
     """
 
     key: dg.AssetKey
-    stream: str
+    stream: StreamNames
     uri: str
     source: str
     on_deleted: OnDeleted
@@ -76,7 +77,9 @@ class CheckedTable:
 
 
 def checked_tables(
-    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: str, role: AssumedRole | None = None
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
+    stream: StreamNames,
+    role: AssumedRole | None = None,
 ) -> list[CheckedTable]:
     """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
 
@@ -84,7 +87,7 @@ def checked_tables(
 
     Args:
         definitions: The assets.
-        stream: The stream's name.
+        stream: The stream.
         role: The role of the stream.
     """
     return [

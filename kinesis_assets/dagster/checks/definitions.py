@@ -10,8 +10,8 @@ import dagster as dg
 
 from kinesis_assets.dagster.checks.check_settings import SCANNING
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.names import io_manager_key, raw_key
 from kinesis_assets.dagster.stream import OpenStream, open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.checks.result import CheckResult
@@ -20,19 +20,14 @@ MAX_COMMITS = 1000
 """The maximum number of commits that an execution verifies, from the newest one."""
 
 
-def checks_name(stream: str) -> str:
-    """Return the name of the op of a stream's checks."""
-    return f"{raw_key(stream).to_python_identifier()}_checks"
-
-
-def build_checks(stream: str, checks: Checks) -> dg.AssetChecksDefinition | None:
+def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition | None:
     """Build the definition of a stream's checks; None if none is defined.
 
     Args:
-        stream: The stream's name.
+        names: The names of the stream's definitions.
         checks: The checks.
     """
-    key = raw_key(stream)
+    key = names.raw_key
     specs = [
         dg.AssetCheckSpec(name, asset=key, description=check.summary()) for name, check in checks.defined
     ]
@@ -40,14 +35,15 @@ def build_checks(stream: str, checks: Checks) -> dg.AssetChecksDefinition | None
         return None
 
     @dg.multi_asset_check(
-        name=checks_name(stream),
+        name=names.checks,
         specs=specs,
         can_subset=True,
-        required_resource_keys={io_manager_key(stream)},
-        description=f"Evaluates the checks of {stream}_raw. The sensor does it at each tick, without a run.",
+        required_resource_keys={names.io_manager_key},
+        description=f"Evaluates the checks of {names.stream}_raw. The sensor does it at each tick, without a "
+        "run.",
     )
     def execute(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        opened = open_stream(context.resources, stream)
+        opened = open_stream(context.resources, names)
         selected = {check.name for check in context.selected_asset_check_keys}
         results: list[CheckResult] = []
         if selected - SCANNING:
@@ -66,7 +62,7 @@ def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckR
     from kinesis_assets.dagster.checks.evaluation import Evaluation  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.dagster.checks.remembered import remembered_checks  # noqa: PLC0415  # as above
 
-    remembered = remembered_checks(instance, opened.name)
+    remembered = remembered_checks(instance, opened.names)
     listed = opened.listed_shards()
     return Evaluation(
         opened,

@@ -135,7 +135,7 @@ class Evaluation:
         )
         self.results = [*self._of_shards()]
         if self._checks.bad_records is not None:
-            records = count_reported(instance, opened.name, before.records, machine_time.timestamp())
+            records = count_reported(instance, opened.names.raw_key, before.records, machine_time.timestamp())
             self.progress = msgspec.structs.replace(self.progress, records=records)
             self.results.append(check_bad_records(self._checks.bad_records, records, DAMAGED))
         if state is not None:

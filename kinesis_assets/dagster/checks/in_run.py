@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.remembered import remembered_checks
 from kinesis_assets.dagster.checks.run_reports import RunReports
-from kinesis_assets.dagster.names import raw_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,13 +41,13 @@ class RunChecks(RunReports):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(
-            step, raw_key(opened.name), opened.checks.reading_no_rows, f"stream {opened.name}", clock
+            step, opened.names.raw_key, opened.checks.reading_no_rows, f"stream {opened.name}", clock
         )
         self._opened = opened
         self._listing = listing
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
-        remembered = remembered_checks(self._step.instance, self._opened.name)
+        remembered = remembered_checks(self._step.instance, self._opened.names)
         before = remembered.progress
         ticks = before.at is not None and abs(now - before.at) < SENSOR_SILENT
         return Evaluation(

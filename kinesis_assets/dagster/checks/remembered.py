@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.dagster_internals import sensor_cursors
-from kinesis_assets.dagster.names import sensor_name
 from kinesis_assets.dagster.sensor_cursor import Cursor
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.checks.derived_evaluation import DerivedProgress
+    from kinesis_assets.dagster.stream_names import StreamNames
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class RememberedChecks:
     derived: Mapping[str, DerivedProgress] = field(default_factory=dict)
 
 
-def remembered_checks(instance: dg.DagsterInstance, stream: str) -> RememberedChecks:
+def remembered_checks(instance: dg.DagsterInstance, names: StreamNames) -> RememberedChecks:
     """Return what the sensor of a stream remembers; nothing if it has never ticked.
 
     Args:
         instance: The instance whose daemon evaluates the sensor.
-        stream: The stream's name.
+        names: The names of the stream's definitions.
     """
-    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, sensor_name(stream)) if text]
+    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor) if text]
     newest = max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=None)
     if newest is None:
         return RememberedChecks()

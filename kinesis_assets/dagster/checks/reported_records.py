@@ -6,7 +6,6 @@ import dagster as dg
 
 from kinesis_assets.dagster.checks.bad_records import BadRecords, RecordCounter
 from kinesis_assets.dagster.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
-from kinesis_assets.dagster.names import raw_key
 
 DAMAGED = "The column error says why; a producer may aggregate records wrongly"
 """What to do about bad records of a raw table."""
@@ -16,19 +15,21 @@ _MAX_PAGES = 10
 """The maximum number of pages of events that a step reads. The next one reads further."""
 
 
-def count_reported(instance: dg.DagsterInstance, stream: str, before: BadRecords, now: float) -> BadRecords:
+def count_reported(
+    instance: dg.DagsterInstance, key: dg.AssetKey, before: BadRecords, now: float
+) -> BadRecords:
     """Add the records that runs have reported since the last time.
 
     Args:
         instance: The instance with the events.
-        stream: The stream's name.
+        key: The key of the raw table's asset.
         before: What was counted so far.
         now: The time of the instance's clock, in seconds since the epoch.
     """
     counter = RecordCounter(before, now)
     through, cursor = before.through, None
     wanted = dg.AssetRecordsFilter(
-        raw_key(stream),
+        key,
         after_storage_id=through,
         after_timestamp=counter.since if through is None else None,
     )

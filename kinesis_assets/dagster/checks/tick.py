@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import KinesisAssetsError
 
 if TYPE_CHECKING:
@@ -62,5 +61,5 @@ def check_events(
     except KinesisAssetsError as error:
         _log.warning(_NOT_EVALUATED, opened.name, error)
         return [], before
-    reports = Reports.of(instance, raw_key(opened.name), names)
+    reports = Reports.of(instance, opened.names.raw_key, names)
     return [*reports.due(evaluation.results, now)], evaluation.progress

@@ -10,8 +10,9 @@ from pydantic import Field
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.jobs.replay import MAX_RUNTIME, logged_fill, report_replay
-from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 
@@ -23,25 +24,20 @@ class CatchUpConfig(dg.Config):
     by: str = Field(default="", description="Name recorded with the positions. The run's id by default.")
 
 
-def catch_up_name(stream: str) -> str:
-    """Return the name of a stream's catch-up job."""
-    return f"{raw_key(stream).to_python_identifier()}_catch_up"
-
-
-def build_catch_up_job(stream: str) -> dg.JobDefinition:
+def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
     """Build the job that moves shards to their newest records, and then adds the records in between.
 
     It records an observation of each shard that was moved, and then the events of a replay.
     """
-    name = catch_up_name(stream)
+    name, stream = names.catch_up_job, names.stream
 
-    @dg.op(name=op_key(name), required_resource_keys={io_manager_key(stream)})
+    @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
     @shown_as_failures()
     def catch_up(context: dg.OpExecutionContext, config: CatchUpConfig) -> None:
         from kinesis_assets.catch_up.run import backfill, jump  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
 
-        opened = open_stream(context.resources, stream)
+        opened = open_stream(context.resources, names)
         opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
         opened.start_heartbeat(context.get_step_execution_context())
         # An error of these comes before the jump.
@@ -53,7 +49,7 @@ def build_catch_up_job(stream: str) -> dg.JobDefinition:
             context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
             if shard["applied"]:
                 context.log_event(
-                    dg.AssetObservation(raw_key(stream), partition=shard["shard"], metadata=shard)
+                    dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=shard)
                 )
         tag = f"kinesis-{context.run_id}"
         # As for a replay: the step that was not committed is read again by the next catch-up.
@@ -64,7 +60,7 @@ def build_catch_up_job(stream: str) -> dg.JobDefinition:
                 opened.client,
                 opened.table,
                 config.shards,
-                report=partial(report_replay, context, stream),
+                report=partial(report_replay, context, names),
                 by=context.run_id,
             )
         if errors:

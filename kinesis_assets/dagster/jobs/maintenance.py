@@ -13,9 +13,10 @@ from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.metadata import table_metadata
-from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.shard_events import totals_of_raw
 from kinesis_assets.dagster.stream import OpenStream, open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
 
 if TYPE_CHECKING:
@@ -28,45 +29,40 @@ STEPS = "steps"
 _DRY_RUN = dg.Field(bool, default_value=False, description="Only report what would be done.")
 
 
-def maintenance_name(stream: str) -> str:
-    """Return the name of a stream's maintenance job."""
-    return f"{raw_key(stream).to_python_identifier()}_maintenance"
-
-
 def build_maintenance_job(
-    stream: str, tables: Mapping[dg.AssetKey, Consumption] | None = None
+    names: StreamNames, tables: Mapping[dg.AssetKey, Consumption] | None = None
 ) -> dg.JobDefinition:
     """Build the job that performs the due maintenance of a stream's raw table and of its derived tables.
 
     It reports the steps as an observation of each table's asset. A table that fails does not stop the others.
 
     Args:
-        stream: The stream's name.
+        names: The names of the stream's definitions.
         tables: The derived tables, by asset key. By default those of the code location that runs the job.
     """
-    name = maintenance_name(stream)
+    name, stream = names.maintenance_job, names.stream
 
     @dg.op(
         name=op_key(name),
         out=dg.Out(dg.Nothing),
-        required_resource_keys={io_manager_key(stream)},
+        required_resource_keys={names.io_manager_key},
         config_schema={"dry_run": _DRY_RUN},
     )
     @shown_as_failures()
     def keep(context: dg.OpExecutionContext) -> None:
         from kinesis_assets.dagster.finished_partitions import prune_partitions  # noqa: PLC0415  # only its runs need it
 
-        opened = open_stream(context.resources, stream)
-        derived = derived_tables(assets_of_location(context), stream) if tables is None else tables
+        opened = open_stream(context.resources, names)
+        derived = derived_tables(assets_of_location(context), names) if tables is None else tables
         dry_run = context.op_config["dry_run"]
         errors: dict[str, Exception] = {}
         raw_steps = _raw_steps(opened, context.run_id, dry_run=dry_run)
         partitions = prune_partitions(opened, context.instance, dry_run=dry_run)
-        due: dict[dg.AssetKey, Iterator[Step]] = {raw_key(stream): chain(raw_steps, partitions)}
+        due: dict[dg.AssetKey, Iterator[Step]] = {names.raw_key: chain(raw_steps, partitions)}
         due |= {key: derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
         for key, steps in due.items():
             try:
-                _report(context, stream, key, steps, opened.table if key == raw_key(stream) else None)
+                _report(context, stream, key, steps, opened.table if key == names.raw_key else None)
             except Exception as error:  # noqa: BLE001  # it is raised after the other tables
                 context.log.error("%s: %s", key.to_user_string(), error)  # noqa: TRY400  # a traceback may have credentials
                 errors[key.to_user_string()] = error
@@ -171,13 +167,13 @@ def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
 
 
 def run_maintenance(
-    definitions: dg.Definitions, stream: str, instance: dg.DagsterInstance, *, dry_run: bool
+    definitions: dg.Definitions, names: StreamNames, instance: dg.DagsterInstance, *, dry_run: bool
 ) -> Iterator[dict[str, Any]]:
     """Run a stream's maintenance job in this process.
 
     Args:
         definitions: The definitions that contain the stream and the tables that are derived from it.
-        stream: The stream's name.
+        names: The names of the stream's definitions.
         instance: The instance that stores the run.
         dry_run: Whether to report the steps only, without performing them.
 
@@ -188,12 +184,12 @@ def run_maintenance(
         KinesisAssetsError: The job failed. The steps that were yielded are done.
     """
     run_id = str(uuid4())
-    name = maintenance_name(stream)
+    name = names.maintenance_job
     failed: KinesisAssetsError | None = None
     # A run in this process knows no code location.
-    tables = derived_tables(definitions.get_repository_def().assets_defs_by_key, stream)
+    tables = derived_tables(definitions.get_repository_def().assets_defs_by_key, names)
     try:
-        build_maintenance_job(stream, tables).execute_in_process(
+        build_maintenance_job(names, tables).execute_in_process(
             instance=instance,
             run_id=run_id,
             resources=dict(definitions.resources or {}),
@@ -209,7 +205,7 @@ def run_maintenance(
         observation = record.event_log_entry.asset_observation
         if observation is not None:
             steps: Any = observation.metadata[STEPS].value
-            yield from (step_row(stream, observation.asset_key, step) for step in steps)
+            yield from (step_row(names.stream, observation.asset_key, step) for step in steps)
     if failed is not None:
         raise failed
 

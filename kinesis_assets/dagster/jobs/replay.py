@@ -11,8 +11,9 @@ from pydantic import Field
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import replay_metadata
-from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 
@@ -46,11 +47,6 @@ class ReplayConfig(dg.Config):
     shards: list[str] = Field(default=[], description="Shard ids. All shards by default.")
 
 
-def replay_name(stream: str) -> str:
-    """Return the name of a stream's replay job."""
-    return f"{raw_key(stream).to_python_identifier()}_replay"
-
-
 def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill":
     """Return the function that fills in records in Spark, and logs how far it is."""
     from kinesis_assets.dagster.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
@@ -65,30 +61,30 @@ def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill"
     return fill_and_log
 
 
-def report_replay(context: dg.OpExecutionContext, stream: str, result: "ReplayResult") -> None:
+def report_replay(context: dg.OpExecutionContext, names: StreamNames, result: "ReplayResult") -> None:
     """Report a materialization of each shard to which rows were added, and an observation of each other."""
     for shard_id, outcome in result.outcomes.items():
         event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
-        metadata = replay_metadata(stream, outcome, result)
+        metadata = replay_metadata(names.stream, outcome, result)
         reason = None if outcome.error is None else str(outcome.error)
-        context.log_event(event(raw_key(stream), partition=shard_id, description=reason, metadata=metadata))
+        context.log_event(event(names.raw_key, partition=shard_id, description=reason, metadata=metadata))
 
 
-def build_replay_job(stream: str) -> dg.JobDefinition:
+def build_replay_job(names: StreamNames) -> dg.JobDefinition:
     """Build the job that reads a range of a stream again and adds the rows that the table lacks.
 
     The job materializes each shard for which it added rows, and records an observation for each other shard.
     """
-    name = replay_name(stream)
+    name, stream = names.replay_job, names.stream
 
-    @dg.op(name=op_key(name), required_resource_keys={io_manager_key(stream)})
+    @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
     @shown_as_failures()
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from kinesis_assets.replay.run import replay  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415
 
         window = ReplayWindow.of(config.start, config.end)
-        opened = open_stream(context.resources, stream)
+        opened = open_stream(context.resources, names)
         # A missing table, or one of another stream, is an error before anything is started or written.
         opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
         opened.start_heartbeat(context.get_step_execution_context())
@@ -106,7 +102,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
                 config.shards,
                 by=context.run_id,
             )
-        report_replay(context, stream, result)
+        report_replay(context, names, result)
         if result.errors:
             raise ShardsNotCommitted(stream, result.errors)
 

@@ -6,8 +6,9 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key
+from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position
 
@@ -25,27 +26,22 @@ class SeekConfig(dg.Config):
     apply: bool = Field(default=False, description="Apply the change. Without it, only report the plan.")
 
 
-def seek_name(stream: str) -> str:
-    """Return the name of a stream's seek job."""
-    return f"{raw_key(stream).to_python_identifier()}_seek"
-
-
-def build_seek_job(stream: str) -> dg.JobDefinition:
+def build_seek_job(names: StreamNames) -> dg.JobDefinition:
     """Build the job that sets the positions of a stream's shards. The positions record the run's id.
 
     The run's log and its output metadata report each shard's change. Applied changes are also recorded as
     observations of the raw asset.
     """
-    name = seek_name(stream)
+    name, stream = names.seek_job, names.stream
 
-    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={io_manager_key(stream)})
+    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
     @shown_as_failures()
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
         from kinesis_assets.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
 
         if config.all_shards == bool(config.shards):
             raise InvalidInput("give either shards or all_shards")
-        opened = open_stream(context.resources, stream)
+        opened = open_stream(context.resources, names)
         result = seek(
             opened.client,
             opened.table,
@@ -59,7 +55,7 @@ def build_seek_job(stream: str) -> dg.JobDefinition:
             context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
             if shard["applied"]:
                 context.log_event(
-                    dg.AssetObservation(raw_key(stream), partition=shard["shard"], metadata=shard)
+                    dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=shard)
                 )
         if not config.apply:
             context.log.info("Nothing was changed. Set apply to apply the change.")

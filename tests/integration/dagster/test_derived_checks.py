@@ -160,7 +160,7 @@ def test_the_sensor_turns_the_lag_red_without_a_run_and_a_run_turns_it_green(con
 def checked_by(clicks: Clicks):
     from kinesis_assets.dagster.checks.checked_table import checked_tables  # noqa: PLC0415
 
-    return checked_tables(clicks.definitions.get_repository_def().assets_defs_by_key, clicks.stream)
+    return checked_tables(clicks.definitions.get_repository_def().assets_defs_by_key, clicks.project.names)
 
 
 def test_the_sensor_reports_the_checks_of_all_tables_of_the_stream(consumed, instance):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.jobs.maintenance import maintenance_name
 from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from support.fixtures.dagster import Source
 from support.shard_ids import A, B, C, D, E, F, G, H
 from support.virtual_deployment import INTERVAL, VirtualDeployment
@@ -44,7 +44,7 @@ class Deployment(VirtualDeployment):
 
     def maintain(self) -> None:
         """Run the maintenance job, as its schedule does once a day."""
-        job = self._definitions.resolve_job_def(maintenance_name(self._stream))
+        job = self._definitions.resolve_job_def(StreamNames(self._stream).maintenance_job)
         assert job.execute_in_process(instance=self._instance).success
 
     def _run(self, tags: dict[str, str], shard_ids: Sequence[str], status: Status) -> None:

@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
-from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 
@@ -19,11 +18,11 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 
 def config(project, **values):
     """Return a run config of the job."""
-    return {"ops": {op_key(replay_name(project.stream)): {"config": values}}}
+    return {"ops": {op_key(project.names.replay_job): {"config": values}}}
 
 
 def job(project) -> dg.JobDefinition:
-    return project.definitions.resolve_job_def(replay_name(project.stream))
+    return project.definitions.resolve_job_def(project.names.replay_job)
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ OTHERS = {
     "prune_after": 33,
     "checks": {"lag": {"max_seconds": 60.5}},
     "freshness": {"fail_after_seconds": 3600.5},
+    "key_prefix": ["eu", "shop"],
     "group_name": "shop",
     "owners": ["team:shop"],
     "tags": {"domain": "shop"},

@@ -19,7 +19,8 @@ HIDDEN = "wJalrXUtnFEMI"
 
 
 def shown(definitions: dg.Definitions, stream: str = "clicks") -> str:
-    return component_yaml(effective_settings(StreamProject(stream, definitions)))
+    (manager,) = (definitions.resources or {}).values()
+    return component_yaml(effective_settings(StreamProject(stream, definitions, manager.names.prefix)))
 
 
 def shown_again(text: str) -> str:

@@ -155,12 +155,23 @@ def test_a_stream_may_have_settings_of_its_own(account, monkeypatch):
     assert (clicks.table, clicks.max_records, clicks.start) == ("s3://lake/clicks_raw", 9, "TRIM_HORIZON")
 
 
+def test_the_streams_of_an_account_have_its_key_prefix_unless_one_has_its_own(account):
+    account.create("orders", "clicks")
+    account.configure(key_prefix=["eu", "shop"], streams={"orders": {"key_prefix": "eu"}})
+    account.refresh()
+    keys = account.load().resolve_asset_graph().get_all_asset_keys()
+    assert {key.to_user_string() for key in keys} == {
+        *("eu/orders", "eu/orders_raw", "eu/shop/clicks", "eu/shop/clicks_raw")
+    }
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
         ({"streams": {"order": {}}}, "streams: the account has no stream order with assets"),
         ({"streams": {"orders": {"table": "s3://lake/clicks_raw"}}}, "have the same table"),
         ({"streams": {"orders": {"start": "NOW"}}}, "streams: orders: invalid position 'NOW'"),
+        ({"streams": {"orders": {"key_prefix": "a/b"}}}, "streams: orders: key_prefix: invalid part 'a/b'"),
         ({"exclude": ["*"]}, "exclude: no stream is left"),
     ],
 )

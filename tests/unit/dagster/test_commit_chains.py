@@ -39,9 +39,9 @@ def searches(
     daemon: Daemon, chain: dict[int, CommitLink], done: ComparisonProgress, newest: int, files: int = 200
 ):
     """Search for missing events once; return the reported commits and the progress."""
-    stream = daemon.project.stream
+    names = daemon.project.names
     links = chain.__getitem__
-    events, done = find_missing_events(daemon.instance, stream, links, newest, done, max_files=files)
+    events, done = find_missing_events(daemon.instance, names, links, newest, done, max_files=files)
     for event in events:
         daemon.instance.report_runless_asset_event(event)
     base = chain[1].batch_id - 1
@@ -84,7 +84,7 @@ def test_a_search_adds_a_limited_number_of_events(daemon, chain):
 
     def search(done: ComparisonProgress) -> tuple[list[int], ComparisonProgress]:
         links = chain.__getitem__
-        events, done = find_missing_events(daemon.instance, daemon.project.stream, links, 10, done)
+        events, done = find_missing_events(daemon.instance, daemon.project.names, links, 10, done)
         return commits_of(chain, events), done
 
     found, done = search(ComparisonProgress())
@@ -109,7 +109,7 @@ def test_no_commit_of_an_active_run_is_read_twice(daemon, chain):
 
     def search(done: ComparisonProgress, newest: int) -> tuple[int, ComparisonProgress]:
         read.clear()
-        events, done = find_missing_events(daemon.instance, daemon.project.stream, link_at, newest, done)
+        events, done = find_missing_events(daemon.instance, daemon.project.names, link_at, newest, done)
         return len(events), done
 
     events, done = search(ComparisonProgress(0), 5)
@@ -135,7 +135,7 @@ def test_the_events_of_a_run_are_read_once_for_all_its_commits(daemon, chain, mo
     run = daemon.run({PARTITION: A})
     by_runs(chain, run)
     for link in chain.values():
-        daemon.report_event(run, event_of(link, daemon.project.stream, A))
+        daemon.report_event(run, event_of(link, daemon.project.names, A))
     daemon.end(run, Status.SUCCESS)
     pages, search = [], dg.DagsterInstance.get_records_for_run
 
@@ -210,7 +210,7 @@ def timed_searches(daemon, chain, monkeypatch, read_seconds=0.0, found_seconds=0
     monkeypatch.setattr(module, "commits_without_events", slow_events)
     while True:
         events, done = find_missing_events(
-            daemon.instance, daemon.project.stream, slow_link, len(chain), done, clock=watch
+            daemon.instance, daemon.project.names, slow_link, len(chain), done, clock=watch
         )
         if not events:
             return found, done

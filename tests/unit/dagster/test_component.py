@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
-from kinesis_assets.dagster.names import io_manager_key, raw_key, sensor_name
+from kinesis_assets.dagster.names import io_manager_key, raw_key
 from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.start_positions import StartPositions
 from support.dagster_components import dagsters_own_warnings, loaded
@@ -72,6 +73,7 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "follow_for": 1800.0,
         "commit_interval": 2.0,
         "max_idle_seconds": 7200.0,
+        "key_prefix": ["eu", "shop"],
         "sensor_interval_seconds": 40,
         "retention_days": 60,
         "prune_after": 10,
@@ -90,18 +92,19 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
     component, definitions = loaded(**attributes)
 
     assert component == KinesisStreamComponent(**attributes)
-    key = io_manager_key("clicks")
+    names = StreamNames("clicks", ("eu", "shop"))
     ours, builders = (
-        (given.resources or {})[key] for given in (definitions, build_kinesis_stream(**attributes))
+        (given.resources or {})[names.io_manager_key]
+        for given in (definitions, build_kinesis_stream(**attributes))
     )
     assert ours.model_dump() == builders.model_dump()
     given = ours.model_dump()
     given |= given.pop("kinesis")
-    (sensor,) = (each for each in definitions.sensors or () if each.name == sensor_name("clicks"))
+    (sensor,) = (each for each in definitions.sensors or () if each.name == names.sensor)
     given["sensor_interval_seconds"] = sensor.minimum_interval_seconds
     (schedule,) = definitions.schedules or ()
     given["maintenance_schedule"] = schedule.cron_schedule
-    spec = definitions.resolve_asset_graph().get(raw_key("clicks")).assets_def.get_asset_spec()
+    spec = definitions.resolve_asset_graph().get(names.raw_key).assets_def.get_asset_spec()
     given |= {"group_name": spec.group_name, "owners": [*spec.owners], "kinds": [*spec.kinds]}
     given |= {"tags": {"domain": spec.tags["domain"]}, "description": spec.description}
     given["checks"] = json.loads(given["checks"])

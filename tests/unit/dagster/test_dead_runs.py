@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.jobs.replay import replay_name
 from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT
 from kinesis_assets.dagster.sensor_cursor import Cursor
@@ -222,7 +221,7 @@ def test_commits_of_a_dead_run_are_reported_before_it_is_marked_as_ended(source,
 
 
 def test_a_replay_holds_no_shards_and_can_be_dead_too(sensor_clock, daemon, instance, beat):
-    job = daemon.project.definitions.resolve_job_def(replay_name(daemon.project.stream))
+    job = daemon.project.definitions.resolve_job_def(daemon.project.names.replay_job)
     config = {"ops": {op_key(job.name): {"config": {"start": "TRIM_HORIZON"}}}}
     run = instance.create_run_for_job(job, status=Status.STARTED, run_config=config)
     beat(run)

@@ -116,3 +116,12 @@ def test_two_streams_with_the_same_name_cannot_be_merged():
     ]
     with pytest.raises(dg.DagsterInvariantViolationError, match="clicks_raw_io_manager"):
         dg.Definitions.merge(*both)
+
+
+def test_two_streams_whose_names_differ_only_in_where_their_prefix_ends_cannot_be_merged():
+    both = [
+        build_kinesis_stream(name, table=name, key_prefix=prefix)
+        for name, prefix in (("b__c", ["a"]), ("c", ["a", "b"]))
+    ]
+    with pytest.raises(dg.DagsterInvariantViolationError, match="a__b__c_raw_io_manager"):
+        dg.Definitions.merge(*both)

@@ -11,6 +11,7 @@ import pytest
 from kinesis_assets.dagster.finished_partitions import _is_old, prune_partitions
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import ClocksDisagree
 from support.daemon import FIRST, LAST, Daemon, Status
 from support.shard_ids import A, B, C, D, E, F
@@ -121,5 +122,5 @@ def test_all_partitions_are_kept_if_the_setting_says_so(source, make_project, in
 
 
 def test_the_maintenance_job_reports_it_as_a_step(resharded, stream, instance):
-    steps = list(run_maintenance(resharded.project.definitions, stream, instance, dry_run=False))
+    steps = list(run_maintenance(resharded.project.definitions, StreamNames(stream), instance, dry_run=False))
     assert ("prune", "1 partition", "done") in [(step["step"], step["of"], step["state"]) for step in steps]

@@ -11,8 +11,9 @@ from dagster._core.execution.execute_in_process import core_execute_in_process
 from deltalake import DeltaTable
 
 from kinesis_assets import build_kinesis_stream, derived_table
-from kinesis_assets.dagster.jobs.maintenance import STEPS, maintenance_name, run_maintenance
+from kinesis_assets.dagster.jobs.maintenance import STEPS, run_maintenance
 from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
@@ -53,7 +54,7 @@ def test_it_runs_once_a_day_by_default():
     (schedule,) = schedules_of()
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("17 3 * * *", "UTC")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
-    assert schedule.job_name == maintenance_name("page-views.v2")
+    assert schedule.job_name == StreamNames("page-views.v2").maintenance_job
 
 
 def test_the_schedule_can_be_changed_or_disabled():
@@ -77,7 +78,7 @@ def test_invalid_settings_are_refused(wrong, message):
 
 def test_its_steps_are_recorded_as_an_observation_of_the_raw_table(project, stream, instance, empty_table):
     table, identity = empty_table
-    steps = list(run_maintenance(project.definitions, stream, instance, dry_run=False))
+    steps = list(run_maintenance(project.definitions, StreamNames(stream), instance, dry_run=False))
     assert [step["step"] for step in steps] == ["checkpoint"]
     assert {step.pop("asset") for step in steps} == {raw_key(stream).to_user_string()}
     assert observed(instance, raw_key(stream)) == steps
@@ -88,7 +89,7 @@ def test_its_observation_of_the_raw_table_has_the_rows_that_the_asset_page_shows
     project, stream, instance, empty_table
 ):
     del empty_table
-    list(run_maintenance(project.definitions, stream, instance, dry_run=False))
+    list(run_maintenance(project.definitions, StreamNames(stream), instance, dry_run=False))
     (record,) = instance.fetch_observations(raw_key(stream), limit=9).records
     assert record.asset_observation.metadata["dagster/row_count"].value == 0
 
@@ -96,7 +97,7 @@ def test_its_observation_of_the_raw_table_has_the_rows_that_the_asset_page_shows
 def test_the_retention_is_committed_with_the_run_id(make_project, stream, instance, empty_table):
     table, identity = empty_table
     project = make_project(retention_days=30)
-    (step, _) = run_maintenance(project.definitions, stream, instance, dry_run=False)
+    (step, _) = run_maintenance(project.definitions, StreamNames(stream), instance, dry_run=False)
     assert step["step"] == "expire"
     amendment = table.snapshot().amendment(identity)
     (run,) = instance.get_runs()
@@ -106,7 +107,7 @@ def test_the_retention_is_committed_with_the_run_id(make_project, stream, instan
 
 def test_it_succeeds_before_the_first_run(project, stream, instance, source):
     source.create(1)
-    assert list(run_maintenance(project.definitions, stream, instance, dry_run=False)) == []
+    assert list(run_maintenance(project.definitions, StreamNames(stream), instance, dry_run=False)) == []
     (run,) = instance.get_runs()
     assert run.status is dg.DagsterRunStatus.SUCCESS
 
@@ -117,7 +118,9 @@ def test_steps_before_a_failure_are_recorded(make_project, stream, instance, mon
         raise CommitFailed("t", f"{type(operations).__name__} failed")
 
     monkeypatch.setattr(DeltaOperations, "checkpoint", fails)
-    steps = run_maintenance(make_project(retention_days=30).definitions, stream, instance, dry_run=False)
+    steps = run_maintenance(
+        make_project(retention_days=30).definitions, StreamNames(stream), instance, dry_run=False
+    )
     assert next(steps)["step"] == "expire"
     with pytest.raises(CommitFailed, match="DeltaOperations failed"):
         next(steps)
@@ -169,7 +172,7 @@ def with_derived(project, stream, empty_table, orders, copies, tmp_path):
 
 
 def test_the_derived_tables_of_the_stream_are_maintained_too(with_derived, stream, instance, orders, copies):
-    steps = list(run_maintenance(with_derived, stream, instance, dry_run=False))
+    steps = list(run_maintenance(with_derived, StreamNames(stream), instance, dry_run=False))
     assert [(step["asset"], step["step"], step["of"]) for step in steps] == [
         (raw_key(stream).to_user_string(), "checkpoint", "_delta_log"),
         ("copies", "compact", "part=b"),
@@ -183,13 +186,13 @@ def test_the_derived_tables_of_the_stream_are_maintained_too(with_derived, strea
 def test_the_steps_of_a_derived_table_are_recorded_as_an_observation_of_its_asset(
     with_derived, stream, instance
 ):
-    steps = list(run_maintenance(with_derived, stream, instance, dry_run=False))
+    steps = list(run_maintenance(with_derived, StreamNames(stream), instance, dry_run=False))
     of_orders = [{**step, "asset": None} for step in steps if step["asset"] == "orders"]
     assert [{**step, "asset": None} for step in observed(instance, dg.AssetKey("orders"))] == of_orders
 
 
 def test_a_dry_run_changes_no_derived_table(with_derived, stream, instance, orders):
-    steps = list(run_maintenance(with_derived, stream, instance, dry_run=True))
+    steps = list(run_maintenance(with_derived, StreamNames(stream), instance, dry_run=True))
     assert {step["asset"] for step in steps} == {"orders", "copies"}
     assert {step["state"] for step in steps} == {"planned"}
     assert len(orders.active) == DEFAULT_LIMITS.small_files
@@ -212,7 +215,7 @@ def test_derived_tables_of_another_stream_are_left_alone(with_derived, stream, i
         build_kinesis_stream("another", table=str(tmp_path / "another")),
         dg.Definitions(assets=[table_of("other", "another", other.table.uri), of_a_graph]),
     )
-    steps = list(run_maintenance(definitions, stream, instance, dry_run=False))
+    steps = list(run_maintenance(definitions, StreamNames(stream), instance, dry_run=False))
     assert "other" not in {step["asset"] for step in steps}
     assert other.table.snapshot().delta.version() == 0
 
@@ -224,13 +227,13 @@ def test_a_derived_table_without_an_automation_condition_is_maintained(
     asset = table_of("orders", stream, orders.table.uri)
     asset = asset.map_asset_specs(lambda spec: spec.replace_attributes(automation_condition=None))
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[asset]))
-    steps = list(run_maintenance(definitions, stream, instance, dry_run=False))
+    steps = list(run_maintenance(definitions, StreamNames(stream), instance, dry_run=False))
     assert "compact" in {step["step"] for step in steps if step["asset"] == "orders"}
 
 
 def test_a_table_that_fails_does_not_stop_the_others(with_derived, stream, instance, orders, copies):
     DeltaTable(copies.table.uri).restore(2)
-    steps = run_maintenance(with_derived, stream, instance, dry_run=False)
+    steps = run_maintenance(with_derived, StreamNames(stream), instance, dry_run=False)
     with pytest.raises(TableRewritten, match=re.escape(copies.table.uri)):
         list(steps)
     assert len(orders.active) == 1
@@ -246,7 +249,7 @@ def test_a_raw_table_that_fails_does_not_stop_derived_tables(
 
     monkeypatch.setattr(raw_maintenance, "claim", fails)
     with pytest.raises(CommitFailed, match="raw"):
-        list(run_maintenance(with_derived, stream, instance, dry_run=False))
+        list(run_maintenance(with_derived, StreamNames(stream), instance, dry_run=False))
     assert (len(orders.active), len(copies.active)) == (1, 1)
 
 
@@ -254,7 +257,7 @@ def test_the_job_names_all_tables_that_failed(with_derived, stream, instance, or
     for derived in (orders, copies):
         DeltaTable(derived.table.uri).restore(2)
     with pytest.raises(MaintenanceFailed, match="2 tables") as failed:
-        list(run_maintenance(with_derived, stream, instance, dry_run=False))
+        list(run_maintenance(with_derived, StreamNames(stream), instance, dry_run=False))
     assert all(
         text in str(failed.value) for text in ("orders: ", "copies: ", orders.table.uri, copies.table.uri)
     )
@@ -262,7 +265,7 @@ def test_the_job_names_all_tables_that_failed(with_derived, stream, instance, or
 
 def test_the_job_of_a_code_location_finds_its_derived_tables(with_derived, stream, instance, orders):
     definitions = dg.Definitions.merge(with_derived, dg.Definitions(executor=dg.in_process_executor))
-    job = RepoBackedJob(maintenance_name(stream), definitions.get_repository_def())
+    job = RepoBackedJob(StreamNames(stream).maintenance_job, definitions.get_repository_def())
     core_execute_in_process({}, job, instance, output_capturing_enabled=False, raise_on_error=True)
     assert [step["step"] for step in observed(instance, dg.AssetKey("orders"))] == ["compact", "checkpoint"]
     assert len(orders.active) == 1
@@ -271,6 +274,6 @@ def test_the_job_of_a_code_location_finds_its_derived_tables(with_derived, strea
 def test_a_job_that_is_executed_without_its_code_location_maintains_the_raw_table(
     with_derived, stream, instance, orders
 ):
-    with_derived.resolve_job_def(maintenance_name(stream)).execute_in_process(instance=instance)
+    with_derived.resolve_job_def(StreamNames(stream).maintenance_job).execute_in_process(instance=instance)
     assert [step["step"] for step in observed(instance, raw_key(stream))] == ["checkpoint"]
     assert len(orders.active) == DEFAULT_LIMITS.small_files

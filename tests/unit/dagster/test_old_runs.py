@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job, prune_history_name
-from kinesis_assets.dagster.names import io_manager_key, op_key, raw_key, sensor_name
+from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
+from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.old_runs import SENSOR_TAG, delete_runs, old_runs
+from kinesis_assets.dagster.stream_names import StreamNames
 from support.daemon import PARTITION, Daemon, Status
 from support.shard_ids import A, B
 
@@ -26,7 +28,7 @@ def deployment(source, daemon) -> Daemon:
 
 def ended(daemon: Daemon, *events, status: Status = Status.SUCCESS) -> str:
     """Record a run that the sensor requested, with its events, and return its id."""
-    run = daemon.run({PARTITION: A, SENSOR_TAG: sensor_name(daemon.project.stream)})
+    run = daemon.run({PARTITION: A, SENSOR_TAG: daemon.project.names.sensor})
     for event in events:
         daemon.report_event(run, event)
     daemon.end(run, status)
@@ -34,7 +36,7 @@ def ended(daemon: Daemon, *events, status: Status = Status.SUCCESS) -> str:
 
 
 def of(daemon: Daemon, kind, shard_id: str):
-    return kind(raw_key(daemon.project.stream), partition=shard_id)
+    return kind(daemon.project.names.raw_key, partition=shard_id)
 
 
 def deletable(daemon: Daemon, *, before: datetime = LATER, most: int = 100) -> list[str]:
@@ -53,7 +55,7 @@ def test_no_more_runs_than_allowed_are_deletable(deployment):
 
 def test_newer_and_unfinished_runs_stay(deployment):
     ended(deployment)
-    deployment.run({PARTITION: A, SENSOR_TAG: sensor_name(deployment.project.stream)})
+    deployment.run({PARTITION: A, SENSOR_TAG: deployment.project.names.sensor})
     assert deletable(deployment, before=datetime.now(UTC) - timedelta(days=1)) == []
     assert len(deletable(deployment)) == 1
 
@@ -76,14 +78,14 @@ def test_the_newest_event_of_each_partition_stays(deployment, kind):
 
 def test_the_run_of_a_commit_that_a_new_sensor_compares_stays(source, deployment):
     source.put(A, 1)
-    run = deployment.run({PARTITION: A, SENSOR_TAG: sensor_name(deployment.project.stream)})
+    run = deployment.run({PARTITION: A, SENSOR_TAG: deployment.project.names.sensor})
     deployment.commit([A], run.run_id)
     deployment.end(run, Status.SUCCESS)
     assert deletable(deployment) == []
 
 
 def test_the_newest_events_of_the_asset_stay_whatever_their_partitions(deployment):
-    totals = ended(deployment, dg.AssetObservation(raw_key(deployment.project.stream)))
+    totals = ended(deployment, dg.AssetObservation(deployment.project.names.raw_key))
     ended(deployment, of(deployment, dg.AssetObservation, A))
     assert totals in deletable(deployment)
     assert totals not in old_runs(deployment.opened, deployment.instance, LATER, 100, newest=2)
@@ -108,13 +110,31 @@ def test_deleting_ends_after_some_time(deployment, instance):
     assert instance.get_run_by_id(runs[2]) is not None
 
 
-def test_the_job_keeps_the_runs_of_the_last_days(deployment, stream, instance):
+def test_the_job_keeps_the_runs_of_the_last_days(deployment, instance):
     run_id = ended(deployment)
-    key, name = io_manager_key(stream), prune_history_name(stream)
-    result = build_prune_history_job(stream).execute_in_process(
+    names = deployment.project.names
+    result = build_prune_history_job(names).execute_in_process(
         instance=instance,
-        resources={key: deployment.project.definitions.resources[key]},
-        run_config={"ops": {op_key(name): {"config": {"keep_days": 1}}}},
+        resources={names.io_manager_key: deployment.project.definitions.resources[names.io_manager_key]},
+        run_config={"ops": {op_key(names.prune_history_job): {"config": {"keep_days": 1}}}},
     )
     assert result.success
     assert instance.get_run_by_id(run_id) is not None
+
+
+def test_runs_of_a_stream_whose_sensor_has_the_same_name_stay(deployment):
+    other = StreamNames(deployment.project.stream.replace("-", "."))
+    assert (other.sensor, other.raw_key != deployment.project.names.raw_key) == (
+        deployment.project.names.sensor,
+        True,
+    )
+    theirs = dg.DagsterRun(
+        "job",
+        run_id=str(uuid4()),
+        tags={PARTITION: A, SENSOR_TAG: other.sensor},
+        status=Status.SUCCESS,
+        asset_selection=frozenset({other.raw_key}),
+    )
+    deployment.instance.add_run(theirs)
+    ours = ended(deployment)
+    assert deletable(deployment) == [ours]

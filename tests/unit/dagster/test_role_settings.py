@@ -51,7 +51,7 @@ def test_a_derived_table_has_the_role_of_its_stream() -> None:
     manager = manager_of(role_arn=READER)
     derivation: Any = None
     consumption = Consumption(
-        "clicks", raw_key("clicks"), "s3://lake/orders", derivation, OnDeleted.FAIL, (), DerivedChecks()
+        manager.names, raw_key("clicks"), "s3://lake/orders", derivation, OnDeleted.FAIL, (), DerivedChecks()
     )
     resources = SimpleNamespace(**{io_manager_key("clicks"): manager})
     context: Any = SimpleNamespace(resources=resources, run=SimpleNamespace(run_id=RUN_ID))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_assets.dagster.jobs.seek import seek_name
 from kinesis_assets.dagster.names import op_key, raw_key
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
@@ -42,7 +41,7 @@ def positions(project) -> StreamPositions:
 
 
 def run(project, instance, **config: Any) -> dg.ExecuteInProcessResult:
-    name = seek_name(project.stream)
+    name = project.names.seek_job
     job = project.definitions.resolve_job_def(name)
     return job.execute_in_process(instance=instance, run_config={"ops": {op_key(name): {"config": config}}})
 

@@ -75,6 +75,27 @@ def test_streams_whose_names_differ_only_in_punctuation_are_refused():
     assert "would both define the sensor kinesis__a_b_raw_sensor" in said
 
 
+def test_streams_of_one_name_with_different_prefixes_are_loaded_together():
+    regions = {
+        name: {"stream": arn(region), "table": name, "key_prefix": name}
+        for name, region in (("eu", "eu-west-1"), ("us", "us-east-1"))
+    }
+    typed = TABLE | {"name": "typed", "source": "eu/orders"}
+    keys = project(**regions, typed=typed).resolve_asset_graph().get_all_asset_keys()
+    assert {key.to_user_string() for key in keys} == {
+        *("eu/orders", "eu/orders_raw", "us/orders", "us/orders_raw", "typed")
+    }
+
+
+def test_streams_whose_prefixes_and_names_differ_only_in_where_they_end_are_refused():
+    said = refusal(
+        x={"stream": "b__c", "table": "1", "key_prefix": "a"},
+        y={"stream": "c", "table": "2", "key_prefix": ["a", "b"]},
+    )
+    assert "would both define the sensor a__b__c_raw_sensor" in said
+    assert "Give a stream another key_prefix" in said
+
+
 def test_two_tables_of_one_name_are_refused():
     stream = {"stream": "clicks", "table": "clicks"}
     said = refusal(clicks=stream, a=TABLE | {"name": "typed"}, b=TABLE | {"name": "typed", "table": "other"})

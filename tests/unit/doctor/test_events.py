@@ -7,6 +7,7 @@ import dagster as dg
 from kinesis_assets.dagster.event_audit import EventAudit
 from kinesis_assets.dagster.event_log import materializations_since
 from kinesis_assets.dagster.names import raw_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.doctor.row_scan import Scan
 from kinesis_assets.table.commit_ids import new_id
 
@@ -86,7 +87,7 @@ def test_events_of_commits_beyond_the_limit_are_not_added(ingested, instance):
     snapshot = ingested.table.snapshot()
     older = snapshot.positions_at(snapshot.positions_at(ingested.positions.previous).previous)
     ingested.amend(filled={A: ingested.positions.added[A]})
-    audit = EventAudit(instance, ingested.stream, ingested.table, add_events=True, max_commits=2)
+    audit = EventAudit(instance, StreamNames(ingested.stream), ingested.table, add_events=True, max_commits=2)
     for _ in range(2):
         assert ingested.levels(audit_events=audit)["events"] == {"info"}
     (sentence,) = ingested.sentences("events", audit_events=audit)

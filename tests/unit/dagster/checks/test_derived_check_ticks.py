@@ -15,6 +15,7 @@ from kinesis_assets.dagster.checks.checked_table import CheckedTable, checked_ta
 from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.derived_tick import derived_check_events
 from kinesis_assets.dagster.sensor_cursor import Cursor
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
 from support.plain_derived import PlainDerived
 
@@ -44,7 +45,7 @@ class Ticks:
         self.tables = [
             CheckedTable(
                 KEY,
-                "clicks",
+                StreamNames("clicks"),
                 self.orders.table.uri,
                 self.source.table.uri,
                 OnDeleted.FAIL,
@@ -164,7 +165,7 @@ class TestDefinitions:
         return definitions.get_repository_def().assets_defs_by_key
 
     def test_those_of_the_stream_and_of_its_derived_tables_are(self, assets, stream):
-        found = {table.name: table for table in checked_tables(assets, stream)}
+        found = {table.name: table for table in checked_tables(assets, StreamNames(stream))}
         assert found.keys() == {"orders", "days"}
         assert found["orders"].source.endswith("/table")  # the raw table
         assert found["days"].source.endswith("/orders")

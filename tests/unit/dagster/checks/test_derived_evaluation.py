@@ -18,6 +18,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 )
 from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.file_checks import FILES_EVERY
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.record_counts import RecordCounts
@@ -55,7 +56,7 @@ class Pair:
     def table(self, **checks: Any) -> CheckedTable:
         return CheckedTable(
             key=dg.AssetKey("derived"),
-            stream="clicks",
+            stream=StreamNames("clicks"),
             uri=self.derived.table.uri,
             source=self.source.table.uri,
             on_deleted=OnDeleted.FAIL,

@@ -14,6 +14,7 @@ from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.checks.run_reports import INTERVAL, RunReports
 from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
 
 
@@ -26,7 +27,7 @@ class _Unreachable:
 
 def test_checks_that_cannot_be_reported_do_not_fail_the_run(caplog):
     step = SimpleNamespace(instance=_Unreachable(), run_id="run")
-    opened = SimpleNamespace(name="clicks", checks=Checks())
+    opened = SimpleNamespace(name="clicks", names=StreamNames("clicks"), checks=Checks())
     with caplog.at_level(logging.WARNING):
         RunChecks(step, opened, listing=None).report()
     assert "stream clicks: the run cannot report the checks" in caplog.text
@@ -35,7 +36,9 @@ def test_checks_that_cannot_be_reported_do_not_fail_the_run(caplog):
 def test_checks_of_a_derived_table_that_cannot_be_reported_do_not_fail_the_run(caplog):
     step = SimpleNamespace(instance=_Unreachable(), run_id="run")
     checks = DerivedChecks()
-    table = CheckedTable(dg.AssetKey("orders"), "clicks", "orders", "clicks", OnDeleted.FAIL, (), checks)
+    table = CheckedTable(
+        dg.AssetKey("orders"), StreamNames("clicks"), "orders", "clicks", OnDeleted.FAIL, (), checks
+    )
     with caplog.at_level(logging.WARNING):
         DerivedRunChecks(step, table).report()
     assert "table orders: the run cannot report the checks" in caplog.text

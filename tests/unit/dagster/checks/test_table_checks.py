@@ -167,16 +167,16 @@ def test_the_totals_of_runs_are_counted_once(instance):
     now = datetime.now(UTC).timestamp()
     report(10, 1)
     report(500, 500, partition="a shard")
-    first = count_reported(instance, "s", BadRecords(), now)
+    first = count_reported(instance, raw_key("s"), BadRecords(), now)
     assert [(each.records, each.bad) for each in first.hours] == [(10, 1)]
     report(20, 2)
-    second = count_reported(instance, "s", first, now)
+    second = count_reported(instance, raw_key("s"), first, now)
     assert sum(each.records for each in second.hours) == 30
-    assert count_reported(instance, "s", second, now) == second
+    assert count_reported(instance, raw_key("s"), second, now) == second
 
 
 def test_records_of_more_than_a_day_ago_are_forgotten(instance):
     now = datetime.now(UTC).timestamp()
     hour = int(now // 3600)
     old, recent = HourOfRecords(hour - 24, 9, 9), HourOfRecords(hour - 23, 1, 0)
-    assert count_reported(instance, "s", BadRecords(1, (old, recent)), now).hours == (recent,)
+    assert count_reported(instance, raw_key("s"), BadRecords(1, (old, recent)), now).hours == (recent,)

@@ -1,0 +1,137 @@
+"""The names of a stream's definitions in Dagster. They follow from the stream's name and its key prefix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import dagster as dg
+
+from kinesis_assets.dagster.key_prefix import KEY_PREFIX, prefix_of
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.stream_address import StreamAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNames:
+    """The names of a stream's definitions.
+
+    Two streams of a project have different asset keys and partitions if their names or prefixes differ. The
+    other names have fewer characters, so those of two streams may be the same, which Dagster refuses.
+
+    Attributes:
+        stream: The stream's name in Kinesis.
+        prefix: The parts of the asset keys before the name.
+    """
+
+    stream: str
+    prefix: tuple[str, ...] = KEY_PREFIX
+
+    @classmethod
+    def of(cls, stream: str, key_prefix: str | Sequence[str] = KEY_PREFIX) -> Self:
+        """Return the names of the definitions that settings declare.
+
+        Args:
+            stream: The stream's name or ARN.
+            key_prefix: The setting `key_prefix`.
+
+        Raises:
+            InvalidInput: An argument is invalid.
+        """
+        return cls(StreamAddress.parse(stream).name, prefix_of(key_prefix))
+
+    @classmethod
+    def parse(cls, source: str) -> Self:
+        """Parse what names a stream of a project: its name or ARN, or its asset key, such as `eu/orders`.
+
+        Raises:
+            InvalidInput: The text is none of them.
+        """
+        if is_key(source):
+            *prefix, stream = source.split("/")
+            try:
+                return cls.of(stream, prefix)
+            except InvalidInput:
+                raise InvalidInput(
+                    f"invalid asset key of a stream {source[:300]!r}: give its key_prefix and its name, such "
+                    "as eu/orders"
+                ) from None
+        return cls.of(source)
+
+    @property
+    def stream_key(self) -> dg.AssetKey:
+        """The key of the external asset that represents the stream."""
+        return dg.AssetKey([*self.prefix, self.stream])
+
+    @property
+    def raw_key(self) -> dg.AssetKey:
+        """The key of the asset that represents the raw table."""
+        return dg.AssetKey([*self.prefix, f"{self.stream}_raw"])
+
+    @property
+    def raw_step(self) -> str:
+        """The key of the step that materializes the raw asset."""
+        return self.raw_key.to_python_identifier()
+
+    @property
+    def partitions(self) -> dg.DynamicPartitionsDefinition:
+        """The partitions of both assets: each shard is a partition."""
+        return dg.DynamicPartitionsDefinition(name=self.partitions_name)
+
+    @property
+    def partitions_name(self) -> str:
+        """The name under which an instance stores the partitions."""
+        return self.stream_key.to_user_string()
+
+    @property
+    def io_manager_key(self) -> str:
+        """The resource key of the I/O manager."""
+        return f"{self.raw_step}_io_manager"
+
+    @property
+    def sensor(self) -> str:
+        """The name of the sensor that requests runs."""
+        return f"{self.raw_step}_sensor"
+
+    @property
+    def automation(self) -> str:
+        """The name of the sensor that evaluates the automation conditions of the assets below the stream."""
+        return f"{self.raw_step}_automation"
+
+    @property
+    def checks(self) -> str:
+        """The name of the op of the raw asset's checks."""
+        return f"{self.raw_step}_checks"
+
+    @property
+    def maintenance_job(self) -> str:
+        """The name of the job that maintains the tables."""
+        return f"{self.raw_step}_maintenance"
+
+    @property
+    def replay_job(self) -> str:
+        """The name of the job that replays a range."""
+        return f"{self.raw_step}_replay"
+
+    @property
+    def seek_job(self) -> str:
+        """The name of the job that sets positions."""
+        return f"{self.raw_step}_seek"
+
+    @property
+    def catch_up_job(self) -> str:
+        """The name of the job that catches up."""
+        return f"{self.raw_step}_catch_up"
+
+    @property
+    def prune_history_job(self) -> str:
+        """The name of the job that deletes old runs."""
+        return f"{self.raw_step}_prune_history"
+
+
+def is_key(source: str) -> bool:
+    """Return whether a text that names a stream is an asset key, and neither a name nor an ARN."""
+    return "/" in source and not source.startswith("arn:")
