@@ -44,6 +44,10 @@ class SparkServerFailed(KinesisAssetsError):
     """The Spark Connect server on this machine did not start, or it ended."""
 
 
+class RoleNotAssumed(KinesisAssetsError):
+    """AWS STS returned no credentials for the role of the settings."""
+
+
 class RegistryCallFailed(KinesisAssetsError):
     """A call to the Glue Schema Registry failed after the SDK's retries, so payloads cannot be decoded."""
 
@@ -118,9 +122,7 @@ class CallFailed(StreamError):
         self, stream: str, operation: str, code: str, message: str, status: int | None = None
     ) -> None:
         super().__init__(stream, f"{operation} failed with {code}: {message}")
-        self.operation = operation
-        self.code = code
-        self.status = status
+        self.operation, self.code, self.status = operation, code, status
 
 
 class ShardError(KinesisAssetsError):
@@ -318,18 +320,16 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait for their parents, or were moved by another run. What was read of a
-    shard before it failed is committed.
+    """Some shards of a run failed, wait or were moved by another run. What was read before is committed.
 
     Attributes:
         errors: The reason for each of them, by shard id.
     """
 
     def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:
-        reasons = "; ".join(str(error) for error in errors.values())
         super().__init__(
             f"stream {stream}: {len(errors)} of the run's shards did not reach the end of their ranges: "
-            f"{reasons}"
+            + "; ".join(map(str, errors.values()))
         )
         self.errors = dict(errors)
 

@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path  # noqa: TC003  # the fields of a dataclass
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -55,6 +56,7 @@ class S3Proxy:
         conditional: Whether the condition of a PUT is forwarded. Without it, the store overwrites objects.
         conditional_puts: Held while a conditional PUT is forwarded. moto checks the condition and writes in
             two steps, so that two requests at once could both succeed.
+        signers: A file to which the access key of each request is appended, in a line.
     """
 
     endpoint: str
@@ -63,6 +65,7 @@ class S3Proxy:
     commits: deque[Commit] = field(default_factory=deque)
     statuses: list[int] = field(default_factory=list)
     conditional_puts: threading.Lock = field(default_factory=threading.Lock)
+    signers: Path | None = None
 
     def __enter__(self) -> Self:
         server: S3Proxy = self
@@ -102,6 +105,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         time.sleep(self.proxy.latency)
+        if self.proxy.signers is not None:
+            found = re.search("Credential=([^/]+)/", self.headers.get("Authorization", ""))
+            with self.proxy.signers.open("a") as signers:
+                signers.write(f"{found[1] if found else None}\n")
         body = self._body()
         commits = self.command == "PUT" and re.search(r"/_delta_log/\d{20}\.json$", urlsplit(self.path).path)
         try:

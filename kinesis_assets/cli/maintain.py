@@ -110,7 +110,7 @@ def _is_derived(opened: OpenStream) -> bool:
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
     try:
-        DerivedTable(opened.table.uri).snapshot()
+        DerivedTable(opened.table.uri, role=opened.role).snapshot()
     except TableUnsuitable:
         return False
     if opened.settings.retention_days is not None:

@@ -36,6 +36,9 @@ _log = logging.getLogger(__name__)
 _LISTED_WITH = ("region_name", "endpoint_url", "profile_name", "stream_names", "stream_tags")
 """The settings on which the list of streams depends."""
 
+_SESSIONS = "list"
+"""What the sessions of a role are named for that lists the streams."""
+
 
 class AccountScaffolder(SettingsScaffolder):
     """`dg scaffold defs kinesis_assets.KinesisAccountComponent`."""
@@ -58,7 +61,10 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
     @property
     def defs_state_config(self) -> DefsStateConfig:
         """Where the list of streams is stored: separately for each of the settings on which it depends."""
-        listed_with = json.dumps([getattr(self, name) for name in _LISTED_WITH], default=list, sort_keys=True)
+        values = [getattr(self, name) for name in _LISTED_WITH]
+        if self.role_arn is not None:  # without a role, the key is that of earlier releases
+            values.append(self.role_arn)
+        listed_with = json.dumps(values, default=list, sort_keys=True)
         digest = hashlib.sha256(listed_with.encode()).hexdigest()[:12]
         key = f"KinesisAccountComponent[{self.region_name or 'default'}-{digest}]"
         return DefsStateConfig.from_args(self.defs_state, default_key=key)
@@ -127,7 +133,10 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
 
         client = AccountClient(
             ClientSettings(
-                region_name=self.region_name, endpoint_url=self.endpoint_url, profile_name=self.profile_name
+                self.region_name,
+                self.endpoint_url,
+                self.profile_name,
+                role=self.role_for(_SESSIONS),
             )
         )
         for stream in client.list_streams():

@@ -145,7 +145,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             context.cursor,
             derived=derived,
             tables=tables,
-            checked=checked_tables(assets, names),
+            checked=checked_tables(assets, names, opened.role),
         )
 
     automation = dg.AutomationConditionSensorDefinition(

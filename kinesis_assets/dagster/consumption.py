@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
+from kinesis_assets.dagster.stream import open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
     from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.run import Derivation
@@ -58,11 +60,10 @@ class Consumption:
         Args:
             context: The context of the running asset.
         """
-        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as below
-        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
+        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415  # as below
 
         # Each commit has an attempt of its own, so the step may take any time.
-        return Heartbeat(DerivedTable(self.table), context.run.run_id, seconds=inf)
+        return Heartbeat(self._table(context), context.run.run_id, seconds=inf)
 
     def commits(self, context: dg.AssetExecutionContext, spark: SparkSession) -> Iterator[DerivedCommit]:
         """Consume what the source has now, and yield each commit. Raises the errors of `derive`.
@@ -71,11 +72,15 @@ class Consumption:
             context: The context of a running asset of the same code location.
             spark: The session.
         """
-        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
-        from kinesis_assets.derive.run import derive  # noqa: PLC0415  # as above
+        from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
 
         source = uri_of(definition_of(context, self.upstream), self.upstream)
-        return derive(spark, DerivedTable(self.table), self.derivation(source), by=context.run.run_id)
+        return derive(spark, self._table(context), self.derivation(source), by=context.run.run_id)
+
+    def _table(self, context: dg.AssetExecutionContext) -> DerivedTable:
+        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
+
+        return DerivedTable(self.table, role=open_stream(context.resources, self.stream).role)
 
 
 def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:

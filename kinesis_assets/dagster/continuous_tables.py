@@ -44,8 +44,8 @@ def continuous_derivations(
     tables = tables_of(context, stream.names)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
-    totals = {key: RunningTotals(each.table) for key, each in tables.items()}
-    checks = {key: _checks_of(context, key, each) for key, each in tables.items()}
+    totals = {key: RunningTotals(each.table, role=stream.role) for key, each in tables.items()}
+    checks = {key: _checks_of(context, stream, key, each) for key, each in tables.items()}
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
@@ -80,10 +80,10 @@ def continuous_derivations(
 
 
 def _checks_of(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, consumption: Consumption
+    context: dg.AssetExecutionContext, stream: OpenStream, key: dg.AssetKey, consumption: Consumption
 ) -> DerivedRunChecks:
     upstream = definition_of(context, consumption.upstream)
-    table = CheckedTable.of(key, consumption, upstream)
+    table = CheckedTable.of(key, consumption, upstream, stream.role)
     return DerivedRunChecks(context.get_step_execution_context(), table)
 
 

@@ -157,7 +157,7 @@ def _asset(
             progress = report_missing_events(context, opened, own, settings.table)
             spark = opened.start_spark()
             facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
-            metadata = facts | totals_of_table(settings.table)
+            metadata = facts | totals_of_table(settings.table, opened.role)
             return dg.MaterializeResult(asset_key=own, metadata=metadata)
 
     def derived() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
@@ -166,7 +166,7 @@ def _asset(
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, names)
         own = _own_key(context)
-        table = CheckedTable.of(own, consumption, definition_of(context, upstream))
+        table = CheckedTable.of(own, consumption, definition_of(context, upstream), opened.role)
         if context.selected_asset_keys:
             yield materialized(context, opened, own)
             DerivedRunChecks(context.get_step_execution_context(), table).report()

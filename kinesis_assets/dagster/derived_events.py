@@ -68,7 +68,7 @@ def report_missing_events(
     records = instance.fetch_materializations(key, limit=_NEWEST_EVENTS).records
     events = [record.asset_materialization for record in records if record.asset_materialization]
     before = max(map(_progress_of, events), key=lambda progress: progress.through or 0, default=_NOTHING)
-    opened_table = DerivedTable(table)
+    opened_table = DerivedTable(table, role=opened.role)
     newest = _newest(opened_table)
     if newest is None:
         return before

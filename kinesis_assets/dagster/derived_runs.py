@@ -37,6 +37,8 @@ from kinesis_assets.table.heartbeat import ENDED, heartbeats
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kinesis_assets.kinesis.role import AssumedRole
+
 _log = logging.getLogger(__name__)
 
 _DIED = (
@@ -61,7 +63,11 @@ class _DerivedRun:
 
 
 def end_dead_runs(
-    instance: dg.DagsterInstance, tables: Mapping[dg.AssetKey, str], before: Liveness, now: float
+    instance: dg.DagsterInstance,
+    tables: Mapping[dg.AssetKey, str],
+    before: Liveness,
+    now: float,
+    role: AssumedRole | None = None,
 ) -> Liveness:
     """End the dead runs over derived tables only, and return what the next tick needs to know.
 
@@ -72,11 +78,12 @@ def end_dead_runs(
         tables: The paths or URIs of the derived tables, by asset key.
         before: The state after the previous tick.
         now: The time of the tick, in seconds since the epoch.
+        role: The role that accesses the tables; None for the credentials of the process.
     """
     found = list(_unfinished(instance, tables)) if tables else []
     uris = {uri for each in found if each.run.status in HAVE_A_PROCESS for uri in each.steps.values()}
     try:
-        beats = {uri: heartbeats(DerivedTable(uri)) for uri in uris}
+        beats = {uri: heartbeats(DerivedTable(uri, role=role)) for uri in uris}
     except (OSError, TableError) as error:
         _log.warning(_NOT_OBSERVED, error)
         return before

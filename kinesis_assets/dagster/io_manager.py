@@ -60,6 +60,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     kinesis: KinesisResource
     checks: str = "{}"
     _opened: OpenStream | None = PrivateAttr(default=None)
+    _run_id: str | None = PrivateAttr(default=None)
     _declared: StreamSettings | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
@@ -90,7 +91,9 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         """The stream as this process uses it."""
         if self._opened is None:
             checks = Checks.parse(json.loads(self.checks))
-            self._opened = OpenStream(self, self.kinesis, self.names, self.stream_arn, self.handover, checks)
+            self._opened = OpenStream(
+                self, self.kinesis, self.names, self.stream_arn, self.handover, checks, self._run_id
+            )
         return self._opened
 
     @property
@@ -98,6 +101,10 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         """Whether a run in this process was interrupted and is still committing what it has read."""
         graceful_stop = self.opened.graceful_stop
         return graceful_stop is not None and graceful_stop.is_closing
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Keep the id of the run, which the sessions of an assumed role have in their name."""
+        self._run_id = None if context.run is None else context.run.run_id
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """End the heartbeat and the Spark session of a run, and export its metrics."""

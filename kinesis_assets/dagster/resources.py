@@ -12,6 +12,7 @@ from kinesis_assets.kinesis.settings import ClientSettings
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.role import AssumedRole
 
 
 class KinesisResource(ConnectionSettings, dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -23,13 +24,27 @@ class KinesisResource(ConnectionSettings, dg.ConfigurableResource):  # type: ign
     its fields `use_ssl`, `verify` and `max_attempts`.
     """
 
-    def stream(self, name: str, timing: ReadTiming = ReadTiming()) -> StreamClient:
+    def stream(
+        self, name: str, timing: ReadTiming = ReadTiming(), role: AssumedRole | None = None
+    ) -> StreamClient:
         """Return the client of one stream.
 
         Args:
             name: The stream's name or ARN.
             timing: When a run calls the stream.
+            role: The role of a run; by default that of the settings without a run.
+
+        Raises:
+            RoleNotAssumed: The role cannot be assumed.
         """
         from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # definitions load without the AWS SDK
 
-        return StreamClient(name, ClientSettings(**self.of(ConnectionSettings), timing=timing))
+        settings = ClientSettings(
+            self.region_name,
+            self.endpoint_url,
+            self.profile_name,
+            sdk_parser=self.sdk_parser,
+            timing=timing,
+            role=role or self.role_for(name),
+        )
+        return StreamClient(name, settings)

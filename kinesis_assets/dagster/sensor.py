@@ -109,7 +109,7 @@ def evaluate(
     evaluations, checks = check_events(
         opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
-    derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now)
+    derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now, opened.role)
     of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
     after = structs.replace(
         after, checks=checks, derived_liveness=derived_liveness, derived_checks=derived_checks

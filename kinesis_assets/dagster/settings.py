@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.checks.settings import ChecksField
@@ -15,10 +15,14 @@ from kinesis_assets.dagster.spark_settings import SparkSettings
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.read_timing import CALLS_PER_SECOND
+from kinesis_assets.kinesis.role import check_external_id, check_role, check_role_arn, check_session_name
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.table.storage import TableFolder
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.role import AssumedRole
 
 
 def _check_endpoint_url(url: str | None) -> None:
@@ -26,7 +30,10 @@ def _check_endpoint_url(url: str | None) -> None:
 
 
 class ConnectionSettings(Settings):
-    """How to connect to Kinesis. By default the chain of the AWS SDK applies (environment, profile, role)."""
+    """How to connect to Kinesis. By default the chain of the AWS SDK applies (environment, profile, role).
+
+    A role applies to the tables too.
+    """
 
     region_name: str | None = Field(
         default=None,
@@ -43,12 +50,55 @@ class ConnectionSettings(Settings):
         description="Profile of the AWS configuration, as in boto3. It must exist on Spark's executors too.",
         examples=["analytics"],
     )
+    role_arn: Annotated[str | None, valid(check_role_arn)] = Field(
+        default=None,
+        description="ARN of a role that reads the stream and writes its tables. Every process assumes it "
+        "with the credentials that it finds. By default these credentials are used themselves.",
+        examples=["arn:aws:iam::111122223333:role/clicks-reader"],
+    )
+    external_id: Annotated[str | None, valid(check_external_id)] = Field(
+        default=None,
+        description="External id that the trust policy of the role requires. Only with role_arn.",
+        examples=["shop-4711"],
+    )
+    session_name: Annotated[str | None, valid(check_session_name)] = Field(
+        default=None,
+        description="Name of the sessions of the role, as in AWS CloudTrail. Only with role_arn. By default "
+        "it consists of the stream's name and the id of the Dagster run.",
+        examples=["clicks-production"],
+    )
     sdk_parser: bool = Field(
         default=False,
         description="Whether the AWS SDK requests and parses all records. This is several times slower, and "
         "a workaround in case the faster path fails.",
         examples=[True],
     )
+
+    @model_validator(mode="after")
+    def _check_role(self) -> Self:
+        check_role(self.role_arn, self.external_id, self.session_name)
+        return self
+
+    def role_for(self, stream: str, run_id: str | None = None) -> AssumedRole | None:
+        """Return the role that is assumed for a stream; None if none is.
+
+        Args:
+            stream: The stream's name or ARN.
+            run_id: The id of the Dagster run; None outside of one.
+        """
+        if self.role_arn is None:
+            return None
+        from kinesis_assets.kinesis.role_credentials import role_for  # noqa: PLC0415  # it loads the AWS SDK
+
+        return role_for(
+            StreamAddress.parse(stream),
+            self.role_arn,
+            external_id=self.external_id,
+            session_name=self.session_name,
+            profile_name=self.profile_name,
+            region_name=self.region_name,
+            run_id=run_id,
+        )
 
 
 class StreamTable(Settings):

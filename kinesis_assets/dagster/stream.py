@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.spark_resource import SparkResource
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.heartbeat import Heartbeat
     from kinesis_assets.table.positions import ShardPosition
@@ -67,6 +68,7 @@ class OpenStream:
         handover: Seconds before the end of a continuous run in which the next one may take over, see
             `RunTiming`.
         checks: The asset checks of the raw table.
+        run_id: The id of the Dagster run; None outside of one.
         graceful_stop: How the run stops that lands records now; None before it lands any.
     """
 
@@ -76,6 +78,7 @@ class OpenStream:
     arn: str | None = None
     handover: float = 0.0
     checks: Checks = field(default_factory=Checks)
+    run_id: str | None = None
     graceful_stop: GracefulStop | None = field(default=None, init=False)
     _pyspark: SparkResource | None = field(default=None, init=False)
     _heartbeat: Heartbeat | None = field(default=None, init=False)
@@ -86,17 +89,22 @@ class OpenStream:
         return self.settings.stream
 
     @cached_property
+    def role(self) -> AssumedRole | None:
+        """The role that reads the stream, and reads and writes its tables; None for the process's own one."""
+        return self.kinesis.role_for(self.arn or self.name, self.run_id)
+
+    @cached_property
     def client(self) -> StreamClient:
         """The client of the stream."""
         timing = ReadTiming.of_share(self.settings.calls_per_second)
-        return self.kinesis.stream(self.arn or self.name, timing)
+        return self.kinesis.stream(self.arn or self.name, timing, self.role)
 
     @cached_property
     def table(self) -> PositionedTable:
         """The stream's table."""
         from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
 
-        return PositionedTable(self.settings.table)
+        return PositionedTable(self.settings.table, role=self.role)
 
     @cached_property
     def policy(self) -> ReadPolicy:

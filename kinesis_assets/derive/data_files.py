@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
@@ -148,6 +149,9 @@ class DerivedFileWriter:
         """Add rows with the columns of the table. Others are ignored."""
         if not batch.num_rows:
             return
+        seconds = self._job.layout.open_seconds
+        for values in [values for values, file in self._open.items() if file.age >= seconds]:
+            self._close(values)
         columns = [batch[field.name].cast(field.type) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for values, part in self._by_partition(batch, rows):
@@ -219,8 +223,13 @@ class _OpenFile:
             compression_level=job.compression.level,
             metadata_collector=self._footers,
         )
+        self._opened = time.monotonic()
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._rows = self._new_rows = self.written = 0
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self._opened
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.kinesis.role import AssumedRole
 
 SOURCE_PROPERTY = "kinesis_assets.source"
 """The property of a derived table with the id of its source table."""
@@ -44,6 +45,7 @@ class DerivedTable:
     Args:
         uri: The table's path or URI.
         policy: How the table is written.
+        role: The role that accesses this table and its source on S3; None for the credentials of the process.
 
     Attributes:
         uri: The table's path or URI, as given.
@@ -57,10 +59,12 @@ class DerivedTable:
         InvalidInput: The path or URI is invalid.
     """
 
-    def __init__(self, uri: str, policy: TablePolicy = TablePolicy()) -> None:
+    def __init__(
+        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
+    ) -> None:
         self.uri = uri
         self.policy = policy
-        self.folder = TableFolder.at(uri)
+        self.folder = TableFolder.at(uri, role)
         self.files = self.folder.open()
         self.records = RecordFiles(uri, self.files)
         self.rewrites = RewriteLog(uri, self.files)

@@ -131,7 +131,7 @@ def _step(
     present = _present(table)
     newest = None if present is None else present.newest
     # Opened afterwards, so that it has every commit that another run has consumed.
-    source = open_source(derivation.source)
+    source = open_source(derivation.source, table.folder.role)
     try:
         if present is not None:
             refuse_rewritten(present)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from kinesis_assets.derive.records import ReplacedFile
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
 
@@ -115,8 +116,12 @@ class Source(ABC):
         """Return commits with the number of their rows. Raises the errors of `commits_since`."""
 
 
-def open_source(uri: str) -> Source:
+def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     """Open the newest version of a raw or derived table.
+
+    Args:
+        uri: The table's path or URI.
+        role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:
         InvalidInput: The path or URI is invalid.
@@ -125,11 +130,11 @@ def open_source(uri: str) -> Source:
         TableUnsuitable: The table is neither raw nor derived, or its features prevent reading it by files.
         TableRewritten: The table was restored or overwritten.
     """
-    folder = TableFolder.at(uri)
+    folder = TableFolder.at(uri, role)
     delta = open_delta(uri, folder, "the first run of its own asset")
     if SOURCE_PROPERTY in delta.metadata().configuration:
-        return DerivedSource(DerivedTable(uri).snapshot())
-    return RawSource(PositionedTable(uri))
+        return DerivedSource(DerivedTable(uri, role=role).snapshot())
+    return RawSource(PositionedTable(uri, role=role))
 
 
 class RawSource(Source):

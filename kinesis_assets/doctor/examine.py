@@ -25,6 +25,7 @@ from kinesis_assets.errors import ShardListStale, StreamError, StreamRecreated, 
 from kinesis_assets.ingest.stale_list import check_list
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.role_credentials import credentials_of
 from kinesis_assets.table.log_entries import log_entries
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Doctor:
 
     def findings(self) -> Iterator[Finding]:
         """Run every check. A check without a problem yields one finding of level OK."""
+        if (role := self.client.settings.role) is not None:
+            caller = credentials_of(role).caller
+            yield Finding("role", Level.OK, f"the stream and the table are accessed as {caller}")
         try:
             listing = retry_listing(self.client, lambda listing: listing)
         except StreamError as error:

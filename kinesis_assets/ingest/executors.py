@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import FileType
 
-from kinesis_assets.errors import CallFailed, ExecutorUnsuitable, KinesisAssetsError, LandingFailed
+from kinesis_assets.errors import (
+    CallFailed,
+    ExecutorUnsuitable,
+    KinesisAssetsError,
+    LandingFailed,
+    RoleNotAssumed,
+)
 from kinesis_assets.ingest.task import client_of
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.retry_policy import is_throttled
@@ -67,8 +73,12 @@ class ExecutorCheck:
 
     def __call__(self) -> str | None:
         """Return what failed; None if nothing did."""
+        try:
+            client = client_of(self.stream, self.settings)
+        except RoleNotAssumed as refused:
+            return str(refused)
         if self.shard_id is not None:
-            prober = Prober(client_of(self.stream, self.settings), _SECONDS)
+            prober = Prober(client, _SECONDS)
             prober.probe([Probe(self.shard_id, Position.at_timestamp(self.since), self.since, None)])
             error = prober.error
             if isinstance(error, CallFailed) and not is_throttled(error):
@@ -86,8 +96,8 @@ def check_executors(spark: SparkSession, client: StreamClient, table: Positioned
     A session whose tasks run in the environment of this process is not checked.
 
     Raises:
-        ExecutorUnsuitable: The executor cannot run tasks, reach the stream or write to the table; or its
-            clock differs from this machine's by more than `clocks.TOLERANCE`.
+        ExecutorUnsuitable: The executor cannot run tasks, assume the role, reach the stream or write to the
+            table; or its clock differs from this machine's by more than `clocks.TOLERANCE`.
         StreamError: The shards cannot be listed.
     """
     subject = f"{client.address} {table.uri}"

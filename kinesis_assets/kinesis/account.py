@@ -39,6 +39,7 @@ class AccountClient:
 
     Raises:
         InvalidInput: The settings are invalid.
+        RoleNotAssumed: The role of the settings cannot be assumed.
     """
 
     def __init__(self, settings: ClientSettings) -> None:

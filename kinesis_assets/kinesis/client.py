@@ -74,6 +74,7 @@ class StreamClient:
     Raises:
         InvalidInput: The name or ARN is invalid, its region differs from the settings, or the settings are
             invalid.
+        RoleNotAssumed: The role of the settings cannot be assumed.
     """
 
     def __init__(self, stream: str, settings: ClientSettings, *, attempts: int = ATTEMPTS) -> None:

@@ -11,6 +11,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.loaders import create_loader
 
+from kinesis_assets.kinesis.role_credentials import credentials_of
+
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings
 
@@ -27,9 +29,15 @@ def _loader(data_path: str | None) -> Any:
 
 
 def sdk_client(settings: ClientSettings, attempts: int) -> Any:
-    """Create a client that makes at most `attempts` attempts of each call."""
+    """Create a client that makes at most `attempts` attempts of each call.
+
+    Raises:
+        RoleNotAssumed: The role of the settings cannot be assumed.
+    """
     session = botocore.session.Session(profile=settings.profile_name)
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    if settings.role is not None:
+        session.register_component("credential_provider", credentials_of(settings.role))
     config = Config(
         user_agent=session.user_agent(),  # otherwise the SDK computes it twice a call
         retries={"mode": "standard", "total_max_attempts": attempts},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
-from kinesis_assets.errors import CallFailed, StreamNotFound
+from kinesis_assets.errors import CallFailed, RoleNotAssumed, StreamNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,8 @@ def sdk_failures(
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
         # The SDK's error is not chained: for a rejected signature it may repeat the session token.
         raise CallFailed(address.name, operation, code, message, status) from None
+    except RoleNotAssumed as error:
+        raise CallFailed(address.name, operation, type(error).__name__, str(error)) from None
     except BotoCoreError as error:
         message = f"{error}{_unknown_region(meta, error)}"
         raise CallFailed(address.name, operation, type(error).__name__, message) from error

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.page_sizes import PageSizes
 from kinesis_assets.kinesis.read_timing import ReadTiming
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.role import AssumedRole
 
 CONNECTIONS = 64
 """The connections that a client keeps open. A task makes as many calls at once, each for another shard."""
@@ -25,6 +29,7 @@ class ClientSettings:
         max_pool_connections: As for boto3, see `CONNECTIONS`.
         timing: When the stream is called, and how long responses are awaited.
         page_sizes: How much is requested and handled at once.
+        role: The role that makes the calls; None for the credentials of the SDK's own chain.
 
     Raises:
         InvalidInput: The endpoint URL contains a user or a password.
@@ -37,6 +42,7 @@ class ClientSettings:
     max_pool_connections: int = CONNECTIONS
     timing: ReadTiming = ReadTiming()
     page_sizes: PageSizes = PageSizes()
+    role: AssumedRole | None = None
 
     def __post_init__(self) -> None:
         if "@" in (self.endpoint_url or ""):

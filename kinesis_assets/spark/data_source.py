@@ -21,8 +21,11 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.role import check_role
+from kinesis_assets.kinesis.role_credentials import role_for
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.stream import CLOCK_STEP
+from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.spark.spark_3 import require_spark_4
 
 try:
@@ -32,8 +35,9 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from kinesis_assets.kinesis.role import AssumedRole
 
 TIP_GRACE = timedelta(seconds=2)
 """A shard counts as read up to `until` only after a response from this long after it; records may arrive
@@ -47,7 +51,8 @@ _TYPES = {
 }
 """The Spark types of the columns, by their Arrow types."""
 
-_OPTIONS = {"stream", "until", "start", "shard_ids", "region_name", "endpoint_url", "profile_name"}
+_ROLE = ("role_arn", "external_id", "session_name")
+_OPTIONS = {"stream", "until", "start", "shard_ids", "region_name", "endpoint_url", "profile_name", *_ROLE}
 
 
 class KinesisDataSource(DataSource):
@@ -61,6 +66,7 @@ class KinesisDataSource(DataSource):
             has no fixed meaning.
         shard_ids: Comma-separated shard ids; all listed shards by default.
         region_name, endpoint_url, profile_name: As in boto3; by default the SDK's own settings.
+        role_arn, external_id, session_name: The role that reads the stream; by default none is assumed.
 
     The columns are `RECORD_SCHEMA`. Rows of different shards are in no particular order.
     """
@@ -115,7 +121,10 @@ class _Reader(DataSourceReader):
         if self._start.sequence_number is not None and len(self._shard_ids) != 1:
             raise InvalidInput(f"start {self._start} applies to one shard; specify it with shard_ids")
         self._settings = ClientSettings(
-            options.get("region_name"), options.get("endpoint_url"), options.get("profile_name")
+            options.get("region_name"),
+            options.get("endpoint_url"),
+            options.get("profile_name"),
+            role=_role(options),
         )
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -151,6 +160,21 @@ class _Reader(DataSourceReader):
         client = StreamClient(self._stream, self._settings, attempts=1)  # the reader retries itself
         for records in ShardReading(client, partition.range):
             yield record_batch(client.stream, partition.range.shard_id, records)
+
+
+def _role(options: Mapping[str, str]) -> AssumedRole | None:
+    arn, external_id, session_name = map(options.get, _ROLE)
+    check_role(arn, external_id, session_name)
+    if arn is None:
+        return None
+    return role_for(
+        StreamAddress.parse(options["stream"]),
+        arn,
+        external_id=external_id,
+        session_name=session_name,
+        profile_name=options.get("profile_name"),
+        region_name=options.get("region_name"),
+    )
 
 
 def _time(text: str) -> datetime:

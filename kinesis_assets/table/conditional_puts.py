@@ -16,10 +16,12 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_assets.errors import StoreUnsuitable
+from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable
+from kinesis_assets.kinesis.role_credentials import credentials_of
 from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.storage import TableFolder
 
 PROBES_FOLDER = "_kinesis/probes"
@@ -48,14 +50,14 @@ def check_conditional_puts(table: str, folder: TableFolder) -> str | None:
     bucket, prefix = place
     probe = {"Bucket": bucket, "Key": "/".join(filter(None, [prefix, PROBES_FOLDER, uuid4().hex]))}
     try:
-        client = _client()
+        client = _client(folder.role)
         try:
             # The first put fails too, if the SDK repeats it because its response was lost.
             honors = not (_put(client, probe) and _put(client, probe))
         finally:
             with suppress(ClientError):
                 client.delete_object(**probe)
-    except (BotoCoreError, ClientError, ValueError) as error:  # ValueError: an invalid endpoint
+    except (BotoCoreError, ClientError, RoleNotAssumed, ValueError) as error:  # the last: an invalid endpoint
         return without_secrets(str(error))
     if not honors:
         raise StoreUnsuitable(
@@ -78,9 +80,14 @@ def _put(client: Any, probe: dict[str, str]) -> bool:  # botocore has no type hi
     return True
 
 
-def _client() -> Any:
-    """Return a client whose endpoint, region and credentials come from the environment, as for the table."""
+def _client(role: AssumedRole | None) -> Any:
+    """Return a client whose endpoint and region come from the environment, as for the table.
+
+    So do its credentials, unless there is a role.
+    """
     session = botocore.session.Session()
+    if role is not None:
+        session.register_component("credential_provider", credentials_of(role))
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 3},
         connect_timeout=10,

@@ -5,6 +5,7 @@ Spark tasks import this module, so it does not read the table's log.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -49,11 +50,14 @@ class FileLayout:
         file_bytes: See `FILE_BYTES`.
         open_files: Maximum number of files that a task has open, each for another arrival date. The oldest is
             closed first.
+        open_seconds: Age of a file in seconds from which it gets no further rows: the credentials with which
+            it was opened expire, see `role_credentials`.
     """
 
     row_group_bytes: int = ROW_GROUP_BYTES
     file_bytes: int = FILE_BYTES
     open_files: int = 4
+    open_seconds: float = 1800.0
 
 
 class DataFileWriter:
@@ -92,6 +96,9 @@ class DataFileWriter:
         """Add records of one shard, as `RECORD_SCHEMA`."""
         if not batch.num_rows:
             return
+        seconds = self._layout.open_seconds
+        for arrival_date in [date for date, file in self._open.items() if file.age >= seconds]:
+            self._close(arrival_date)
         for arrival_date, part, arrivals in _by_arrival_date(batch):
             file = self._file(arrival_date)
             file.write(shard_id, part, arrivals)
@@ -137,12 +144,17 @@ class _OpenFile:
         self._arrival_date = arrival_date
         self._path = f"arrival_date={arrival_date}/part-{batch_id}-{uuid4().hex}.{NEW_FILES.name}.parquet"
         self.written = 0  # bytes, without the row group that is being written
+        self._opened = time.monotonic()
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._thread = ThreadPoolExecutor(1)
         self._in_flight: Future[None] = self._thread.submit(self._begin)
         self._rows_by_shard: Counter[str] = Counter()
         self._arrivals: list[int] = []
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self._opened
 
     def write(self, shard_id: str, batch: pa.RecordBatch, arrivals: tuple[int, int]) -> None:
         self._pending.append(batch)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kinesis_assets.errors import TableMissing, TableUnreachable
+from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable
 from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.refusals import not_writable
 
@@ -41,10 +41,10 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
         TableUnreachable: The table's log cannot be read.
     """
     try:
-        return DeltaTable(folder.uri)
+        return DeltaTable(folder.uri, storage_options=folder.storage_options())
     except TableNotFoundError as error:
         raise TableMissing(uri, f"there is no table; {creator} creates it") from error
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, RoleNotAssumed) as error:
         raise TableUnreachable(uri, f"cannot be opened: {error}") from None
 
 
@@ -89,8 +89,9 @@ def open_or_create(
             raise_if_key_not_exists=False,  # Delta does not know the property of the owner
             # A retry would commit a second creation to a table that another run has created.
             commit_properties=CommitProperties(max_commit_retries=0),
+            storage_options=folder.storage_options(),
         )
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, RoleNotAssumed) as error:
         refused = error  # unless another run has created it
     try:
         return opened()

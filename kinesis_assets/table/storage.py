@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs
 
+    from kinesis_assets.kinesis.role import AssumedRole
+
 _MAX_LENGTH = 1000
 """Maximum length of a path or URI in characters; an S3 key has at most 1,024 bytes."""
 
@@ -34,13 +36,19 @@ class TableFolder:
 
     Attributes:
         uri: `s3://bucket/prefix` or `file:///path`, without a trailing slash.
+        role: The role that accesses a folder on S3; None for the credentials of the process.
     """
 
     uri: str
+    role: AssumedRole | None = None
 
     @classmethod
-    def at(cls, table: str) -> TableFolder:
+    def at(cls, table: str, role: AssumedRole | None = None) -> TableFolder:
         """Return the folder for a user's path (relative to the working directory) or URI.
+
+        Args:
+            table: The path or URI.
+            role: The role that accesses a folder on S3; None for the credentials of the process.
 
         Raises:
             InvalidInput: The text is neither a valid path nor a URI of a supported kind.
@@ -52,9 +60,9 @@ class TableFolder:
                 f"invalid table {table[:80]!r}: give at most {_MAX_LENGTH} characters, no control character"
             )
         if "://" not in table:
-            return cls(_local(table))
+            return cls(_local(table), role)
         if table.startswith(f"{_FILE}/") and not {*"?#"} & {*table}:
-            return cls(_local(unquote(table.removeprefix(_FILE))))
+            return cls(_local(unquote(table.removeprefix(_FILE))), role)
         if not _S3.fullmatch(table) or {".", ".."} & {*table.split("/")}:
             # The URI is not repeated if it may contain a key or a password.
             subject = "a table" if {*"@?"} & {*table} else f"table {table}"
@@ -62,7 +70,7 @@ class TableFolder:
                 f"{subject}: invalid URI; give a path, s3://bucket/prefix or file:///path, without '..', "
                 "user or query"
             )
-        return cls(table.rstrip("/"))
+        return cls(table.rstrip("/"), role)
 
     @property
     def bucket(self) -> tuple[str, str] | None:
@@ -75,7 +83,7 @@ class TableFolder:
     def open(self) -> pyarrow.fs.FileSystem:
         """Return a file system whose root is the folder, which need not exist.
 
-        For S3, endpoint and credentials come from the environment.
+        For S3, the endpoint comes from the environment. So do the credentials, unless there is a role.
 
         Raises:
             TableUnreachable: The bucket's region cannot be determined.
@@ -84,12 +92,31 @@ class TableFolder:
         import pyarrow.fs  # noqa: PLC0415
 
         try:
-            filesystem, path = pyarrow.fs.FileSystem.from_uri(
-                self.uri if self.bucket is None else f"{self.uri}?{_AS_ONE_REQUEST}"
-            )
+            if self.role is not None and self.bucket is not None:
+                from kinesis_assets.table.role_store import store_of  # noqa: PLC0415  # only roles need it
+
+                filesystem, path = store_of(self.role, self.bucket[0]), self.uri.removeprefix("s3://")
+            else:
+                filesystem, path = pyarrow.fs.FileSystem.from_uri(
+                    self.uri if self.bucket is None else f"{self.uri}?{_AS_ONE_REQUEST}"
+                )
         except (OSError, pa.ArrowInvalid) as error:
             raise TableUnreachable(self.uri, f"cannot be reached: {error}") from None
         return pyarrow.fs.SubTreeFileSystem(path, filesystem)
+
+    def storage_options(self) -> dict[str, str] | None:
+        """Return the options with which delta-rs opens the table now; None if it needs none.
+
+        With a role they hold its credentials. Do not keep them: those of a later call last longer.
+
+        Raises:
+            RoleNotAssumed: The role cannot be assumed.
+        """
+        if self.role is None or self.bucket is None:
+            return None
+        from kinesis_assets.table.role_store import options_of  # noqa: PLC0415  # only roles need it
+
+        return options_of(self.role)
 
 
 def _local(path: str) -> str:

@@ -24,6 +24,7 @@ from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table_files import TableFiles
 
 if TYPE_CHECKING:
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
 
 
@@ -36,18 +37,21 @@ class PositionedTable(TableFiles):
     Args:
         uri: The table's path or URI.
         policy: How the table is written.
+        role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:
         InvalidInput: The path or URI is invalid.
     """
 
-    def __init__(self, uri: str, policy: TablePolicy = TablePolicy()) -> None:
-        super().__init__(uri, policy)
+    def __init__(
+        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
+    ) -> None:
+        super().__init__(uri, policy, role)
         self.rewrites = RewriteLog(uri, self.files)
 
     def reopened(self) -> PositionedTable:
         """Return the same table with empty caches."""
-        return PositionedTable(self.uri, self.policy)
+        return PositionedTable(self.uri, self.policy, self.folder.role)
 
     def create_if_missing(self, owner: StreamIdentity | None = None) -> TableSnapshot:
         """Open the newest version of the table, or create an empty table if none exists.

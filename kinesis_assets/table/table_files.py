@@ -11,6 +11,7 @@ from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.kinesis.role import AssumedRole
 
 
 class TableFiles:
@@ -27,15 +28,18 @@ class TableFiles:
     Args:
         uri: The table's path or URI.
         policy: How the table is written.
+        role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:
         InvalidInput: The path or URI is invalid.
     """
 
-    def __init__(self, uri: str, policy: TablePolicy = TablePolicy()) -> None:
+    def __init__(
+        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
+    ) -> None:
         self.uri = uri
         self.policy = policy
-        self.folder = TableFolder.at(uri)
+        self.folder = TableFolder.at(uri, role)
         self.files = self.folder.open()
         self.chain = PositionsChain(uri, lambda: self.files, policy.chain)
         self.amendments = AmendmentFiles(uri, lambda: self.files)

@@ -56,7 +56,7 @@ def called(module: Path) -> set[str]:
 
 
 def test_every_policy_is_one_that_aws_accepts() -> None:
-    assert len(POLICIES) == 7
+    assert len(POLICIES) == 8
     for policy in POLICIES:
         assert policy["Version"] == "2012-10-17"
         for statement in policy["Statement"]:
@@ -76,6 +76,12 @@ def test_no_other_module_creates_a_client_of_kinesis() -> None:
         if re.search(r"\bsdk_client\(", path.read_text())
     }
     assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk_client.py"}
+
+
+def test_the_policy_of_a_caller_has_the_operation_that_assumes_a_role() -> None:
+    source = (PACKAGE / "kinesis" / "role_credentials.py").read_text()
+    (operation,) = re.findall(r"sts_client\([\w., ]+\)\.(\w+)\(", source)
+    assert allowed("AssumeRole") == {"sts:" + operation.title().replace("_", "")}
 
 
 def test_the_registry_policy_has_the_operation_that_the_decoder_calls() -> None:

@@ -5,13 +5,14 @@ tests/unit/security tests what the page says about credentials and names.
 
 from __future__ import annotations
 
+import json
 import re
 from configparser import ConfigParser
 from pathlib import Path
 
 import yaml
 
-from kinesis_assets import KinesisStreamComponent
+from kinesis_assets import KinesisResource, KinesisStreamComponent
 from kinesis_assets.dagster.names import io_manager_key
 from support.dagster_components import definitions_of
 
@@ -22,11 +23,23 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
+def documented(number: int) -> KinesisResource:
+    """Return the connection of one of the documented streams."""
+    attributes = yaml.safe_load(blocks("yaml")[number])["attributes"]
+    resources = definitions_of(KinesisStreamComponent(**attributes)).resources or {}
+    return resources[io_manager_key("clicks")].kinesis
+
+
+def test_the_trust_policy_requires_the_external_id_of_the_stream():
+    (policy,) = map(json.loads, blocks("json"))
+    (statement,) = policy["Statement"]
+    role = documented(0).role_for("clicks")
+    assert statement["Action"] == "sts:AssumeRole"
+    assert statement["Condition"] == {"StringEquals": {"sts:ExternalId": role.external_id}}
+
+
 def test_the_stream_uses_the_documented_profile():
-    (text,) = blocks("yaml")
-    resources = definitions_of(KinesisStreamComponent(**yaml.safe_load(text)["attributes"])).resources or {}
-    profile = resources[io_manager_key("clicks")].kinesis.profile_name
-    assert f"[profile {profile}]" in blocks("ini")[0]
+    assert f"[profile {documented(1).profile_name}]" in blocks("ini")[0]
 
 
 def test_the_documented_roles_have_an_external_id():

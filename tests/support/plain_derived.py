@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.policy import TablePolicy
 
@@ -54,6 +55,7 @@ class PlainDerived:
         source: The id of its source.
         partitioned: Whether `part` is a partition column.
         policy: How the table is written.
+        role: The role that accesses the table.
     """
 
     def __init__(
@@ -63,8 +65,9 @@ class PlainDerived:
         *,
         partitioned: bool = True,
         policy: TablePolicy = WRITING,
+        role: AssumedRole | None = None,
     ) -> None:
-        self.table = DerivedTable(str(path), policy)
+        self.table = DerivedTable(str(path), policy, role)
         fields = [
             {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _TYPES.items()
         ]

@@ -24,12 +24,15 @@ source_profile = base
 external_id = {EXTERNAL_ID}
 """
 
+CALLER = "arn:aws:sts::123456789012:assumed-role/reader/session-of-the-tests"
+"""As whom AWS sees who has assumed the role."""
+
 _ASSUMED = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult>
-<AssumedRoleUser><Arn>{role}</Arn><AssumedRoleId>A:s</AssumedRoleId></AssumedRoleUser><Credentials>
+<AssumedRoleUser><Arn>{caller}</Arn><AssumedRoleId>A:s</AssumedRoleId></AssumedRoleUser><Credentials>
 <AccessKeyId>{key}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey>
 <SessionToken>{token}</SessionToken>
 <Expiration>{expiration}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
-_DENIED = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>{key}</Message></Error></ErrorResponse>"
+_ERROR = "<ErrorResponse><Error><Code>{code}</Code><Message>{key}</Message></Error></ErrorResponse>"
 
 
 def signing_key(authorization: str | None) -> str | None:
@@ -47,24 +50,32 @@ class TokenService:
         life: Seconds until credentials expire.
         expirations: The time when each access key expires, by this machine's clock.
         tokens: Every session token that was returned.
+        requests: The arguments of each request.
+        throttled: The number of next requests that are throttled.
     """
 
     url: str = ""
     life: int = 2
     expirations: dict[str, float] = field(default_factory=dict)
     tokens: list[str] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
+    throttled: int = 0
 
     def answer(self, key: str | None, arguments: dict[str, str]) -> tuple[int, str]:
+        self.requests.append(arguments)
+        if self.throttled:
+            self.throttled -= 1
+            return 400, _ERROR.format(code="Throttling", key="Rate exceeded")
         wanted = {"Action": "AssumeRole", "RoleArn": ROLE, "ExternalId": EXTERNAL_ID}
         if key != BASE_KEY or not wanted.items() <= arguments.items():
-            return 403, _DENIED.format(key=key)
+            return 403, _ERROR.format(code="AccessDenied", key=f"{key} is not authorized")
         number = len(self.expirations)
         end = math.ceil(time.time()) + self.life  # whole seconds, rounded up
         key = f"ASIA{number:06d}"
         self.expirations[key] = end
         self.tokens.append(f"SESSIONTOKEN{number:06d}/+==")
         return 200, _ASSUMED.format(
-            role=ROLE,
+            caller=CALLER,
             key=key,
             secret=f"SECRET{number:06d}",
             token=self.tokens[-1],

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.consumption import Consumption
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
+    from kinesis_assets.kinesis.role import AssumedRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class CheckedTable:
         on_deleted: What its runs do if rows of the source were deleted.
         unique: The columns whose values together occur once; empty if there are none.
         checks: The checks.
+        role: The role that accesses the table and its source; None for the credentials of the process.
     """
 
     key: dg.AssetKey
@@ -39,15 +41,23 @@ class CheckedTable:
     on_deleted: OnDeleted
     unique: tuple[str, ...]
     checks: DerivedChecks
+    role: AssumedRole | None = None
 
     @classmethod
-    def of(cls, key: dg.AssetKey, consumption: Consumption, upstream: dg.AssetsDefinition) -> CheckedTable:
+    def of(
+        cls,
+        key: dg.AssetKey,
+        consumption: Consumption,
+        upstream: dg.AssetsDefinition,
+        role: AssumedRole | None,
+    ) -> CheckedTable:
         """Return the table of an asset.
 
         Args:
             key: The asset's key.
             consumption: How it consumes its source.
             upstream: The definition of the asset of its source.
+            role: The role of its stream.
         """
         return cls(
             key,
@@ -57,6 +67,7 @@ class CheckedTable:
             consumption.on_deleted,
             consumption.unique,
             consumption.checks,
+            role,
         )
 
     @property
@@ -66,7 +77,9 @@ class CheckedTable:
 
 
 def checked_tables(
-    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: StreamNames
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
+    stream: StreamNames,
+    role: AssumedRole | None = None,
 ) -> list[CheckedTable]:
     """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
 
@@ -75,9 +88,10 @@ def checked_tables(
     Args:
         definitions: The assets.
         stream: The stream.
+        role: The role of the stream.
     """
     return [
-        CheckedTable.of(key, each, definitions[each.upstream])
+        CheckedTable.of(key, each, definitions[each.upstream], role)
         for key, each in derived_tables(definitions, stream).items()
         if each.checks.reading_no_rows and has_uri(definitions, each.upstream)
     ]

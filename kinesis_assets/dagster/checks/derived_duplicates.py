@@ -55,7 +55,7 @@ def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
     from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
     try:
-        opened = open_source(table.uri)
+        opened = open_source(table.uri, table.role)
     except TableMissing:
         return 0, 0
     files = files_of(opened.delta)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
+    from kinesis_assets.kinesis.role import AssumedRole
 
 _BREAKS = (PositionsUnreadable, SourceCommitsMissing, TableOfAnotherSource, TableRewritten)
 """The errors with which every run of the table fails until somebody acts, or rebuilds the table."""
@@ -70,14 +71,14 @@ class DerivedState:
     newest: DerivedCommit | None = None
 
     @classmethod
-    def of(cls, uri: str) -> DerivedState:
+    def of(cls, table: CheckedTable) -> DerivedState:
         """Read a table. Do that before its source is opened, which then has all that the table has consumed.
 
         Raises:
             TableError: The table cannot be read at present, or is not a derived table.
         """
         try:
-            snapshot = DerivedTable(uri).snapshot()
+            snapshot = DerivedTable(table.uri, role=table.role).snapshot()
         except TableMissing:
             return cls(None)
         try:
@@ -110,7 +111,7 @@ class DerivedEvaluation:
         state: DerivedState,
         before: DerivedProgress,
         now: float,
-        open_source: Callable[[str], Source] = open_source,
+        open_source: Callable[[str, AssumedRole | None], Source] = open_source,
     ) -> None:
         self._table = table
         self._checks = table.checks
@@ -147,7 +148,7 @@ class DerivedEvaluation:
         if state.snapshot is not None:
             refuse_rewritten(state.snapshot)
         try:
-            source = self._open_source(self._table.source)
+            source = self._open_source(self._table.source, self._table.role)
         except TableMissing:
             if state.newest is not None:
                 raise

@@ -53,4 +53,4 @@ def evaluated(instance: dg.DagsterInstance, table: CheckedTable, now: float) -> 
         TableError: The table or its source cannot be read at present.
     """
     before = remembered_checks(instance, table.stream).derived.get(table.name, DerivedProgress())
-    return DerivedEvaluation(table, DerivedState.of(table.uri), before, now).results
+    return DerivedEvaluation(table, DerivedState.of(table), before, now).results

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.checked_table import CheckedTable
     from kinesis_assets.derive.source import Source
+    from kinesis_assets.kinesis.role import AssumedRole
 
 MAX_TABLES = 20
 """The maximum number of tables of which a tick evaluates the checks, because it must end within a minute.
@@ -70,7 +71,7 @@ def derived_check_events(
 def _state_of(table: CheckedTable) -> DerivedState | None:
     """Return the newest version of a table; None if it cannot be read."""
     try:
-        return DerivedState.of(table.uri)
+        return DerivedState.of(table)
     except Exception as error:  # noqa: BLE001  # no table may stop the sensor, which requests the stream's runs
         _log.warning(_NOT_EVALUATED, table.uri, error)
         return None
@@ -83,7 +84,7 @@ def _evaluated(
     before: DerivedProgress,
     *,
     now: float,
-    opened: Callable[[str], Source],
+    opened: Callable[[str, AssumedRole | None], Source],
 ) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
     """Return the results of a table that are to be reported, and what is remembered."""
     if state is None:

@@ -109,7 +109,8 @@ def derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[S
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
     from kinesis_assets.derive.maintenance.run import maintain  # noqa: PLC0415  # as above
 
-    yield from maintain(DerivedTable(uri), opened.client.describe().service_time, dry_run=dry_run)
+    table = DerivedTable(uri, role=opened.role)
+    yield from maintain(table, opened.client.describe().service_time, dry_run=dry_run)
 
 
 def _report(

@@ -1,4 +1,4 @@
-"""Roles that a profile assumes with an external id, and again before their credentials expire."""
+"""Roles that are assumed with an external id, and again before their credentials expire."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ def test_a_run_with_a_role_renews_its_credentials_and_writes_no_secret(
     home.mkdir()
     command = [Path(sys.executable).with_name("kinesis-assets"), "run", "--json", "--stream", stream]
     place = ["--table", table, "--endpoint-url", signed_stream.url, "--region", "us-east-1"]
-    env = role_environment | {"AWS_PROFILE": "reader", "DAGSTER_HOME": str(home)}
+    place += ["--set", f"role_arn={ROLE}", "--set", f"external_id={EXTERNAL_ID}"]
+    env = role_environment | {"AWS_PROFILE": "base", "DAGSTER_HOME": str(home)}
     done = subprocess.run([*command, *place], env=env, capture_output=True, timeout=150, check=False)
     by_shard = {row["shard"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 1, done.stderr
@@ -136,11 +137,12 @@ def test_a_run_with_a_role_renews_its_credentials_and_writes_no_secret(
     assert DeltaTable(str(table)).to_pyarrow_table().num_rows == PAGES
     used = [sts.expirations[str(key)] for key in signed_stream.keys]
     assert max(used) - min(used) > sts.life
+    assert any(request["RoleSessionName"].startswith(f"{stream}-") for request in sts.requests)
     # The output, all events and logs of Dagster, and the whole folder of the table.
     written = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     del written[role_environment["AWS_CONFIG_FILE"]]
     assert any(name.endswith(".db") for name in written)
-    secrets = [BASE_SECRET, EXTERNAL_ID, ROLE, "SECRET0", *sts.tokens]
+    secrets = [BASE_SECRET, "SECRET0", *sts.tokens]
     everywhere = written | {"stdout": done.stdout, "stderr": done.stderr}
     found = [(where, each) for where, what in everywhere.items() for each in secrets if each.encode() in what]
     assert not found

@@ -18,7 +18,8 @@ INTERNALS = {
 """The modules with private names, and the libraries whose names they may use."""
 
 PUBLIC = {
-    *("boto3", "botocore", "botocore.config", "botocore.exceptions", "botocore.loaders", "botocore.session"),
+    *("boto3", "botocore", "botocore.config", "botocore.credentials", "botocore.exceptions"),
+    *("botocore.loaders", "botocore.session"),
     *("urllib3", "urllib3.exceptions", "urllib3.util"),
     *("dagster", "dagster.components", "dagster_pyspark"),
     "grpc",

@@ -44,12 +44,19 @@ def test_the_schema_of_the_yaml_describes_every_setting():
         assert shown.get("default") == (None if field.is_required() else default), name
 
 
+WITH_ROLE = {"external_id", "session_name"}
+"""The settings that are given only with a role."""
+
+
 @pytest.mark.parametrize("name", StreamSettings.model_fields)
 def test_every_example_of_a_setting_is_valid(name):
     field = StreamSettings.model_fields[name]
     assert field.examples
+    required = {"stream": "clicks", "table": "clicks"}
+    if name in WITH_ROLE:
+        required["role_arn"] = StreamSettings.model_fields["role_arn"].examples[0]
     for example in field.examples:
-        build_kinesis_stream(**{"stream": "clicks", "table": "clicks"} | {name: example})
+        build_kinesis_stream(**required | {name: example})
         jsonschema.validate(example, properties()[name])
 
 
@@ -102,6 +109,33 @@ def test_a_value_is_refused_alike_by_builder_component_and_command_line(name, va
     assert not any("\n" in each for each in said)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(fields, KinesisStreamComponent.get_model_cls().model_json_schema())
+
+
+@pytest.mark.parametrize("name", sorted(WITH_ROLE))
+def test_a_setting_of_a_role_is_refused_without_one(name):
+    fields = {"stream": "clicks", "table": "clicks", name: "tests"}
+    for refuse in (build_kinesis_stream, KinesisStreamComponent):
+        with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn$"):
+            refuse(**fields)
+    with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn$"):
+        KinesisResource(**{name: "tests"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("role_arn", "reader"),
+        ("role_arn", "arn:aws:iam::111122223333:user/reader"),
+        ("role_arn", "arn:aws:iam::1111:role/reader"),
+        ("external_id", "a b"),
+        ("session_name", "a/b"),
+        ("session_name", "a" * 65),
+    ],
+)
+def test_a_setting_of_a_role_is_checked_by_its_form(name, value):
+    fields = {"role_arn": "arn:aws:iam::111122223333:role/team/reader", name: value}
+    with pytest.raises(InvalidInput, match=rf"^{name}: invalid"):
+        KinesisResource(**fields)
 
 
 @pytest.mark.parametrize("name", StreamSettings.model_fields)

@@ -86,6 +86,14 @@ def test_large_files_are_copied_one_by_one(folder):
     assert len(manifest.files) > 1
 
 
+def test_a_file_that_has_been_open_for_long_gets_no_further_rows(folder):
+    folder.layout = FileLayout(open_seconds=0.0)
+    folder.add("abc")
+    manifest = folder.run((None, 0, 0), ("A", 0, None))
+    assert sorted(value for file in manifest.files for value in folder.values(file)) == ["A", "b", "c"]
+    assert len(manifest.files) > 1
+
+
 def test_a_file_without_remaining_rows_has_no_copy(folder):
     folder.add("ab")
     manifest = folder.run((None, 0, 0), (None, 0, 1))

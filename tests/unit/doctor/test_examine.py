@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from kinesis_assets.doctor.examine import Doctor
+from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.positions_chain import positions_path
 from support.doctor_bench import DoctorBench
+from support.token_service import CALLER
 
 
 def test_a_healthy_table_has_no_problem(ingested, instance):
@@ -26,6 +30,12 @@ def test_a_healthy_table_has_no_problem(ingested, instance):
             "files",
         )
     }
+
+
+def test_the_role_that_accesses_the_table_is_named(ingested, role):
+    ingested.settings = replace(ingested.settings, role=role)
+    (first, *_) = Doctor(ingested.client, ingested.table).findings()
+    assert first == Finding("role", Level.OK, f"the stream and the table are accessed as {CALLER}")
 
 
 def test_a_missing_table_is_reported(bench):

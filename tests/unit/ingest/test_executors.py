@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,7 @@ from kinesis_assets.errors import ExecutorUnsuitable
 from kinesis_assets.ingest import executors
 from kinesis_assets.ingest.executors import ExecutorCheck, check_executors
 from kinesis_assets.spark.setting_names import CHECKED, UNCHECKED
+from support.token_service import ROLE
 
 HEALTHY = {"host": "worker-1", "python": "/usr/bin/python3 3.12.4", "missing": None, "error": None}
 
@@ -109,6 +111,13 @@ def test_a_call_that_the_service_refuses_is_reported(opened, faults):
 def test_a_throttled_call_is_left_to_the_run(opened, faults):
     faults.throttle("GetRecords")
     assert _check_of(opened)() is None
+
+
+def test_a_role_that_an_executor_cannot_assume_is_reported(opened, role):
+    refused = replace(role, external_id="another")
+    check = _check_of(opened)
+    error = replace(check, settings=replace(check.settings, role=refused))()
+    assert f"role {ROLE} cannot be assumed: AssumeRole failed with AccessDenied" in error
 
 
 def test_a_folder_that_cannot_be_written_to_is_reported(opened, tmp_path):

@@ -75,7 +75,7 @@ class Pair:
 
     def results_of(self, table: CheckedTable, later: float = 0.0) -> Mapping[str, CheckResult]:
         now = self.newest + later
-        evaluation = DerivedEvaluation(table, DerivedState.of(table.uri), self.progress, now)
+        evaluation = DerivedEvaluation(table, DerivedState.of(table), self.progress, now)
         self.progress = evaluation.progress
         return {result.name: result for result in evaluation.results}
 
@@ -189,12 +189,12 @@ def test_rows_that_were_deleted_break_the_continuity_if_runs_fail_because_of_the
 
 
 def test_a_source_that_cannot_be_read_is_an_error(pair):
-    def unreachable(uri: str) -> None:
+    def unreachable(uri: str, _role: None) -> None:
         raise TableUnreachable(uri, "the store does not respond")
 
     table = pair.table()
     with pytest.raises(TableUnreachable):
-        DerivedEvaluation(table, DerivedState.of(table.uri), pair.progress, 0.0, unreachable)
+        DerivedEvaluation(table, DerivedState.of(table), pair.progress, 0.0, unreachable)
 
 
 # Bad records

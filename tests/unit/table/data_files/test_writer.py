@@ -96,6 +96,13 @@ def test_full_row_groups_are_flushed_and_full_files_are_closed(table):
             assert pq.ParquetFile(source).metadata.num_row_groups == len(file.rows_by_shard)
 
 
+def test_a_file_that_has_been_open_for_long_gets_no_further_rows(table):
+    writer = DataFileWriter(table.files, 77, FileLayout(open_seconds=0.0))
+    for first in (1, 2):
+        writer.write("a", record_batch(STREAM.name, "a", records(first, 1)))
+    assert [numbers(table.files, file) for file in writer.close()] == [[1], [2]]
+
+
 def test_collected_records_become_one_row_group(table):
     writer = DataFileWriter(table.files, 77)
     for first in range(1, 100):

@@ -1,0 +1,193 @@
+"""The credentials of an assumed role. All libraries of a process share them.
+
+No library assumes a role in the same way: delta-rs knows no external id, and Arrow no profile. So the AWS SDK
+for Python assumes it for all of them, with the credentials that it finds by its own chain.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import RefreshableCredentials
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_assets.errors import RoleNotAssumed
+from kinesis_assets.kinesis.role import AssumedRole, default_session_name
+from kinesis_assets.kinesis.transport.sdk_internals import parser_error
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.stream_address import StreamAddress
+
+_LIFE = 3600
+"""Seconds for which credentials are requested. Every role allows an hour, and a chained role no more."""
+
+_REFRESHED = 3000
+"""Seconds before their expiry from which credentials are refreshed. An open file or table keeps those with
+which it was opened, so it can be used for at least this long."""
+
+_REQUIRED = 900
+"""Seconds before their expiry from which a failed refresh is an error."""
+
+ATTEMPTS = 6
+"""The maximum number of attempts of a call to STS."""
+
+_DENIED = frozenset({"AccessDenied", "AccessDeniedException"})
+
+
+class RoleCredentials:
+    """The credentials of a role, which are refreshed before they expire. It can be used by several threads.
+
+    It has the method of a provider of credentials in botocore's sessions.
+
+    Args:
+        role: The role.
+
+    Attributes:
+        caller: The ARN of the session as which AWS sees the caller.
+
+    Raises:
+        RoleNotAssumed: The role cannot be assumed.
+    """
+
+    def __init__(self, role: AssumedRole) -> None:
+        self._role = role
+        self.caller = role.arn
+        self._credentials = RefreshableCredentials.create_from_metadata(
+            self._assume(),
+            refresh_using=self._assume,
+            method="assume-role",
+            advisory_timeout=_REFRESHED,
+            mandatory_timeout=_REQUIRED,
+        )
+
+    def load_credentials(self) -> RefreshableCredentials:
+        """Return the SDK's credentials, which refresh themselves."""
+        return self._credentials
+
+    def current(self) -> Any:
+        """Return the access key, the secret key and the session token of now, as the SDK's tuple.
+
+        Raises:
+            RoleNotAssumed: The role can no longer be assumed.
+        """
+        return self._credentials.get_frozen_credentials()
+
+    def _assume(self) -> dict[str, str]:
+        role = self._role
+        arguments: dict[str, Any] = {
+            "RoleArn": role.arn,
+            "RoleSessionName": role.session_name,
+            "DurationSeconds": _LIFE,
+        }
+        if role.external_id is not None:
+            arguments["ExternalId"] = role.external_id
+        # The SDK's errors are not chained: for a rejected signature they may repeat a session token.
+        try:
+            response = sts_client(role.profile_name, role.region_name).assume_role(**arguments)
+        except ClientError as error:
+            raise _denied(role, error) from None
+        except (BotoCoreError, parser_error(), ValueError) as error:  # ValueError: an invalid endpoint
+            raise RoleNotAssumed(f"role {role.arn} cannot be assumed: {error}") from None
+        given = response.get("Credentials", {})
+        try:
+            found = {
+                "access_key": given["AccessKeyId"],
+                "secret_key": given["SecretAccessKey"],
+                "token": given["SessionToken"],
+                "expiry_time": given["Expiration"].isoformat(),
+            }
+        except KeyError as missing:
+            raise RoleNotAssumed(f"role {role.arn} cannot be assumed: STS returned no {missing}") from None
+        if given["Expiration"] <= datetime.now(UTC):
+            raise RoleNotAssumed(
+                f"role {role.arn} cannot be assumed: by this machine's clock its credentials expired at "
+                f"{found['expiry_time']}; set the clock by NTP"
+            )
+        self.caller = response.get("AssumedRoleUser", {}).get("Arn", role.arn)
+        return found
+
+
+@lru_cache(maxsize=256)
+def credentials_of(role: AssumedRole) -> RoleCredentials:
+    """Return the credentials of a role, which this process keeps.
+
+    Raises:
+        RoleNotAssumed: The role cannot be assumed.
+    """
+    return RoleCredentials(role)
+
+
+def role_for(
+    address: StreamAddress,
+    arn: str,
+    *,
+    external_id: str | None,
+    session_name: str | None,
+    profile_name: str | None,
+    region_name: str | None,
+    run_id: str | None = None,
+) -> AssumedRole:
+    """Return a role with the region of its stream, so that other machines call the same STS.
+
+    Args:
+        address: The stream.
+        arn: The role's ARN.
+        external_id: See `AssumedRole`.
+        session_name: See `AssumedRole`; by default `default_session_name`.
+        profile_name: See `AssumedRole`.
+        region_name: The region of the stream's own settings; None if it is not set.
+        run_id: The id of the Dagster run; None outside of one.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
+    session_name = session_name or default_session_name(address.name, run_id)
+    region_name = address.region_name(region_name) or _default_region(profile_name)
+    return AssumedRole(arn, session_name, external_id, profile_name, region_name)
+
+
+def _default_region(profile_name: str | None) -> str | None:
+    """Return the region of the SDK's own chain; None if it has none."""
+    # Unlike the other SDKs, Python's reads only AWS_DEFAULT_REGION.
+    if region := os.environ.get("AWS_REGION"):
+        return region
+    try:
+        session = botocore.session.Session(profile=profile_name)
+        found: str | None = session.get_config_variable("region")
+    except BotoCoreError:  # no such profile; whoever uses it reports that
+        return None
+    return found
+
+
+@lru_cache(maxsize=16)
+def sts_client(profile_name: str | None, region_name: str | None) -> Any:
+    """Return a client of STS with the credentials of the SDK's own chain, which this process keeps.
+
+    It makes a bounded number of attempts, also if it is throttled.
+    """
+    session = botocore.session.Session(profile=profile_name)
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS}, connect_timeout=5, read_timeout=20
+    )
+    region_name = region_name or os.environ.get("AWS_REGION")
+    return session.create_client("sts", region_name=region_name, config=config)
+
+
+def _denied(role: AssumedRole, error: ClientError) -> RoleNotAssumed:
+    detail = error.response.get("Error", {})  # a proxy's response may have none
+    code, message = detail.get("Code", "Unknown"), detail.get("Message", "")
+    sentence = f"role {role.arn} cannot be assumed: AssumeRole failed with {code}: {message}"
+    if code in _DENIED:
+        external_id = "a trust policy may require an external_id"
+        if role.external_id is not None:
+            external_id = "the external_id must be the one that it requires"
+        sentence += (
+            ". The role's trust policy must allow this caller, and the caller's own policy sts:AssumeRole; "
+            f"{external_id}"
+        )
+    return RoleNotAssumed(sentence)

@@ -1,0 +1,106 @@
+"""The files and the log of a table in a bucket are accessed as an assumed role, with fresh credentials."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import cloudpickle
+
+from benchmarks.servers.bucket import BUCKET, bucket
+from benchmarks.servers.slow_bucket import proxy_process
+from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.derive.source import open_source
+from kinesis_assets.errors import TableMissing
+from kinesis_assets.ingest.task import landing_task
+from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.table import PositionedTable
+from support.plain_derived import PlainDerived, steps_of
+from support.single_task import land_as_in_spark
+from support.timing import WRITING
+from support.token_service import BASE_SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from kinesis_assets.ingest.manifest import Landing
+    from kinesis_assets.ingest.task import LandingJob
+    from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.role import AssumedRole
+    from support.bench import Bench
+    from support.token_service import TokenService
+
+    Signers = Callable[[], set[str]]
+
+NO_SPARK: Any = None
+RAW = f"s3://{BUCKET}/raw"
+
+
+@pytest.fixture
+def signers(role: AssumedRole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Signers]:
+    """Points the environment to a bucket; returns the access keys of its requests since the last call."""
+    del role  # before the environment of the bucket
+    log = tmp_path / "signers"
+    with bucket(), proxy_process(os.environ["AWS_ENDPOINT_URL_S3"], signers=log) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+        def signers() -> set[str]:
+            found = set(log.read_text().split())
+            log.write_text("")
+            return found
+
+        yield signers
+
+
+def test_every_request_for_a_table_is_signed_with_fresh_credentials_of_the_role(
+    bench: Bench, role: AssumedRole, sts: TokenService, signers: Signers
+) -> None:
+    bench.table = PositionedTable(RAW, WRITING, role)
+    (shard,) = bench.create()
+    sent: list[bytes] = []
+    issued = 0
+
+    def assert_fresh() -> None:
+        """Check who has signed: the role, with credentials that were issued since the last check."""
+        nonlocal issued
+        keys = signers()
+        assert keys
+        assert keys <= set(list(sts.expirations)[issued:])
+        issued = len(sts.expirations)
+
+    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+        assert_fresh()  # the driver until here
+        sent.append(cloudpickle.dumps(landing_task(job, [(ranges, allowance)])))
+        landing = land_as_in_spark(pickle.loads(pickle.dumps(job)), ranges, allowance)  # noqa: S301  # our own
+        assert_fresh()  # the task
+        return landing
+
+    for _ in range(2):
+        bench.put_many(3)
+        bench.run(land=land)
+        assert_fresh()  # the commit
+    bench.replay()
+    bench.seek("LATEST", shard)
+    list(maintain(bench.table, bench.client.describe(), machine=lambda: bench.now))
+    assert_fresh()
+    assert len(sent) == 2
+    secrets = [BASE_SECRET, *sts.tokens, "SECRET0"]
+    assert not [secret for secret in secrets if any(secret.encode() in each for each in sent)]
+
+
+def test_every_request_for_a_derived_table_and_its_source_is_signed_as_the_role(
+    role: AssumedRole, sts: TokenService, signers: Signers
+) -> None:
+    derived = PlainDerived(f"s3://{BUCKET}/orders", role=role)
+    derived.append((1, 1, "a"), (2, 2, "b"))
+    derived.upsert((1, 3, "a"))
+    steps_of(derived)
+    assert open_source(derived.table.uri, role).end.commit is not None
+    with pytest.raises(TableMissing):
+        next(derive(NO_SPARK, derived.table, Derivation(f"s3://{BUCKET}/missing", lambda rows: rows)))
+    assert signers() <= sts.expirations.keys()

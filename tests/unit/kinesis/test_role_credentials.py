@@ -1,0 +1,148 @@
+"""A role is assumed once in a process, again before its credentials expire, and its refusal is explained."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kinesis_assets.errors import CallFailed, RoleNotAssumed, TableUnreachable
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.role_credentials import ATTEMPTS, credentials_of, sts_client
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.table.conditional_puts import check_conditional_puts
+from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.table import PositionedTable
+from support.token_service import BASE_KEY, BASE_SECRET, CALLER, EXTERNAL_ID, ROLE
+
+if TYPE_CHECKING:
+    from kinesis_assets.kinesis.role import AssumedRole
+    from support.token_service import SignedRequests, TokenService
+
+
+@pytest.fixture
+def sdk_clients() -> None:
+    """Share no client of the SDK, and sign."""
+
+
+def test_all_users_in_a_process_share_the_credentials_of_a_role(role: AssumedRole, sts: TokenService) -> None:
+    sts.life = 3600
+    StreamClient("orders", ClientSettings("us-east-1", "http://127.0.0.1:1", role=role))
+    options = TableFolder.at("s3://lake/orders", role).storage_options()
+    assert options is not None
+    assert options["AWS_ACCESS_KEY_ID"] == credentials_of(replace(role)).current().access_key
+    assert [request["Action"] for request in sts.requests] == ["AssumeRole"]
+
+
+def test_the_request_has_the_settings_of_the_role(role: AssumedRole, sts: TokenService) -> None:
+    assert credentials_of(role).caller == CALLER
+    (request,) = sts.requests
+    assert (request["RoleArn"], request["RoleSessionName"], request["ExternalId"]) == (
+        ROLE,
+        "tests",
+        EXTERNAL_ID,
+    )
+
+
+def test_credentials_that_would_not_last_for_an_open_file_are_refreshed(
+    role: AssumedRole, sts: TokenService
+) -> None:
+    sts.life = 3600
+    lasting = [credentials_of(role).current() for _ in range(2)]
+    sts.life = 2990
+    other = replace(role, session_name="other")
+    ending = [credentials_of(other).current() for _ in range(2)]
+    assert lasting[0] == lasting[1]
+    assert ending[0] != ending[1]
+
+
+def test_the_stream_is_called_with_the_credentials_of_the_role(
+    role: AssumedRole, sts: TokenService, signed_stream: SignedRequests, signed_client: Any, stream: str
+) -> None:
+    signed_client.create_stream(StreamName=stream, ShardCount=1)
+    signed_stream.keys.clear()
+    client = StreamClient(stream, ClientSettings("us-east-1", signed_stream.url, role=role))
+    client.listing()
+    client.listing()
+    assert len(signed_stream.keys) == 4
+    assert set(signed_stream.keys) <= sts.expirations.keys()
+    assert signed_stream.token in sts.tokens
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_refused_role_is_explained_before_anything_is_called(
+    role: AssumedRole, signed_stream: SignedRequests
+) -> None:
+    refused = replace(role, external_id="another")
+    with pytest.raises(RoleNotAssumed) as caught:
+        StreamClient("orders", ClientSettings("us-east-1", signed_stream.url, role=refused))
+    assert str(caught.value) == (
+        f"role {ROLE} cannot be assumed: AssumeRole failed with AccessDenied: {BASE_KEY} is not authorized. "
+        "The role's trust policy must allow this caller, and the caller's own policy sts:AssumeRole; the "
+        "external_id must be the one that it requires"
+    )
+    assert BASE_SECRET not in shown(caught.value)
+    assert signed_stream.keys == []
+
+
+def test_a_missing_external_id_is_a_possible_reason(role: AssumedRole) -> None:
+    with pytest.raises(RoleNotAssumed, match="a trust policy may require an external_id"):
+        credentials_of(replace(role, external_id=None))
+
+
+def test_a_table_whose_role_cannot_be_assumed_is_unreachable(
+    role: AssumedRole, store: SignedRequests
+) -> None:
+    table = PositionedTable("s3://lake/orders", role=replace(role, external_id="another"))
+    with pytest.raises(TableUnreachable, match=f"role {ROLE} cannot be assumed"):
+        table.create_if_missing()
+    with pytest.raises(OSError, match=f"role {ROLE} cannot be assumed"):
+        table.files.get_file_info("file")
+    assert f"role {ROLE} cannot be assumed" in str(check_conditional_puts(table.uri, table.folder))
+    assert store.keys == []
+
+
+@pytest.fixture
+def store(store: SignedRequests, monkeypatch: pytest.MonkeyPatch) -> SignedRequests:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", store.url)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    return store
+
+
+def test_a_role_that_is_refused_later_is_a_failed_call(
+    role: AssumedRole, signed_stream: SignedRequests, monkeypatch: pytest.MonkeyPatch, sts: TokenService
+) -> None:
+    client = StreamClient("orders", ClientSettings("us-east-1", signed_stream.url, role=role))
+    monkeypatch.setattr(sts, "answer", lambda *_: (403, "<ErrorResponse/>"))
+    with pytest.raises(CallFailed, match=f"RoleNotAssumed: role {ROLE}"):
+        client.describe()
+
+
+def test_a_throttled_request_is_repeated(role: AssumedRole, sts: TokenService) -> None:
+    sts.throttled = 1
+    assert credentials_of(role).current().token in sts.tokens
+    retries = sts_client(None, "us-east-1").meta.config.retries
+    assert retries == {"mode": "standard", "total_max_attempts": ATTEMPTS}
+
+
+def test_credentials_that_have_expired_by_the_machine_s_clock_are_refused(
+    role: AssumedRole, sts: TokenService
+) -> None:
+    sts.life = -10
+    with pytest.raises(RoleNotAssumed, match="by this machine's clock its credentials expired"):
+        credentials_of(role)
+
+
+def test_a_profile_that_does_not_exist_is_reported(role: AssumedRole) -> None:
+    with pytest.raises(RoleNotAssumed, match=rf"role {ROLE} cannot be assumed: .*\(nobody\)"):
+        credentials_of(replace(role, profile_name="nobody"))
+
+
+def test_a_folder_on_a_disk_needs_no_role(role: AssumedRole, sts: TokenService, tmp_path: Any) -> None:
+    PositionedTable(str(tmp_path / "table"), role=role).create_if_missing()
+    assert sts.requests == []
