@@ -31,15 +31,22 @@ _INTRODUCTION = """\
 def reference() -> str:
     """Return the page."""
     root = click.Context(commands, info_name="kinesis-assets")
-    sections = [_section(name, command, root) for name, command in sorted(commands.commands.items())]
-    return "\n".join([_INTRODUCTION, *sections])
+    return "\n".join([_INTRODUCTION, *_sections(commands, root)])
 
 
-def _section(name: str, command: click.Command, root: click.Context) -> str:
-    context = click.Context(command, info_name=name, parent=root)
-    usage = f"kinesis-assets {name} {' '.join(command.collect_usage_pieces(context))}"
+def _sections(group: click.Group, parent: click.Context) -> Iterator[str]:
+    for name, command in sorted(group.commands.items()):
+        context = click.Context(command, info_name=name, parent=parent)
+        yield _section(command, context)
+        if isinstance(command, click.Group):
+            yield from _sections(command, context)
+
+
+def _section(command: click.Command, context: click.Context) -> str:
+    title = context.command_path.removeprefix("kinesis-assets ")
+    usage = f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
     description = inspect.cleandoc(command.help or "")
-    return "\n".join([f"## {name}\n", description, f"\n```\n{usage}\n```\n", *_options(context), ""])
+    return "\n".join([f"## {title}\n", description, f"\n```\n{usage}\n```\n", *_options(context), ""])
 
 
 def _options(context: click.Context) -> Iterator[str]:

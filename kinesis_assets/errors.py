@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_NAMED = 3
-"""How many shards an error about a whole stream names. It counts the others."""
+_NAMED = 3  # how many shards an error about a whole stream names; it counts the others
 
 
 class KinesisAssetsError(Exception):
@@ -31,6 +30,10 @@ class JavaUnavailable(KinesisAssetsError):
 
 class LandingFailed(KinesisAssetsError):
     """The Spark job failed as a whole. Nothing was committed."""
+
+
+class ExecutorUnsuitable(KinesisAssetsError):
+    """Spark's executors cannot run tasks, or their packages cannot be packed. Nothing was planned."""
 
 
 class SparkServerFailed(KinesisAssetsError):

@@ -44,7 +44,7 @@ def local(port: int) -> None:
     from kinesis_assets.emulator import serve  # noqa: PLC0415
 
     try:
-        serve(port)
+        serve(port, click.echo)  # which flushes, so that a script can read the URL from a pipe
     except OSError as error:
         raise InvalidInput(f"port {port}: {error.strerror}") from error
 

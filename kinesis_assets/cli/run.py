@@ -56,7 +56,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
         refuse_paused(project.stream, opened.table)
-        prepare(opened.settings.spark_config)  # raises before anything is written
+        prepare(opened.settings.session_config)  # raises before anything is written
         opened.table.require_writable()  # before Spark is started
     asked = [
         shard_id

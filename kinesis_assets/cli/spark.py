@@ -1,15 +1,16 @@
-"""`spark`: a Spark Connect server for all runs."""
+"""`spark`: a Spark Connect server for all runs, and the Python packages of executors elsewhere."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import click
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -22,12 +23,15 @@ import click
     is_flag=True,
     help="Do not start a server; create the class data archive that makes Spark start faster.",
 )
-def spark(port: int, *, archive: bool) -> None:
+@click.pass_context
+def spark(context: click.Context, port: int, *, archive: bool) -> None:
     """Serve Spark Connect on loopback until interrupted, so that runs do not have to start Spark.
 
     Runs with the printed SPARK_REMOTE use the server. Their tasks run with the environment of this command,
     so it needs the AWS settings. The token in SPARK_REMOTE allows its holder to run code as you.
     """
+    if context.invoked_subcommand is not None:
+        return
     from kinesis_assets.spark.server import (  # noqa: PLC0415  # each command imports only what it needs
         SparkServer,
         make_archive,
@@ -46,3 +50,23 @@ def spark(port: int, *, archive: bool) -> None:
             server.wait()
     except KeyboardInterrupt:
         pass
+
+
+@spark.command()
+@click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--python",
+    default=f"{sys.version_info.major}.{sys.version_info.minor}",
+    show_default="that of this command",
+    help="Version of Python on the executors.",
+)
+def environment(archive: Path, python: str) -> None:
+    """Pack the Python packages of executors into ARCHIVE (.tar.gz), for the setting python_environment.
+
+    It contains what tasks import, in the versions that are installed here, but not this package, which each
+    run sends itself. Executors need Python in the same version as the run. Prints what was packed.
+    """
+    from kinesis_assets.spark.environment import pack_environment  # noqa: PLC0415  # as above
+
+    for requirement in pack_environment(archive, python):
+        click.echo(requirement)

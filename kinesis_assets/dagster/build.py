@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator  # noqa: TC003  # Dagster reads the types of the asset's body
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from kinesis_assets.dagster.after_landing import moves_after_landing
+from kinesis_assets.dagster.checks.checked_table import checked_tables
 from kinesis_assets.dagster.checks.definitions import build_checks
-from kinesis_assets.dagster.checks.settings import parse_checks
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.freshness import policy_of
@@ -38,6 +40,9 @@ from kinesis_assets.dagster.table_metadata import definition_metadata, raw_colum
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _START_OF_A_RUN = 30.0
 """Seconds from a tick of the sensor until the run that it requests starts to read."""
@@ -135,9 +140,19 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
 
-        derived = [] if follow_for is None else _derived_tables(context.repository_def, stream, below)
+        # A test evaluates the sensor without a repository.
+        assets = {} if context.repository_def is None else context.repository_def.assets_defs_by_key
+        tables = {key: each.table for key, each in derived_tables(assets, stream).items()}
+        derived = [] if follow_for is None else _moved_tables(assets, tables, below)
         opened = open_stream(context.resources, stream)
-        return evaluate(opened, context.instance, context.cursor, derived=derived)
+        return evaluate(
+            opened,
+            context.instance,
+            context.cursor,
+            derived=derived,
+            tables=tables,
+            checked=checked_tables(assets, stream),
+        )
 
     automation = dg.AutomationConditionSensorDefinition(
         automation_name(stream),
@@ -146,7 +161,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
     )
-    checks = build_checks(stream, parse_checks(settings.checks))
+    checks = build_checks(stream, Checks.parse(settings.checks))
     maintenance = build_maintenance_job(stream)
     schedule = settings.maintenance_schedule
     return dg.Definitions(
@@ -165,16 +180,13 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     )
 
 
-def _derived_tables(
-    repository: dg.RepositoryDefinition | None, stream: str, below: dg.AssetSelection
+def _moved_tables(
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
+    tables: Iterable[dg.AssetKey],
+    below: dg.AssetSelection,
 ) -> list[dg.AssetKey]:
-    """Return the derived tables of a stream that are materialized when something landed."""
-    if repository is None:  # a test evaluates the sensor
+    """Return those of some derived tables that are materialized when something landed."""
+    if not definitions:
         return []
-    definitions = repository.assets_defs_by_key
     selected = below.resolve(list(definitions.values()))
-    return [
-        key
-        for key in derived_tables(definitions, stream)
-        if key in selected and moves_after_landing(definitions[key], key)
-    ]
+    return [key for key in tables if key in selected and moves_after_landing(definitions[key], key)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
@@ -13,14 +14,19 @@ if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+    from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.run import Derivation
+    from kinesis_assets.table.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
 """The key in an event's metadata of the id of the last commit that it covers. It covers those that the same
 run made before, too."""
 
 _ATTRIBUTE = "_kinesis_consumption"
+
+_URI = "dagster/uri"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,30 @@ class Consumption:
         upstream: The key of the asset of its source.
         table: The table's path or URI.
         derivation: Returns the derivation for the path or URI of the source.
+        on_deleted: What a run does if rows of the source were deleted.
+        unique: The columns whose values together occur once in the table; empty if there are none.
+        checks: The table's asset checks.
     """
 
     stream: str
     upstream: dg.AssetKey
     table: str
     derivation: Callable[[str], Derivation]
+    on_deleted: OnDeleted
+    unique: tuple[str, ...]
+    checks: DerivedChecks
+
+    def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
+        """Return the heartbeat of a step that consumes the source, see `end_dead_runs`.
+
+        Args:
+            context: The context of the running asset.
+        """
+        from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as below
+        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
+
+        # Each commit has an attempt of its own, so the step may take any time.
+        return Heartbeat(DerivedTable(self.table), context.run.run_id, seconds=inf)
 
     def commits(self, context: dg.AssetExecutionContext, spark: SparkSession) -> Iterator[DerivedCommit]:
         """Consume what the source has now, and yield each commit. Raises the errors of `derive`.
@@ -49,8 +73,18 @@ class Consumption:
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # as above
 
-        source = definition_of(context, self.upstream).metadata_by_key[self.upstream]["dagster/uri"]
-        return derive(spark, DerivedTable(self.table), self.derivation(str(source)), by=context.run.run_id)
+        source = uri_of(definition_of(context, self.upstream), self.upstream)
+        return derive(spark, DerivedTable(self.table), self.derivation(source), by=context.run.run_id)
+
+
+def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:
+    """Return the path or URI of the table of an asset, which its definition names."""
+    return str(definition.metadata_by_key[key][_URI])
+
+
+def has_uri(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], key: dg.AssetKey) -> bool:
+    """Return whether an asset is among some, and its definition names the path or URI of a table."""
+    return key in definitions and _URI in definitions[key].metadata_by_key.get(key, {})
 
 
 def attach(consumption: Consumption, body: Callable[..., Any]) -> None:

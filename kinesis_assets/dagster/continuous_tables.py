@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks
 from kinesis_assets.dagster.consumption import Consumption, consumption_of
 from kinesis_assets.dagster.dagster_internals import definition_of, report_event
 from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
@@ -31,6 +33,7 @@ def continuous_derivations(
     """Return the derivations of a stream's derived tables that a run includes.
 
     Each commit is reported as a materialization of the table's asset, and each new error as an observation.
+    The checks of the table are reported after commits.
 
     Args:
         context: The context of the body of the stream's raw asset.
@@ -41,6 +44,7 @@ def continuous_derivations(
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
     totals = {key: RunningTotals(each.table) for key, each in tables.items()}
+    checks = {key: _checks_of(context, key, each) for key, each in tables.items()}
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
@@ -59,6 +63,7 @@ def continuous_derivations(
         metadata |= totals[key].after(commit)
         report_event(context, dg.AssetMaterialization(key, metadata=metadata))
         progress[key] = after
+        checks[key].report()
 
     def report_failure(name: str, error: Exception) -> None:
         context.log.error("%s could not consume its source, and tries again: %s", name, error)
@@ -71,6 +76,14 @@ def continuous_derivations(
         report=report,
         report_failure=report_failure,
     )
+
+
+def _checks_of(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, consumption: Consumption
+) -> DerivedRunChecks:
+    upstream = definition_of(context, consumption.upstream)
+    table = CheckedTable.of(key, consumption, upstream)
+    return DerivedRunChecks(context.get_step_execution_context(), table)
 
 
 def tables_of(context: dg.AssetExecutionContext, stream: str) -> dict[dg.AssetKey, Consumption]:

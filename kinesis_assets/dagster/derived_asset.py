@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from kinesis_assets.dagster.after_landing import after_landing
 from kinesis_assets.dagster.bad_records import with_bad_records
+from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checks.derived_definitions import check_specs, execute_checks
 from kinesis_assets.dagster.consumption import Consumption, attach
+from kinesis_assets.dagster.dagster_internals import definition_of
 from kinesis_assets.dagster.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.derived_totals import totals_of_table
@@ -24,6 +27,7 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.checked_rows import CheckedRows
     from kinesis_assets.derive.run import Derivation
 
@@ -139,30 +143,65 @@ def _asset(
     if settings.upstream is not None:
         upstream = dg.AssetKey.from_user_string(settings.upstream)
 
-    consumption = Consumption(stream, upstream, settings.table, derivation)
+    checks = settings.checks_of_table
+    unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
+    consumption = Consumption(
+        stream, upstream, settings.table, derivation, settings.on_deleted, unique, checks
+    )
 
     @shown_as_failures()
-    def derived() -> dg.MaterializeResult[Any]:
+    def materialized(
+        context: dg.AssetExecutionContext, opened: OpenStream, own: dg.AssetKey
+    ) -> dg.MaterializeResult[Any]:
+        with consumption.heartbeat(context):
+            progress = report_missing_events(context, opened, own, settings.table)
+            spark = opened.start_spark()
+            facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
+            metadata = facts | totals_of_table(settings.table)
+            return dg.MaterializeResult(asset_key=own, metadata=metadata)
+
+    def derived() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
+        from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks  # noqa: PLC0415  # only runs need it
+
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, stream)
-        progress = report_missing_events(context, opened, key, settings.table)
-        spark = opened.start_spark()
-        facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
-        return dg.MaterializeResult(metadata=facts | totals_of_table(settings.table))
+        own = _own_key(context)
+        table = CheckedTable.of(own, consumption, definition_of(context, upstream))
+        if context.selected_asset_keys:
+            yield materialized(context, opened, own)
+            DerivedRunChecks(context.get_step_execution_context(), table).report()
+        else:
+            with shown_as_failures():
+                yield from execute_checks(context, opened, table)
 
     attach(consumption, derived)
-    return dg.asset(
-        key=key,
-        deps=[upstream],
+    specs = check_specs(key, checks)
+    return dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[
+            dg.AssetSpec(
+                key,
+                deps=[upstream],
+                group_name=settings.group_name or group_name(stream),
+                owners=settings.owners,
+                tags=settings.tags,
+                kinds={*settings.kinds},
+                automation_condition=after_landing(),
+                description=settings.description
+                or description
+                or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
+                metadata={**definition_metadata(settings.table), **metadata},
+                freshness_policy=policy_of(settings.freshness),
+            )
+        ],
+        check_specs=specs,
+        can_subset=bool(specs),  # the checks can be executed without a materialization
         required_resource_keys={io_manager_key(stream)},
-        group_name=settings.group_name or group_name(stream),
-        owners=settings.owners,
-        tags=settings.tags,
-        kinds={*settings.kinds},
-        automation_condition=after_landing(),
-        description=settings.description
-        or description
-        or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
-        metadata={**definition_metadata(settings.table), **metadata},
-        freshness_policy=policy_of(settings.freshness),
     )(derived)
+
+
+def _own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
+    """Return the key of the running asset, which may differ from the one that it was built with."""
+    keys: set[dg.AssetKey] = {check.asset_key for check in context.selected_asset_check_keys}
+    (key,) = keys.union(context.selected_asset_keys)
+    return key

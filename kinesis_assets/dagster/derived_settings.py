@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
+from kinesis_assets.dagster.checks.derived_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, Texts, valid
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import InvalidInput
@@ -48,6 +49,27 @@ class ConsumptionSettings(Settings):
 class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
     """The settings that all derived tables have."""
 
+    checks: DerivedChecksField = Field(
+        default={},
+        description="Bounds and severities of the asset checks of the table, by the name of the check; off "
+        "for a check that is not needed. See docs/checks.md.",
+        examples=[{"lag": {"max_seconds": 300, "severity": "ERROR"}, "compaction_debt": "off"}],
+    )
+
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has.
+
+        Raises:
+            InvalidInput: One is given that it cannot have.
+        """
+        return DerivedChecks.parse(self.checks)
+
+    @model_validator(mode="after")
+    def _check_checks(self) -> Self:
+        _ = self.checks_of_table
+        return self
+
 
 class DerivedTableSettings(DerivedSettings):
     """The settings of a table to which rows are appended, or in which they replace those with their key."""
@@ -86,6 +108,12 @@ class DerivedTableSettings(DerivedSettings):
         examples=[0.01],
     )
 
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has, see `DerivedSettings`."""
+        checks = super().checks_of_table
+        return checks if self.key else checks.without(["no_duplicates"], "only with a key")
+
     @model_validator(mode="after")
     def _check_upsert(self) -> Self:
         if self.key and not self.order_by:
@@ -104,3 +132,8 @@ class RollupSettings(DerivedSettings):
         "group is added, replaced or deleted, all rows of the group are computed again.",
         examples=[["order_date"]],
     )
+
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has, see `DerivedSettings`."""
+        return super().checks_of_table.without(["bad_records", "no_duplicates"], "not of a roll-up")

@@ -117,20 +117,28 @@ class DueShards:
 
     def _overdue(self, shard_ids: set[str]) -> set[str]:
         """Return the shards that are due without a probe."""
-        unknown = {
-            shard_id
-            for shard_id in shard_ids
-            if shard_id not in self._open or shard_id in self._failing or is_behind(self._shards[shard_id])
-        }
+        return set(filter(self._is_unknown, shard_ids)) | self.waited(shard_ids)
+
+    def _is_unknown(self, shard_id: str) -> bool:
+        """Whether a shard is not idle, as far as is known."""
+        if shard_id not in self._open or shard_id in self._failing:
+            return True
+        return is_behind(self._shards[shard_id])
+
+    def waited(self, shard_ids: Iterable[str]) -> set[str]:
+        """Return the idle shards that have waited for the longest time, and then those whose time is near.
+
+        All of them are read in the same run.
+        """
         waited = {
             shard_id: time_since_read(shard, self._now) / longest_wait(shard, self._max_idle)
-            for shard_id in shard_ids - unknown
+            for shard_id in shard_ids
+            if not self._is_unknown(shard_id)
             for shard in (self._shards[shard_id],)
         }
         if max(waited.values(), default=0.0) < 1:
-            return unknown
-        # Shards whose time is near are read in the same run.
-        return unknown | {shard_id for shard_id, part in waited.items() if part >= 1 / 2}
+            return set()
+        return {shard_id for shard_id, part in waited.items() if part >= 1 / 2}
 
     def _first(self, shard_ids: Sequence[str]) -> int | None:
         """Return the index of the first due shard, by probes. Few are made if that is one of the first."""

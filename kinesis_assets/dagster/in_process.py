@@ -127,7 +127,9 @@ class StreamProject:
             KinesisAssetsError: The run failed as a whole.
         """
         with self.open_stream() as stream:
-            start_session_in_background(stream.settings.spark_config)  # it starts while Dagster plans the run
+            start_session_in_background(
+                stream.settings.session_config
+            )  # it starts while Dagster plans the run
         run_id = str(uuid4())
         job = job_without_checks(
             self.definitions.resolve_implicit_global_asset_job_def(), [raw_key(self.stream)]
@@ -211,9 +213,9 @@ def _run_job(
     with project.open_stream() as stream:
         # The job makes the same checks, but only after Spark has started.
         stream.table.snapshot().refuse_other_stream(stream.client.describe().identity)
-        prepare(stream.settings.spark_config)
+        prepare(stream.settings.session_config)
         stream.table.require_writable()
-        start_session_in_background(stream.settings.spark_config)
+        start_session_in_background(stream.settings.session_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
     try:
         # Each shard's event contains its error, if any.

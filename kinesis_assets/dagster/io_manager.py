@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from kinesis_assets.dagster.checks.settings import parse_checks
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
@@ -81,7 +81,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     def opened(self) -> OpenStream:
         """The stream as this process uses it."""
         if self._opened is None:
-            checks = parse_checks(json.loads(self.checks))
+            checks = Checks.parse(json.loads(self.checks))
             self._opened = OpenStream(self, self.kinesis, self.stream_arn, self.handover, checks)
         return self._opened
 
@@ -101,6 +101,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         """Plan the next range of each of the run's shards.
 
         Raises:
+            ExecutorUnsuitable: Spark's executors cannot run the tasks. Nothing was planned.
             InvalidInput: The asset that is loaded is not the stream.
             TableNotWritable: The table cannot be written to.
         """
@@ -110,6 +111,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                 f"loaded. To read the table in an asset, add it to deps and open {self.table} in the body"
             )
         stream = self.opened
+        stream.check_executors()
         shard_ids = sorted(context.asset_partition_keys)
         plan = plan_run(stream.client, stream.table, asked=shard_ids, policy=stream.policy)
         # It starts after the plan, because an invalid plan must not write anything.

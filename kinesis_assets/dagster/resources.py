@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.settings import ConnectionSettings
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -22,8 +23,13 @@ class KinesisResource(ConnectionSettings, dg.ConfigurableResource):  # type: ign
     its fields `use_ssl`, `verify` and `max_attempts`.
     """
 
-    def stream(self, name: str) -> StreamClient:
-        """Return the client of one stream, given its name or ARN."""
+    def stream(self, name: str, timing: ReadTiming = ReadTiming()) -> StreamClient:
+        """Return the client of one stream.
+
+        Args:
+            name: The stream's name or ARN.
+            timing: When a run calls the stream.
+        """
         from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # definitions load without the AWS SDK
 
-        return StreamClient(name, ClientSettings(**self.of(ConnectionSettings)))
+        return StreamClient(name, ClientSettings(**self.of(ConnectionSettings), timing=timing))

@@ -7,13 +7,17 @@ it requests one record at most, which it does not keep.
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from msgspec import structs
 
+from kinesis_assets.dagster.checks.derived_tick import derived_check_events
 from kinesis_assets.dagster.checks.tick import check_events
+from kinesis_assets.dagster.derived_runs import end_dead_runs
 from kinesis_assets.dagster.due_shards import DueShards
+from kinesis_assets.dagster.idle_ranges import finished_between
 from kinesis_assets.dagster.names import shard_partitions, stream_key
 from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
@@ -34,8 +38,9 @@ from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.pause import read_pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from kinesis_assets.dagster.checks.checked_table import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.table.positions import ShardPosition
 
@@ -47,6 +52,8 @@ def evaluate(
     clock: Callable[[], float] = time.time,
     *,
     derived: Collection[dg.AssetKey] = (),
+    tables: Mapping[dg.AssetKey, str] = MappingProxyType({}),
+    checked: Sequence[CheckedTable] = (),
 ) -> dg.SensorResult:
     """Evaluate one tick.
 
@@ -57,7 +64,9 @@ def evaluate(
         instance: The instance with the partitions, runs and events.
         cursor: The cursor that the previous tick returned.
         clock: Returns the time of the tick, in seconds since the epoch.
-        derived: The derived tables of the stream. One of its continuous runs includes them.
+        derived: The derived tables that one of the stream's continuous runs includes.
+        tables: The paths or URIs of all derived tables of the stream, by asset key.
+        checked: Those of these tables that have checks.
     """
     stream, partitions, now = opened.name, shard_partitions(opened.name), clock()
     before, follows = Cursor.parse(cursor), opened.settings.follow_for is not None
@@ -84,8 +93,10 @@ def evaluate(
     waiting = backoff.waiting(now)
     pause = read_pause(opened.table)
     candidates = set() if pause else readable - busy - waiting.keys()
-    turns = in_turn(contiguous_ranges(keys, candidates), keys, before.last_asked)
     due = DueShards(opened, listing, shards, signals=before.signals, ended=ended, failing=backoff.shards)
+    idle = set() if follows else due.waited(candidates)
+    passed = finished_between(opened, listing, shards, keys, idle)
+    turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_asked)
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
     missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
@@ -95,7 +106,11 @@ def evaluate(
     evaluations, checks = check_events(
         opened, instance, listing, shards, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
-    after = structs.replace(after, checks=checks)
+    derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now)
+    of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
+    after = structs.replace(
+        after, checks=checks, derived_liveness=derived_liveness, derived_checks=derived_checks
+    )
     record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
     blocked = {
         shard_id
@@ -116,7 +131,7 @@ def evaluate(
     return dg.SensorResult(
         run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
         dynamic_partitions_requests=[partitions.build_add_request(new)] if new else [],
-        asset_events=[*missing, *seen, *discoveries, *evaluations],
+        asset_events=[*missing, *seen, *discoveries, *evaluations, *of_derived],
         cursor=after.encode(),
         skip_reason=None if ranges else str(pause or reason),
     )

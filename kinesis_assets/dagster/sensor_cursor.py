@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kinesis_assets.dagster.checks.derived_evaluation import DerivedProgress
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
@@ -22,9 +23,11 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         commits: How far the commits of positions were compared with the events.
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
+        derived_liveness: The same of the runs over derived tables only.
         signals: What was found in shards that were idle, see `DueShards`.
         observed: The last observation of the stream.
-        checks: What the asset checks remember.
+        checks: What the asset checks of the raw table remember.
+        derived_checks: What those of each derived table remember, by `CheckedTable.name`.
     """
 
     last_asked: str | None = None
@@ -35,6 +38,8 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     signals: dict[str, Signal] = {}
     observed: Observed = Observed()
     checks: ChecksProgress = ChecksProgress()
+    derived_liveness: Liveness = Liveness()
+    derived_checks: dict[str, DerivedProgress] = {}
 
     @property
     def waiting_to_be_read(self) -> set[str]:

@@ -41,31 +41,35 @@ DEAD = (
 _NOT_OBSERVED = "stream %s: the heartbeats cannot be read, so this tick detects no dead runs: %s"
 
 _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-_UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHED]
+UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHED]
+"""The statuses of runs that have not ended."""
 
-_HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+"""The statuses of runs that execute steps, or did until their process died."""
 
-_STEP_PLANS = (
+STEP_PLANS = (
     dg.DagsterEventType.STEP_WORKER_STARTING,
     dg.DagsterEventType.STEP_START,
     dg.DagsterEventType.STEP_RESTARTED,
 )
 """After these events a step writes its first heartbeat as soon as it has a plan."""
 
-_STEP_ENDED = (
+STEP_ENDED = (
     dg.DagsterEventType.STEP_SUCCESS,
     dg.DagsterEventType.STEP_FAILURE,
     dg.DagsterEventType.STEP_SKIPPED,
 )
+"""After these events a step executes nothing more."""
 
-_STEP_EVENTS = (*_STEP_PLANS, *_STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETRY)
+STEP_EVENTS = (*STEP_PLANS, *STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETRY)
+"""The events that show how far a step is."""
 
 
 def unfinished_runs(instance: dg.DagsterInstance, stream: str) -> list[dg.RunRecord]:
     """Return the unfinished runs that materialize the raw asset or replay it."""
     return [
         record
-        for record in instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED))
+        for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED))
         if record.dagster_run.job_name == replay_name(stream)
         or materializes_raw(instance, record.dagster_run, stream)
     ]
@@ -90,7 +94,7 @@ def liveness_of(
     runs = [record.dagster_run for record in unfinished]
     launched = [run for run in runs if run.status is not dg.DagsterRunStatus.QUEUED]
     beats: Mapping[str, str] = {}
-    if any(run.status in _HAVE_A_PROCESS for run in launched):
+    if any(run.status in HAVE_A_PROCESS for run in launched):
         try:
             beats = heartbeats(stream.table)
         except (OSError, TableError) as error:
@@ -99,7 +103,7 @@ def liveness_of(
     seen: dict[str, RunObservation] = {}
     for run in launched:
         beat, sign = beats.get(run.run_id), before.signs.get(run.run_id)
-        if run.status not in _HAVE_A_PROCESS:
+        if run.status not in HAVE_A_PROCESS:
             seen[run.run_id] = RunObservation(run.status.value, None, SECONDS_TO_START)
         elif beat is not None or (sign is not None and sign.beat is not None):
             seen[run.run_id] = RunObservation(run.status.value, beat, SECONDS_SILENT)
@@ -116,9 +120,9 @@ def _without_heartbeat(
 ) -> RunObservation:
     """Return the observation of a run that never had a heartbeat: how far its step is."""
     status, step = run.status.value, _last_event_of_step(instance, run, stream.name)
-    if step in _STEP_ENDED:
+    if step in STEP_ENDED:
         return RunObservation(status, ENDED, SECONDS_SILENT)
-    if step in _STEP_PLANS:
+    if step in STEP_PLANS:
         return RunObservation(f"{status} {step.value}", None, SECONDS_TO_PLAN)
     # The step may start late, after other steps of the run, and lasts at most as long as it can commit.
     try:
@@ -134,7 +138,7 @@ def _last_event_of_step(
     """Return the type of the last event of the step that commits; None before the step starts."""
     is_replay = run.job_name == replay_name(stream)
     step_key = op_key(run.job_name) if is_replay else raw_key(stream).to_python_identifier()
-    records = instance.get_records_for_run(run.run_id, of_type=set(_STEP_EVENTS), ascending=False).records
+    records = instance.get_records_for_run(run.run_id, of_type=set(STEP_EVENTS), ascending=False).records
     events = (record.event_log_entry.get_dagster_event() for record in records)
     return next((event.event_type for event in events if event.step_key == step_key), None)
 

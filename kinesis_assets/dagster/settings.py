@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from kinesis_assets.dagster.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.checks.settings import ChecksField
 from kinesis_assets.dagster.settings_base import UNIT, Settings, valid
+from kinesis_assets.dagster.spark_settings import SparkSettings
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
+from kinesis_assets.kinesis.read_timing import CALLS_PER_SECOND
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -95,6 +97,15 @@ class ReadSettings(Settings):
         examples=[60],
         json_schema_extra={UNIT: "seconds"},
     )
+    calls_per_second: float = Field(
+        default=CALLS_PER_SECOND,
+        gt=0,
+        le=CALLS_PER_SECOND,
+        description="Maximum number of GetRecords calls per second to a shard. A shard allows five, and 2 MB "
+        "per second, to all of its consumers together. With fewer, a run also reads that share of the bytes "
+        "only, and leaves the rest to other consumers.",
+        examples=[2],
+    )
     max_run_records: int | None = Field(
         default=None,
         gt=0,
@@ -174,11 +185,6 @@ class ReadSettings(Settings):
         examples=[3600],
         json_schema_extra={UNIT: "seconds"},
     )
-    spark_config: Mapping[str, Any] = Field(
-        default={},
-        description="Settings of the Spark session.",
-        examples=[{"spark.master": "local[2,4]"}],
-    )
     retention_days: int | None = Field(
         default=None,
         ge=1,
@@ -199,17 +205,12 @@ class ReadSettings(Settings):
         json_schema_extra={UNIT: "days"},
     )
 
-    @field_validator("spark_config", mode="before")
-    @classmethod
-    def _accept_none(cls, value: Any) -> Any:
-        return {} if value is None else value
 
-
-class RunSettings(ReadSettings, StreamTable):
+class RunSettings(SparkSettings, ReadSettings, StreamTable):
     """What a run reads, and how it writes it."""
 
 
-class SharedSettings(AssetSettings, ConnectionSettings, ReadSettings):
+class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     sensor_interval_seconds: int = Field(

@@ -13,9 +13,12 @@ from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.metrics.recording import flush
+from kinesis_assets.spark.connect import remote_url
+from kinesis_assets.spark.local_settings import is_local
 from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
@@ -68,7 +71,8 @@ class OpenStream:
     @cached_property
     def client(self) -> StreamClient:
         """The client of the stream."""
-        return self.kinesis.stream(self.arn or self.name)
+        timing = ReadTiming.of_share(self.settings.calls_per_second)
+        return self.kinesis.stream(self.arn or self.name, timing)
 
     @cached_property
     def table(self) -> PositionedTable:
@@ -135,10 +139,23 @@ class OpenStream:
         from kinesis_assets.dagster.spark_resource import SparkResource  # noqa: PLC0415  # its import takes 0.2 s
 
         if self._pyspark is None:
-            self._pyspark = SparkResource(spark_config=dict(self.settings.spark_config))
+            self._pyspark = SparkResource(spark_config=self.settings.session_config)
         with wrap_spark_errors(f"stream {self.name}"):
             session: SparkSession = self._pyspark.spark_session
         return session
+
+    def check_executors(self) -> None:
+        """If Spark runs tasks elsewhere, start the session and check its executors, see `check_executors`.
+
+        Call this before anything is planned or changed.
+
+        Raises what `start_spark` and `executors.check_executors` raise.
+        """
+        config = self.settings.session_config
+        if remote_url(config) or not is_local(config):
+            from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # only clusters need it
+
+            check_executors(self.start_spark(), self.client, self.table)
 
     def start_heartbeat(self, step: dg.StepExecutionContext) -> None:
         """Write heartbeats until the run ends, so that the sensor detects a run whose process has died.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.asset_settings import AssetSettings
+from kinesis_assets.dagster.checks.check_settings import OFF
 from kinesis_assets.dagster.column_lineage import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
@@ -20,6 +21,10 @@ from kinesis_assets.kinesis.stream_address import StreamAddress
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.asset_props import AssetRole
+
+
+_NOT_OF_ERRORS = {"bad_records": OFF, "no_duplicates": OFF}
+"""The checks that a table of errors cannot have: all of its records are bad, and none has a key."""
 
 
 class TableScaffolder(SettingsScaffolder):
@@ -36,7 +41,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         """Return what `dg` shows about the component."""
-        return type_spec()
+        return type_spec("asset_check")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the asset of the table, and that of its errors if they are separate."""
@@ -63,6 +68,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                 table=f"{self.table.rstrip('/')}_errors",
                 on_deleted=self.on_deleted,
                 max_bytes=self.max_bytes,
+                checks={**self.checks, **_NOT_OF_ERRORS},
                 **self.of(AssetSettings),
             )
             description = f"The records that could not be decoded for {key.to_user_string()}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import dagster as dg
 from pydantic import Field, model_validator
@@ -12,6 +12,9 @@ from kinesis_assets.dagster.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings_base import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 
 Format = Literal["json", "avro", "glue"]
 Compression = Literal["gzip", "zstd"]
@@ -152,6 +155,12 @@ class DecodingSettings(Settings):
 
 class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
     """All settings of a typed table: the fields of the YAML of `KinesisTableComponent`."""
+
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has, see `DerivedSettings`."""
+        checks = super().checks_of_table
+        return checks.without(["bad_records"], "only with a format") if self.format is None else checks
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

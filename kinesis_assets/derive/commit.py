@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.derive.record_counts import RecordCounts
 
 _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 
@@ -48,7 +49,7 @@ def commit(
     cursor: Cursor,
     batch_id: int,
     manifest: Manifest = _EMPTY,
-    bad_records: int | None = None,
+    counts: RecordCounts | None = None,
     removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
@@ -63,7 +64,7 @@ def commit(
         cursor: The position in the source after these rows.
         batch_id: The attempt's id, which its rows carry.
         manifest: The files that it wrote.
-        bad_records: How many records could not be decoded; None if they were not counted.
+        counts: How many records there were, and how many could not be decoded; None if they were not counted.
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
@@ -117,7 +118,8 @@ def commit(
                 cursor=cursor,
                 rows=sum(file.new_rows for file in manifest.files),
                 deleted=sum(file.rows for file in manifest.replaced),
-                bad_records=bad_records,
+                records=None if counts is None else counts.records,
+                bad_records=None if counts is None else counts.errors,
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
             )
             actions: list[AddAction | RemoveAction] = [

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
+WITHOUT_PARTITIONS = "data files"
+"""The name of the only part of a table that has no partition columns, and of all parts together."""
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The name of null in the folders of partitions."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFile:
     """A data file of one version of a table.
@@ -36,6 +43,12 @@ class TableFile:
     smallest: Mapping[str, Any] = field(default_factory=dict)
     greatest: Mapping[str, Any] = field(default_factory=dict)
     nulls: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def partition_name(self) -> str:
+        """The name of the file's partition, as in the folders of other engines."""
+        values = {name: _NULL if value is None else value for name, value in self.partition.items()}
+        return "/".join(f"{name}={value}" for name, value in values.items()) or WITHOUT_PARTITIONS
 
 
 def files_of(delta: DeltaTable, columns: Sequence[str] = ()) -> list[TableFile]:

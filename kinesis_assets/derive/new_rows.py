@@ -91,16 +91,25 @@ def new_rows(table: str, since: Cursor | None = None, *, max_bytes: int = MAX_BY
 def rows_since(source: Source, since: Cursor | None, max_bytes: float) -> NewRows:
     """Return the next rows of an open source, see `new_rows`."""
     start = since or first_cursor(source)
-    if start.source != source.id:
-        raise TableOfAnotherSource(
-            source.uri,
-            f"has the id {source.id}, but the position belongs to the table with the id {start.source}; "
-            "nothing was changed. Correct the source, or start again without a position",
-        )
+    refuse_other_source(source, start)
     commits = source.commits_since(start)
     if start.history is not None:
         return _history(source, start, start.history, commits, max_bytes)
     return _increment(source, start, commits, max_bytes)
+
+
+def refuse_other_source(source: Source, cursor: Cursor) -> None:
+    """Check that a position belongs to a source.
+
+    Raises:
+        TableOfAnotherSource: It belongs to another table.
+    """
+    if cursor.source != source.id:
+        raise TableOfAnotherSource(
+            source.uri,
+            f"has the id {source.id}, but the position belongs to the table with the id {cursor.source}; "
+            "nothing was changed. Correct the source, or start again without a position",
+        )
 
 
 def first_cursor(source: Source) -> Cursor:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.spark.arrow_steps import map_in_arrow
-from kinesis_assets.spark.session import parallelism
+from kinesis_assets.spark.parallelism import parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

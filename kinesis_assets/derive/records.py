@@ -61,8 +61,8 @@ class DerivedCommit(
             it, unless the table was rebuilt.
         cursor: The position in the source after the commit.
         rows: Number of rows that it added, without those that it copied from other files.
-        bad_records: How many records could not be decoded; None if they were not counted. They may be in
-            another table.
+        records: How many records were decoded, or could not be; None if they were not counted.
+        bad_records: How many of them could not be decoded; None likewise. They may be in another table.
         deleted: Number of rows that it deleted or replaced.
         replaced: The files with these rows, for consumers of the table.
     """
@@ -76,6 +76,7 @@ class DerivedCommit(
     examined: int
     cursor: Cursor
     rows: Annotated[int, msgspec.Meta(ge=0)] = 0
+    records: Annotated[int, msgspec.Meta(ge=0)] | None = None
     bad_records: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deleted: Annotated[int, msgspec.Meta(ge=0)] = 0
     replaced: tuple[ReplacedFile, ...] = ()

@@ -174,7 +174,7 @@ def _step(
                 cursor=rows.cursor,
                 batch_id=batch_id,
                 manifest=manifest,
-                bad_records=None if found is None else found.errors,
+                counts=found,
                 removed=list(changed.removed.values()),
                 base=base,
                 by=by,

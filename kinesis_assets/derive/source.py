@@ -97,8 +97,13 @@ class Source(ABC):
         """Whether rows stay until an amendment deletes them. Otherwise a commit may replace earlier rows."""
 
     @abstractmethod
-    def commits_since(self, cursor: Cursor) -> list[SourceCommit]:
+    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, oldest first.
+
+        Args:
+            cursor: The cursor.
+            limit: Return at most this many of the commits that added new rows, the newest ones, and do not
+                read those before them; None for all.
 
         Raises:
             SourceCommitsMissing: The commits are no longer recorded.
@@ -173,10 +178,10 @@ class RawSource(Source):
         """Whether rows stay until an amendment deletes them."""
         return True
 
-    def commits_since(self, cursor: Cursor) -> list[SourceCommit]:
+    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, see `Source`."""
         try:
-            landed = [SourceCommit(*commit) for commit in self._landed_since(cursor.commit)]
+            landed = [SourceCommit(*commit) for commit in self._landed_since(cursor.commit, limit)]
             amended = [_of_amendment(*pair) for pair in self._amended_since(cursor.amendment)]
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, cursor, str(error)) from error
@@ -197,14 +202,14 @@ class RawSource(Source):
             raise commits_missing(self.uri, self.end, str(error)) from error
         return replace(commit, rows=sum(range_.rows for range_ in added.values()))
 
-    def _landed_since(self, last: int | None) -> list[CommitRef]:
+    def _landed_since(self, last: int | None, limit: int | None) -> list[CommitRef]:
         """Return the commits that moved positions, newest first."""
         if self._positions is None:
             return []
         newest = CommitRef(self._positions.commit_id, self._positions.batch_id)
         found: list[CommitRef] = []
         for commit in chain([newest], self._table.chain.commits_before(self._positions)):
-            if commit.commit_id == last:
+            if commit.commit_id == last or len(found) == limit:
                 return found
             found.append(commit)
         if last is not None:
@@ -251,12 +256,12 @@ class DerivedSource(Source):
         """Whether rows stay until an amendment deletes them."""
         return False
 
-    def commits_since(self, cursor: Cursor) -> list[SourceCommit]:
+    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, see `Source`."""
         found: list[SourceCommit] = []
         try:
             for record in self._snapshot.table.records.back_from(self._snapshot.newest):
-                if record.commit_id == cursor.commit:
+                if record.commit_id == cursor.commit or len(found) == limit:
                     break
                 found.append(
                     SourceCommit(

@@ -105,7 +105,7 @@ class LocalKinesis:
         self._thread.join()
 
 
-def serve(port: int, announce: Callable[[str], None] = print) -> None:
+def serve(port: int, announce: Callable[[str], None]) -> None:
     """Serve until the process receives SIGINT or SIGTERM.
 
     Args:

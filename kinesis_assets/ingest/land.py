@@ -13,7 +13,8 @@ from kinesis_assets.ingest.manifest import Landing, decode_all
 from kinesis_assets.ingest.manifest_checks import check_landing
 from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.task import landing_task
-from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged
+from kinesis_assets.spark.parallelism import parallelism
+from kinesis_assets.spark.session import cancel_tagged, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK, Clock
 from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter
+
+CALLS_PER_SECOND = 5
+"""The GetRecords calls per second that a shard allows all of its consumers together, without enhanced fan-out
+(AWS, Kinesis quotas)."""
 
 BYTES_PER_SECOND = 2_000_000
 """The read rate of a shard. After a larger page it throttles calls until the rate is met (AWS API reference,
@@ -19,9 +24,8 @@ class ReadTiming:
     Only tests and benchmarks replace the defaults.
 
     Attributes:
-        seconds_between_calls: Seconds between two GetRecords calls of a shard, which allows five per second
-            (AWS, Kinesis quotas).
-        bytes_per_second: The read rate of a shard.
+        seconds_between_calls: Seconds between two GetRecords calls of a shard.
+        bytes_per_second: The bytes per second that are read of a shard.
         page_retries: The attempts to read one page. Throttled calls do not count as attempts; the time
             without progress limits them. They do count for the wait.
         list_retries: The attempts to list the shards, if a list is incomplete or stale.
@@ -35,7 +39,7 @@ class ReadTiming:
         clock: The clock.
     """
 
-    seconds_between_calls: float = 0.2
+    seconds_between_calls: float = 1 / CALLS_PER_SECOND
     bytes_per_second: float = BYTES_PER_SECOND
     page_retries: RetryPolicy = RetryPolicy(6, Backoff(0.2, 5.0, full_jitter))
     list_retries: RetryPolicy = RetryPolicy(4, Backoff(0.5, 2.0))
@@ -45,3 +49,16 @@ class ReadTiming:
     read_timeout: float = 20.0
     stop_poll_seconds: float = 1.0
     clock: Clock = MACHINE_CLOCK
+
+    @classmethod
+    def of_share(cls, calls_per_second: float) -> Self:
+        """Return the timing of a reader that leaves the rest of a shard's rates to other consumers.
+
+        Args:
+            calls_per_second: The calls per second to a shard, at most `CALLS_PER_SECOND`. It is given the
+                same share of the bytes per second.
+        """
+        return cls(
+            seconds_between_calls=1 / calls_per_second,
+            bytes_per_second=BYTES_PER_SECOND * calls_per_second / CALLS_PER_SECOND,
+        )

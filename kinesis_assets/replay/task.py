@@ -31,7 +31,7 @@ from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.replay.existing_keys import ExistingKeys
 from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.manifest_checks import check_filling
-from kinesis_assets.spark.session import parallelism
+from kinesis_assets.spark.parallelism import parallelism
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.progress import ProgressFiles
 from kinesis_assets.table.range_stats import RangeStats

@@ -7,11 +7,11 @@ JVMs ignore it. `server.make_archive` creates it.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from importlib.metadata import distribution
 from pathlib import Path
 
+from kinesis_assets.spark.cache_folder import cache_folder
 from kinesis_assets.spark.java import java_command
 
 
@@ -20,8 +20,7 @@ def archive_path() -> Path:
     java = Path(shutil.which(java_command()) or "").resolve()
     spark = distribution("pyspark")  # importing pyspark itself is slow
     key = hashlib.sha256(f"{java}:{spark.locate_file('pyspark')}".encode()).hexdigest()
-    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(caches, "kinesis-assets", f"spark-{spark.version}-{key[:16]}.jsa")
+    return cache_folder() / f"spark-{spark.version}-{key[:16]}.jsa"
 
 
 def archive_options() -> list[str]:

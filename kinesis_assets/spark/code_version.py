@@ -1,24 +1,36 @@
-"""The version of this package's code, by which a run detects a server whose tasks would run other code."""
+"""The version of this package's code, by which a run detects executors that would run other code."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-CODE_SETTING = "spark.kinesis_assets.code"
-"""The Spark setting with a server's code version. A server without it, as on a cluster, is accepted."""
-
 _PACKAGE = Path(__file__).parents[1]
 _DIGITS = 12
 
 
-def code_hash(package: Path = _PACKAGE) -> str:
-    """Return a hash of the package's modules, without the definitions that only this repository deploys."""
-    digest = hashlib.sha256()
+def package_modules(package: Path = _PACKAGE) -> dict[str, Path]:
+    """Return the files of the package's modules, without the definitions that only this repository deploys.
+
+    Args:
+        package: The folder of the package.
+
+    Returns:
+        The files by their path relative to the package, in the order of these paths.
+    """
     modules = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
-    for name, path in sorted(modules.items()):
-        if not name.startswith(("defs/", "definitions.py")):
-            content = path.read_bytes()
-            digest.update(f"{name}:{len(content)}:".encode())
-            digest.update(content)
+    return {
+        name: path
+        for name, path in sorted(modules.items())
+        if not name.startswith(("defs/", "definitions.py"))
+    }
+
+
+def code_hash(package: Path = _PACKAGE) -> str:
+    """Return a hash of the package's modules."""
+    digest = hashlib.sha256()
+    for name, path in package_modules(package).items():
+        content = path.read_bytes()
+        digest.update(f"{name}:{len(content)}:".encode())
+        digest.update(content)
     return digest.hexdigest()[:_DIGITS]

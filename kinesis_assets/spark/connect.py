@@ -8,17 +8,20 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.code_version import CODE_SETTING, code_hash
+from kinesis_assets.errors import InvalidInput, LandingFailed
+from kinesis_assets.spark.code_version import code_hash
+from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import (
     limit_retries,
     pyspark_version,
     restricts_unpickling,
     server_setting,
 )
+from kinesis_assets.spark.setting_names import ARCHIVES, CODE, PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,19 +44,13 @@ def remote_url(spark_config: Mapping[str, Any]) -> str | None:
     return spark_config.get("spark.remote") or os.environ.get("SPARK_REMOTE") or None
 
 
-def require_answer(url: str) -> None:
-    """Check that a server responds within `SECONDS_TO_ANSWER` and runs the same code of this package.
+def has_package(url: str) -> bool:
+    """Return whether the Python workers of a server have the code of this run.
 
     Raises:
-        LandingFailed: It does not.
+        LandingFailed: The server does not respond within `SECONDS_TO_ANSWER`.
     """
-    theirs, ours = server_code_version(url, SECONDS_TO_ANSWER), code_hash()
-    if theirs and theirs != ours:
-        raise LandingFailed(
-            f"the Spark server at {_without_token(url)} runs other code of kinesis_assets than this run "
-            f"(server {theirs}, run {ours}); stop the server and start it again (`kinesis-assets spark`, or "
-            "`kinesis-assets dev` if that started it)"
-        )
+    return server_code_version(url, SECONDS_TO_ANSWER) == code_hash()
 
 
 def server_code_version(url: str, seconds: float) -> str:
@@ -69,7 +66,7 @@ def server_code_version(url: str, seconds: float) -> str:
     if urlsplit(url).hostname in _LOCAL_HOSTS:
         os.environ.setdefault("no_grpc_proxy", ",".join(_LOCAL_HOSTS))
     try:
-        return server_setting(url, CODE_SETTING, seconds)
+        return server_setting(url, CODE, seconds)
     except ConnectionError as error:
         raise LandingFailed(
             f"no Spark Connect server responds at {_without_token(url)}, which SPARK_REMOTE or spark.remote "
@@ -83,9 +80,16 @@ def _without_token(url: str) -> str:
 
 
 def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
-    """Create a session on a server; `spark.master` and `spark.remote` in the settings are ignored."""
+    """Create a session on a server; `spark.master` and `spark.remote` in the settings are ignored.
+
+    Raises:
+        InvalidInput: An archive in `spark.archives` is not a file on this machine.
+        LandingFailed: The server does not respond.
+    """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    archives = _archives(spark_config)
+    needs_package = not has_package(url)
     _warn_if_unpickling(url)
     builder = SparkSession.builder.remote(url)
     for name, value in spark_config.items():
@@ -97,7 +101,29 @@ def attach(url: str, spark_config: Mapping[str, Any]) -> SparkSession:
         session = builder.create()
     if urlsplit(url).hostname in _LOCAL_HOSTS:
         limit_retries(session, RETRIES)
+    if needs_package:
+        add_package(session)
+    if archives:
+        session.addArtifacts(*archives, archive=True)
+    if python := spark_config.get(PYTHON):
+        session.conf.set("spark.sql.execution.pyspark.python", python)
     return session
+
+
+def _archives(spark_config: Mapping[str, Any]) -> list[str]:
+    """Return the archives for the client to upload, because a server ignores its `spark.archives`.
+
+    Raises:
+        InvalidInput: One of them is not a file on this machine.
+    """
+    archives = [name for name in str(spark_config.get(ARCHIVES) or "").split(",") if name]
+    for archive in archives:
+        if not Path(archive.partition("#")[0]).is_file():
+            raise InvalidInput(
+                f"{archive.partition('#')[0]}, which spark.archives or python_environment names, is no file "
+                "on this machine. Copy it here: with Spark Connect, the client uploads it"
+            )
+    return archives
 
 
 def _warn_if_unpickling(url: str) -> None:

@@ -44,6 +44,16 @@ def is_local(spark_config: Mapping[str, Any]) -> bool:
     return _LOCAL_MASTER.fullmatch(_master(spark_config, _site_settings())) is not None
 
 
+def is_on_this_machine(spark_config: Mapping[str, Any]) -> bool:
+    """Return whether a session with these settings runs its tasks on this machine."""
+    return _master(spark_config, _site_settings()).startswith("local")
+
+
+def setting(spark_config: Mapping[str, Any], name: str) -> str | None:
+    """Return a setting of a session, or of spark-defaults.conf; None if neither has it."""
+    return spark_config.get(name) or _site_settings().get(name)
+
+
 def local_settings(spark_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a session's settings, with our defaults if it runs on this machine.
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.code_version import CODE_SETTING, code_hash
+from kinesis_assets.spark.code_version import code_hash
 from kinesis_assets.spark.connect import server_code_version
 from kinesis_assets.spark.local_settings import LOOPBACK
 from kinesis_assets.spark.pyspark_internals import connect_port, java_process
+from kinesis_assets.spark.setting_names import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ def main() -> None:
     When the server responds, its port is written to the file descriptor that the command line names.
     """
     options: dict[str, Any] = json.loads(sys.stdin.readline())
-    spark, port = _start(options["settings"] | {CODE_SETTING: code_hash()})
+    spark, port = _start(options["settings"] | {CODE: code_hash()})
     java = java_process(spark)
     stopping = threading.Event()
     if java is not None:

@@ -10,10 +10,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import attach, remote_url, require_answer
+from kinesis_assets.spark.connect import attach, remote_url
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.local_settings import LOOPBACK, is_local, local_settings
+from kinesis_assets.spark.local_settings import (
+    LOOPBACK,
+    is_local,
+    is_on_this_machine,
+    local_settings,
+    setting,
+)
+from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import java_errors
+from kinesis_assets.spark.setting_names import PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,10 +36,10 @@ _STARTS = "start of Spark"
 
 
 def prepare(spark_config: Mapping[str, Any]) -> None:
-    """Prepare this process for a session: check Java, and make local workers use this Python interpreter.
+    """Prepare this process for a session: check Java, and set the Python interpreter of the workers.
 
-    Nothing is done for Spark Connect, whose server runs its own Java. A cluster's executors have their own
-    Python.
+    Nothing is done for Spark Connect, whose server runs its own Java. Local workers use this interpreter. A
+    cluster's executors have their own.
 
     Raises:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
@@ -39,7 +47,9 @@ def prepare(spark_config: Mapping[str, Any]) -> None:
     if remote_url(spark_config):
         return
     require_java()
-    if str(spark_config.get("spark.master", "local")).startswith("local"):
+    if python := setting(spark_config, PYTHON):
+        os.environ["PYSPARK_PYTHON"] = python  # only spark-submit reads the setting
+    elif is_on_this_machine(spark_config):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(spark_config):
         # The web UI, if a user enables it, has no other setting for its address.
@@ -51,14 +61,15 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
 
     Raises:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
-        LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote.
+        InvalidInput: An archive for Spark Connect is not on this machine.
+        LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote; or this package cannot
+            be sent to the executors.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     prepare(spark_config)
     url = remote_url(spark_config)
     if url and url.startswith("sc://"):
-        require_answer(url)
         return attach(url, spark_config)
     builder = SparkSession.builder
     for name, value in (spark_config if url else local_settings(spark_config)).items():
@@ -70,6 +81,8 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
         _starting.clear()
         raise
     _starting.clear()  # not after an interrupt, when its Java may still be starting
+    if not is_local(spark_config):
+        add_package(spark)
     return spark
 
 
@@ -97,15 +110,6 @@ def end_session(spark: SparkSession) -> None:
 
     if is_remote():
         spark.stop()
-
-
-def parallelism(spark: SparkSession) -> int:
-    """Return the number of tasks that run at once; 2 on Spark Connect without spark.default.parallelism."""
-    from pyspark.sql import is_remote  # noqa: PLC0415
-
-    if is_remote():
-        return int(spark.conf.get("spark.default.parallelism", "2") or 2)
-    return spark.sparkContext.defaultParallelism
 
 
 @contextmanager
@@ -166,7 +170,9 @@ def _cause(error: Exception) -> str:
     """Return the line of an error of a Spark job that most likely says why it failed."""
     lines = _lines(error)
     causes = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return (causes or lines or [""])[-1]
+    # The last line of this error does not name the program.
+    no_program = [line for line in lines if "Cannot run program" in line]
+    return (no_program or causes or lines or [""])[-1]
 
 
 def _lines(error: Exception) -> list[str]:

@@ -22,7 +22,7 @@ from kinesis_assets.redaction import without_secrets
 if TYPE_CHECKING:
     from kinesis_assets.table.storage import TableFolder
 
-_PROBES = "_kinesis/probes"
+PROBES_FOLDER = "_kinesis/probes"
 _CONDITION_FAILED = {409, 412}
 """The statuses of a put whose condition is false: 409 while another put to the key is in progress."""
 
@@ -46,7 +46,7 @@ def check_conditional_puts(table: str, folder: TableFolder) -> str | None:
     if place is None:
         return None
     bucket, prefix = place
-    probe = {"Bucket": bucket, "Key": "/".join(filter(None, [prefix, _PROBES, uuid4().hex]))}
+    probe = {"Bucket": bucket, "Key": "/".join(filter(None, [prefix, PROBES_FOLDER, uuid4().hex]))}
     try:
         client = _client()
         try:

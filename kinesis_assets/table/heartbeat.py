@@ -1,8 +1,8 @@
 """Heartbeats: small objects that a run writes into the table's folder at an interval while it is alive.
 
 The folder is the only place that a run and the sensor are sure to share. Heartbeats decide only whether the
-sensor requests a run's shards again: if the heartbeat of a live run is missing, two runs read the same
-shards, and one of them commits.
+sensor requests a run's shards again, or ends a run over derived tables: if the heartbeat of a live run is
+missing, two runs read the same rows, and one of them commits.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, Self
 
 import pyarrow.fs
 
 from kinesis_assets.table.refusals import not_writable
 from kinesis_assets.table.storage import write_new
-
-if TYPE_CHECKING:
-    from kinesis_assets.table.table import PositionedTable
 
 HEARTBEATS_FOLDER = "_kinesis/runs"
 """The folder of heartbeats in a table's folder; each is named by its run's id."""
@@ -36,18 +33,26 @@ _ENDED_KEPT = 3600 * 10**9
 _log = logging.getLogger(__name__)
 
 
+class TableWithHeartbeats(Protocol):
+    """A raw or derived table, which may not exist yet."""
+
+    uri: str
+    files: Any
+    """A file system whose root is the table's folder."""
+
+
 class Heartbeat:
-    """The heartbeat of one run, written by a separate thread.
+    """The heartbeat of one run, written by a separate thread. As a context it ends with the block.
 
     Args:
-        table: The run's table.
+        table: The table that the run writes.
         run_id: The run's id.
         seconds: Seconds after which the heartbeat ends by itself, because the run can no longer commit.
         interval: Seconds between two heartbeats.
     """
 
     def __init__(
-        self, table: PositionedTable, run_id: str, *, seconds: float, interval: float = INTERVAL
+        self, table: TableWithHeartbeats, run_id: str, *, seconds: float, interval: float = INTERVAL
     ) -> None:
         self._table = table
         self._path = f"{HEARTBEATS_FOLDER}/{run_id}"
@@ -55,6 +60,13 @@ class Heartbeat:
         self._beats_left = seconds / interval
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep_writing, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def start(self) -> None:
         """Write the first heartbeat, and start the thread that writes the others.
@@ -109,7 +121,7 @@ class Heartbeat:
                     self._table.files.delete_file(info.path)
 
 
-def heartbeats(table: PositionedTable) -> dict[str, str]:
+def heartbeats(table: TableWithHeartbeats) -> dict[str, str]:
     """Return the last heartbeat of each run that has one, by run id.
 
     A heartbeat is a text that changes with each write, or `ENDED` if the run ended it in an orderly way. Such
@@ -121,7 +133,7 @@ def heartbeats(table: PositionedTable) -> dict[str, str]:
     return {info.base_name: ENDED if info.size else str(info.mtime_ns) for info in _listed(table)}
 
 
-def _listed(table: PositionedTable) -> list[pyarrow.fs.FileInfo]:
+def _listed(table: TableWithHeartbeats) -> list[pyarrow.fs.FileInfo]:
     selector = pyarrow.fs.FileSelector(HEARTBEATS_FOLDER, allow_not_found=True)
     infos: list[pyarrow.fs.FileInfo] = table.files.get_file_info(selector)
     return infos

@@ -1,4 +1,4 @@
-"""The commands of docs/tutorial.md run in order, with what the page says that they print and show.
+"""The commands of docs/tutorial.md run in order, and print and show what the page says.
 
 The name of this file orders it after test_wheel.py, which needs an environment with only the wheel and its
 dependencies: the tutorial installs more.
@@ -6,52 +6,70 @@ dependencies: the tutorial installs more.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
-from urllib.request import Request, urlopen
 
 import pytest
 
 import kinesis_assets
 from support.clean_environment import clean_environment
-from support.terminal import Terminal
+from support.shell import Shell
 from support.waiting import wait_until
+from support.webserver import Webserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROJECT = Path(kinesis_assets.__file__).parents[1]
 PAGE = (PROJECT / "docs" / "tutorial.md").read_text()
-BLOCKS = re.findall(r'^```(\w*)(?: title="(.+)")?\n(.*?)^```', PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = [line for language, _, text in BLOCKS if language == "sh" for line in text.splitlines()]
-FILES = [(path, text) for _, path, text in BLOCKS if path]
+BLOCKS = re.findall(r'^```(\w*)(?: title="([^"\n]+)")?\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
+FILES = {path: text for _, path, text in BLOCKS if path}
+
+
+def commands(language: str, text: str) -> list[str]:
+    """Return the commands of a block. One that continues on the next line is one command."""
+    return re.findall(r"(?:.*\\\n)*.+\n", text) if language == "sh" else []
+
+
+COMMANDS = [command for language, _, text in BLOCKS for command in commands(language, text)]
+START_UI, SHOW_REVENUE = COMMANDS[-2:]
+
+STREAM, RAW, TYPED, ROLLUP = "kinesis/orders", "kinesis/orders_raw", "orders", "revenue_by_day"
+ON_DEMAND = "no_duplicates"
+CHECKS = {
+    RAW: {"bad_records", "every_shard_read", "no_accepted_data_loss", "time_to_loss"},
+    TYPED: {"bad_records"},
+    ROLLUP: set(),
+}
+"""The checks of each table beyond those that all have. The check on demand has no result."""
 
 ASSETS = """{
   assetNodes {
-    assetKey { path }
-    assetMaterializations(limit: 10) { partition }
+    assetKey {path}
+    assetMaterializations(limit: 10) {partition}
     assetChecksOrError {
-      ... on AssetChecks {
-        checks { name executionForLatestMaterialization { status evaluation { severity } } }
-      }
+      ... on AssetChecks {checks {name executionForLatestMaterialization {status evaluation {severity}}}}
     }
   }
-  runsOrError { ... on Runs { results { status } } }
+  runsOrError {... on Runs {results {status}}}
 }"""
 
 pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpacked
 
 
 def test_the_tutorial_takes_ten_commands_and_forty_lines() -> None:
+    assert PAGE.count("```") == 2 * len(BLOCKS)
+    assert {language for language, path, _ in BLOCKS if not path} == {"sh", "yaml", ""}
     assert len(COMMANDS) <= 10
-    assert not any(re.search(r"[;|]|&&", line) for line in COMMANDS if " -c " not in line)
-    assert sum(len(text.splitlines()) for _, text in FILES) <= 40
+    assert not [command for command in COMMANDS if re.search(r"[;|]|&&", command)]
+    assert sum(len(text.splitlines()) for text in FILES.values()) <= 40
+
+
+def test_the_text_of_the_tutorial_names_each_file() -> None:
+    assert [path for path in FILES if f"`{path}`" not in PAGE] == []
 
 
 def free_port() -> int:
@@ -60,104 +78,114 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def ports() -> dict[str, str]:
-    """Ports of this machine, by those of the page."""
-    return {"4567": str(free_port()), "3000": str(free_port())}
+def endpoint() -> str:
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture
-def terminals(shop: Path, tmp_path: Path) -> Iterator[tuple[Terminal, Terminal]]:
-    """Two terminals in the folder of the tutorial. Their `python3` is this one."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = clean_environment() | {"PATH": path}
+def ui() -> Webserver:
+    return Webserver(free_port())
+
+
+@pytest.fixture
+def shells(shop: Path, tmp_path: Path) -> Iterator[tuple[Shell, Shell]]:
+    """Two terminals in the folder of the tutorial."""
+    env = clean_environment()
     with (
-        Terminal.opened(shop, env, tmp_path / "first") as first,
-        Terminal.opened(shop, env, tmp_path / "second") as second,
+        Shell.opened(shop, env, tmp_path / "first") as first,
+        Shell.opened(shop, env, tmp_path / "second") as second,
     ):
         yield first, second
 
 
-def as_typed(command: str, wheel: Path, ports: dict[str, str]) -> str:
-    """Return a command with this wheel, its tested dependencies and free ports."""
-    pip = f"pip install -c {PROJECT / 'constraints.txt'}"
-    for name, value in {
-        "pip install": pip,
+@pytest.fixture
+def replaced(wheel: Path, endpoint: str, ui: Webserver) -> dict[str, str]:
+    """What is typed instead of what is on the page: this wheel, the tested dependencies, and free ports."""
+    return {
+        "python3 -m venv": f"{Path(sys.executable).resolve()} -m venv",
+        "pip install": f"pip install --quiet -c {PROJECT / 'constraints.txt'}",
         "kinesis-assets[demo]": f"{wheel}[demo]",
-        "kinesis-assets local": f"kinesis-assets local --port {ports['4567']}",
-        "dg dev": f"dg dev --port {ports['3000']}",
-        ":4567": f":{ports['4567']}",
-    }.items():
-        command = command.replace(name, value)
+        "kinesis-assets local": f"kinesis-assets local --port {endpoint.rpartition(':')[2]}",
+        "127.0.0.1:4567": endpoint,
+        "dg dev": f"dg dev --port {ui.url.rpartition(':')[2]}",
+    }
+
+
+def typed(command: str, replaced: dict[str, str]) -> str:
+    for on_page, instead in replaced.items():
+        command = command.replace(on_page, instead)
     return command
 
 
-def asked(port: str) -> dict[str, Any]:
-    """Return the answer of the UI's server to `ASSETS`; empty if it has none yet."""
-    body = json.dumps({"query": ASSETS}).encode()
-    request = Request(f"http://127.0.0.1:{port}/graphql", body, {"Content-Type": "application/json"})
-    try:
-        with urlopen(request, timeout=60) as response:  # noqa: S310  # of this machine
-            found: dict[str, Any] = json.load(response)["data"]
-    except (URLError, ConnectionError, TimeoutError):
-        return {}
-    return found
-
-
-def nodes(port: str) -> dict[str, Any]:
+def nodes(ui: Webserver) -> dict[str, Any]:
     """Return what the UI's server knows of each asset."""
-    return {"/".join(node["assetKey"]["path"]): node for node in asked(port).get("assetNodes", ())}
+    return {"/".join(node["assetKey"]["path"]): node for node in ui.query(ASSETS)["assetNodes"]}
 
 
-def materialized(port: str, asset: str) -> list[str | None]:
-    """Return the partitions of an asset's newest materializations."""
-    found = nodes(port).get(asset, {"assetMaterializations": ()})["assetMaterializations"]
-    return [each["partition"] for each in found]
+def partitions(ui: Webserver, asset: str) -> list[str | None]:
+    """Return the partition of each materialization of an asset."""
+    return [event["partition"] for event in nodes(ui)[asset]["assetMaterializations"]]
+
+
+def results(ui: Webserver, asset: str) -> dict[str, Any]:
+    """Return the results of the checks of an asset's latest materialization, or {} until all are there."""
+    checks = nodes(ui)[asset]["assetChecksOrError"]["checks"]
+    found = {
+        check["name"]: check["executionForLatestMaterialization"]
+        for check in checks
+        if check["name"] != ON_DEMAND
+    }
+    return found if all(found.values()) else {}
+
+
+def is_idle(ui: Webserver) -> bool:
+    """Return whether no run is queued or running."""
+    states = {run["status"] for run in ui.query(ASSETS)["runsOrError"]["results"]}
+    assert states <= {"QUEUED", "NOT_STARTED", "STARTING", "STARTED", "SUCCESS"}
+    return states == {"SUCCESS"}
+
+
+def check_ui(ui: Webserver, log: Path) -> None:
+    """Wait until all tables are materialized, and check what the UI shows of them."""
+    wait_until(ui.version, failure=log, interval=1)
+    wait_until(lambda: nodes(ui), failure=log, interval=1)
+    assert nodes(ui).keys() == {STREAM, RAW, TYPED, ROLLUP}
+    for asset in (RAW, TYPED, ROLLUP):
+        wait_until(lambda asset=asset: partitions(ui, asset), failure=log, interval=2)
+    assert {*partitions(ui, RAW)} == {"shardId-000000000000", "shardId-000000000001"}
+    wait_until(lambda: is_idle(ui), failure=log, interval=2)
+    for asset, further in CHECKS.items():
+        found = wait_until(lambda asset=asset: results(ui, asset), failure=log, interval=2)
+        assert found.keys() == {"lag", "continuity", "compaction_debt", *further}
+        assert {result["status"] for result in found.values()} == {"SUCCEEDED"}
+    assert results(ui, ROLLUP)["lag"]["evaluation"]["severity"] == "ERROR"  # by default it is a warning
 
 
 def test_the_tutorial_ends_with_the_revenue_of_each_day_and_its_checks(
-    wheel: Path, shop: Path, terminals: tuple[Terminal, Terminal], ports: dict[str, str]
+    shop: Path, shells: tuple[Shell, Shell], replaced: dict[str, str], endpoint: str, ui: Webserver
 ) -> None:
-    first, second = terminals
-    printed: dict[str, str] = {}
-    *typed, ui, read = COMMANDS
+    first, second = shells
+    printed, ran = "", []
+    assert [on_page for on_page in replaced if on_page not in PAGE] == []
     for language, path, text in BLOCKS:
         if path:
             (shop / path).parent.mkdir(exist_ok=True)
-            with (shop / path).open("a") as file:
-                file.write(text)
-        elif language == "sh" and text.strip() not in {ui, read}:
-            for command in text.splitlines():
-                printed[command.split(" ")[0]] = first.run(as_typed(command, wheel, ports))
-                if command.endswith("&"):
-                    url = f"http://127.0.0.1:{ports['4567']}\n"
-                    wait_until(lambda url=url: url in first.log.read_text(), failure=first.log)  # type: ignore[misc]
+            (shop / path).write_text(text)
         elif language == "yaml":
-            assert (shop / "src/shop/defs/orders_stream/defs.yaml").read_text() == text
-    assert len(typed) == 8
-    shards = dict(line.split() for line in printed["python"].splitlines())
-    assert shards.keys() == {"ord-1", "ord-2", "ord-3"}
-
-    first.start(as_typed(ui, wheel, ports))
-    server = ports["3000"]
-    wait_until(lambda: nodes(server), failure=first.log, interval=2)
-    assert nodes(server).keys() == {"kinesis/orders", "kinesis/orders_raw", "orders", "revenue_by_day"}
-    for asset in ("kinesis/orders_raw", "orders", "revenue_by_day"):
-        wait_until(lambda asset=asset: materialized(server, asset), failure=first.log, interval=2)  # type: ignore[misc]
-    assert {*materialized(server, "kinesis/orders_raw")} == {"shardId-000000000000", "shardId-000000000001"}
-
-    checks = {
-        check["name"]: check["executionForLatestMaterialization"]
-        for check in nodes(server)["kinesis/orders_raw"]["assetChecksOrError"]["checks"]
-    }
-    assert checks.pop("no_duplicates") is None  # executed only by hand
-    assert {check["status"] for check in checks.values()} == {"SUCCEEDED"}
-    assert checks["lag"]["evaluation"]["severity"] == "ERROR"
-
-    (rows,) = (text for language, path, text in BLOCKS if not language)
-    assert sorted(second.run(read).splitlines()) == sorted(rows.splitlines())
-
-    def runs_have_succeeded() -> bool:
-        return {run["status"] for run in asked(server)["runsOrError"]["results"]} == {"SUCCESS"}
-
-    wait_until(runs_have_succeeded, failure=first.log, interval=2)
+            (written,) = shop.glob("src/shop/defs/*/defs.yaml")
+            assert written.read_text() == text
+        elif language == "":
+            assert printed == text
+        for command in commands(language, text):
+            if command == START_UI:
+                first.start(typed(command, replaced))
+                check_ui(ui, first.log)
+            elif command == SHOW_REVENUE:
+                printed = second.run(typed(command, replaced))
+            else:
+                printed = first.run(typed(command, replaced))
+            if command.endswith("&\n"):
+                wait_until(lambda: f"http://{endpoint}\n" in first.log.read_text(), failure=first.log)
+            ran.append(command)
+    assert ran == COMMANDS
     first.interrupt()

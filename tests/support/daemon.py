@@ -26,11 +26,12 @@ from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+    from kinesis_assets.dagster.checks.checked_table import CheckedTable
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
@@ -52,6 +53,8 @@ class Daemon:
         clock: The clock of the ticks; this machine's by default.
         derived: The derived tables that continuous runs include. By this machine's clock, the sensor finds
             them in the definitions.
+        tables: The paths of all derived tables, likewise.
+        checked: The derived tables with checks, likewise.
     """
 
     def __init__(self, project: StreamProject, instance: dg.DagsterInstance) -> None:
@@ -60,6 +63,8 @@ class Daemon:
         self.cursor: str | None = None
         self.clock: Callable[[], float] | None = None
         self.derived: Collection[dg.AssetKey] = ()
+        self.tables: Mapping[dg.AssetKey, str] = {}
+        self.checked: Sequence[CheckedTable] = ()
         name = f"{raw_key(project.stream).to_python_identifier()}_sensor"
         (self.sensor,) = (sensor for sensor in project.definitions.sensors or () if sensor.name == name)
 
@@ -83,7 +88,15 @@ class Daemon:
         return data
 
     def _evaluate_by(self, clock: Callable[[], float]) -> dg.SensorResult:
-        return evaluate(self.opened, self.instance, self.cursor, clock, derived=self.derived)
+        return evaluate(
+            self.opened,
+            self.instance,
+            self.cursor,
+            clock,
+            derived=self.derived,
+            tables=self.tables,
+            checked=self.checked,
+        )
 
     def _evaluate(self) -> SensorExecutionData:
         assert isinstance(self.sensor, dg.SensorDefinition)
@@ -120,7 +133,7 @@ class Daemon:
             tags=tags,
             status=status,
             asset_selection=frozenset({raw_key(self.project.stream)}),
-            remote_job_origin=_origin(IMPLICIT_ASSET_JOB_NAME),
+            remote_job_origin=origin_of(IMPLICIT_ASSET_JOB_NAME),
         )
         return self.instance.add_run(run)
 
@@ -207,7 +220,7 @@ class SensorClock:
         return [tuple(each) for each in self.daemon.requested_ranges()]
 
 
-def _origin(job: str) -> RemoteJobOrigin:
+def origin_of(job: str) -> RemoteJobOrigin:
     """Return the origin of a job, which Dagster requires of queued runs."""
     target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
     location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")

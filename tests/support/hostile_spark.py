@@ -31,6 +31,7 @@ class HostileSpark:
 
     def __init__(self, tamper: Tamper) -> None:
         self._tamper = tamper
+        self.conf: dict[str, str] = {}
         self.sparkContext = SimpleNamespace(
             defaultParallelism=1, addJobTag=lambda _: None, removeJobTag=lambda _: None
         )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.policy import TablePolicy
@@ -72,16 +73,23 @@ class PlainDerived:
 
     # Commits
 
-    def append(self, *rows: Row, cursor: Cursor | None = None) -> DerivedCommit:
+    def append(
+        self, *rows: Row, cursor: Cursor | None = None, counts: RecordCounts | None = None
+    ) -> DerivedCommit:
         """Append rows."""
-        return self.planned(rows, cursor=cursor)()
+        return self.planned(rows, cursor=cursor, counts=counts)()
 
     def upsert(self, *rows: Row) -> DerivedCommit:
         """Write rows in place of those with their keys."""
         return self.planned(rows, replacing=True)()
 
     def planned(
-        self, rows: Iterable[Row], *, replacing: bool = False, cursor: Cursor | None = None
+        self,
+        rows: Iterable[Row],
+        *,
+        replacing: bool = False,
+        cursor: Cursor | None = None,
+        counts: RecordCounts | None = None,
     ) -> Callable[[], DerivedCommit]:
         """Write the files of a commit, and return the function that commits them."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
@@ -109,6 +117,7 @@ class PlainDerived:
             cursor=position,
             batch_id=batch_id,
             manifest=manifest,
+            counts=counts,
             removed=removed,
             base=base if replacing else None,
         )

@@ -53,12 +53,19 @@ class VirtualDeployment:
         return self.runs[before:]
 
     def _execute(self, tags: dict[str, str], status: Status) -> tuple[str, ...]:
-        keys = self.daemon.partition_keys()
-        first, last = tags.get(FIRST, tags.get(PARTITION)), tags.get(LAST, tags.get(PARTITION))
-        shard_ids: Sequence[str] = keys[keys.index(str(first)) : keys.index(str(last)) + 1]
+        shard_ids = self._shards_of(tags)
+        self._run(tags, shard_ids, status)
+        self.runs.append((round(self._service.seconds - self._start), shard_ids))
+        return shard_ids
+
+    def _run(self, tags: dict[str, str], shard_ids: Sequence[str], status: Status) -> None:
+        """Execute a run without recording its events."""
         run = self.daemon.run(tags)
         if status is Status.SUCCESS:
             self.daemon.commit(shard_ids, run.run_id)
         self.daemon.end(run, status)
-        self.runs.append((round(self._service.seconds - self._start), tuple(shard_ids)))
-        return tuple(shard_ids)
+
+    def _shards_of(self, tags: dict[str, str]) -> tuple[str, ...]:
+        keys = self.daemon.partition_keys()
+        first, last = tags.get(FIRST, tags.get(PARTITION)), tags.get(LAST, tags.get(PARTITION))
+        return tuple(keys[keys.index(str(first)) : keys.index(str(last)) + 1])

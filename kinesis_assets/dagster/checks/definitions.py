@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.settings import SCANNING, Checks
+from kinesis_assets.dagster.checks.check_settings import SCANNING
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import io_manager_key, raw_key
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 
@@ -33,8 +34,7 @@ def build_checks(stream: str, checks: Checks) -> dg.AssetChecksDefinition | None
     """
     key = raw_key(stream)
     specs = [
-        dg.AssetCheckSpec(name, asset=key, description=(type(check).__doc__ or "").splitlines()[0])
-        for name, check in checks.defined
+        dg.AssetCheckSpec(name, asset=key, description=check.summary()) for name, check in checks.defined
     ]
     if not specs:
         return None

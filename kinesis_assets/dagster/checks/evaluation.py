@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.checks.bad_records import BadRecords, check_bad_records, count_reported
+from kinesis_assets.dagster.checks.bad_records import BadRecords, check_bad_records
 from kinesis_assets.dagster.checks.continuity import (
     MAX_COMMITS,
     ContinuityProgress,
@@ -16,6 +16,7 @@ from kinesis_assets.dagster.checks.continuity import (
 )
 from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, gaps_of_table
 from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
+from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
 from kinesis_assets.errors import TableMissing
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
-
-FILES_EVERY = 600.0
-"""Minimum seconds from one reading of the data files' statistics to the next: it takes time for each file."""
 
 
 class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -138,7 +136,7 @@ class Evaluation:
         if self._checks.bad_records is not None:
             records = count_reported(instance, opened.name, before.records, machine_time.timestamp())
             self.progress = msgspec.structs.replace(self.progress, records=records)
-            self.results.append(check_bad_records(self._checks.bad_records, records))
+            self.results.append(check_bad_records(self._checks.bad_records, records, DAMAGED))
         if state is not None:
             self.results += self._of_table(state, max_commits)
 
@@ -168,14 +166,12 @@ class Evaluation:
                 checks.no_accepted_data_loss, state.positions, gaps, state.amendment
             )
         if checks.compaction_debt is not None:
-            files = before.files
-            if files is None or self._may_have_changed(files, state.snapshot.version):
-                files = file_facts(state.snapshot.active_files(), state.snapshot.version, self._now)
+            files, version = before.files, state.snapshot.version
+            if files is None or files.may_be_outdated(version, self._now):
+                active = ((file.arrival_date, file.size) for file in state.snapshot.active_files())
+                files = file_facts(active, version, self._now)
                 self.progress = msgspec.structs.replace(self.progress, files=files)
-            yield check_compaction_debt(checks.compaction_debt, files)
-
-    def _may_have_changed(self, files: FileFacts, version: int) -> bool:
-        return files.version != version and abs(self._now.timestamp() - files.read_at) >= FILES_EVERY
+            yield check_compaction_debt(checks.compaction_debt, files, "day")
 
 
 def _state_of(opened: OpenStream, listing: StreamListing) -> TableState | None:

@@ -1,4 +1,4 @@
-"""The checks of a table's data files, from the statistics in its log."""
+"""The check of a table's small files, from the statistics in its log."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.dagster.checks.settings import CompactionDebtCheck
-    from kinesis_assets.table.file_stats import ActiveFile
+
+FILES_EVERY = 600.0
+"""Minimum seconds from one reading of the data files' statistics to the next: it takes time for each file."""
 
 
 class SmallFiles(msgspec.Struct, frozen=True, array_like=True):
-    """The small files of one day.
+    """The small files of one part of a table.
 
     Attributes:
-        day: The arrival date of their rows, as an ISO date in UTC.
+        part: The part: of a raw table, the arrival date of the rows; of a derived one, the partition.
         files: Their number.
         bytes: Their size together.
     """
 
-    day: str
+    part: str
     files: int
     bytes: int
 
@@ -38,39 +40,49 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True):
         version: The version of the table.
         read_at: When they were read, in seconds since the epoch.
         small: The number of small files.
-        days: The days with the most small files, in this order.
+        parts: The parts with the most small files, in this order.
     """
 
     version: int
     read_at: float
     small: int
-    days: tuple[SmallFiles, ...]
+    parts: tuple[SmallFiles, ...]
+
+    def may_be_outdated(self, version: int, now: datetime) -> bool:
+        """Return whether to read the files again: the table has another version, and some time has passed.
+
+        Args:
+            version: The version of the table.
+            now: The time.
+        """
+        return self.version != version and abs(now.timestamp() - self.read_at) >= FILES_EVERY
 
 
-def file_facts(files: Iterable[ActiveFile], version: int, now: datetime) -> FileFacts:
+def file_facts(files: Iterable[tuple[str, int]], version: int, now: datetime) -> FileFacts:
     """Return the facts about the data files of a version of a table.
 
     Args:
-        files: The files.
+        files: The part and the size in bytes of each file.
         version: The version.
         now: The time.
     """
-    days: dict[str, tuple[int, int]] = {}
-    for file in files:
-        if file.size < SMALL_BYTES:
-            number, size = days.get(file.arrival_date, (0, 0))
-            days[file.arrival_date] = (number + 1, size + file.size)
-    found = [SmallFiles(day, number, size) for day, (number, size) in days.items()]
-    found.sort(key=lambda each: (each.files, each.day), reverse=True)
+    parts: dict[str, tuple[int, int]] = {}
+    for part, size in files:
+        if size < SMALL_BYTES:
+            number, total = parts.get(part, (0, 0))
+            parts[part] = (number + 1, total + size)
+    found = [SmallFiles(part, number, size) for part, (number, size) in parts.items()]
+    found.sort(key=lambda each: (each.files, each.part), reverse=True)
     return FileFacts(version, now.timestamp(), sum(each.files for each in found), tuple(found[:WORST]))
 
 
-def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts) -> CheckResult:
+def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts, part: str) -> CheckResult:
     """Check that maintenance keeps up with the small files.
 
     Args:
         check: The bound.
         facts: The facts about the data files.
+        part: What a part of the table is, in the metadata.
     """
     passed = facts.small <= check.max_small_files
     small = counted(facts.small, "small file")
@@ -82,12 +94,13 @@ def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts) -> Check
             "whether the maintenance job runs, or schedule it more often"
         )
     rows = [
-        {"day": day.day, "files": str(day.files), "size": f"{day.bytes / 1e6:.1f} MB"} for day in facts.days
+        {part: each.part, "files": str(each.files), "size": f"{each.bytes / 1e6:.1f} MB"}
+        for each in facts.parts
     ]
     return CheckResult(
         "compaction_debt",
         passed,
         check.severity,
         description,
-        {"small_files": facts.small, **worst(rows, "days")},
+        {"small_files": facts.small, **worst(rows, f"{part}s")},
     )

@@ -11,7 +11,11 @@ from kinesis_assets.dagster.names import sensor_name
 from kinesis_assets.dagster.sensor_cursor import Cursor
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import dagster as dg
+
+    from kinesis_assets.dagster.checks.derived_evaluation import DerivedProgress
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,12 @@ class RememberedChecks:
     Attributes:
         progress: What the checks remember of its last tick.
         waiting: The shards that wait to be read, see `Evaluation`.
+        derived: What the checks of each derived table remember, by `CheckedTable.name`.
     """
 
     progress: ChecksProgress = field(default_factory=ChecksProgress)
     waiting: frozenset[str] = frozenset()
+    derived: Mapping[str, DerivedProgress] = field(default_factory=dict)
 
 
 def remembered_checks(instance: dg.DagsterInstance, stream: str) -> RememberedChecks:
@@ -38,4 +44,4 @@ def remembered_checks(instance: dg.DagsterInstance, stream: str) -> RememberedCh
     newest = max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=None)
     if newest is None:
         return RememberedChecks()
-    return RememberedChecks(newest.checks, frozenset(newest.waiting_to_be_read))
+    return RememberedChecks(newest.checks, frozenset(newest.waiting_to_be_read), newest.derived_checks)

@@ -1,37 +1,14 @@
-"""The settings of the asset checks: the only place where one is declared."""
+"""The settings of the asset checks of a raw table: the only place where one is declared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field, ValidationInfo, field_validator
+from pydantic import AwareDatetime, Field
 
-from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, Settings, valid
-from kinesis_assets.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-Severity = Literal["WARN", "ERROR"]
-
-SCANNING = frozenset({"no_duplicates"})
-"""The checks that read rows, and are evaluated only when somebody executes them."""
-
-OFF = "off"
-"""The value of a check that is not defined. YAML reads it without quotes as false."""
-
-_SEVERITY = "Severity of the check's failure in Dagster."
-
-
-class CheckSettings(Settings):
-    """What every check has.
-
-    Attributes:
-        severity: Severity of its failure.
-    """
-
-    severity: Severity = Field(default="ERROR", description=_SEVERITY, examples=["ERROR"])
+from kinesis_assets.dagster.checks.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
+from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, valid
 
 
 class LagCheck(CheckSettings):
@@ -46,7 +23,7 @@ class LagCheck(CheckSettings):
         examples=[300],
         json_schema_extra={UNIT: "seconds"},
     )
-    severity: Severity = Field(default="WARN", description=_SEVERITY, examples=["WARN"])
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class TimeToLossCheck(CheckSettings):
@@ -85,7 +62,7 @@ class EveryShardReadCheck(CheckSettings):
         examples=[12],
         json_schema_extra={UNIT: "hours"},
     )
-    severity: Severity = Field(default="WARN", description=_SEVERITY, examples=["WARN"])
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class BadRecordsCheck(CheckSettings):
@@ -98,7 +75,7 @@ class BadRecordsCheck(CheckSettings):
         description="Maximum share of bad records among those that runs wrote in the last 24 hours.",
         examples=[0.001],
     )
-    severity: Severity = Field(default="WARN", description=_SEVERITY, examples=["WARN"])
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class NoAcceptedDataLossCheck(CheckSettings):
@@ -121,19 +98,15 @@ class CompactionDebtCheck(CheckSettings):
         examples=[50_000],
         json_schema_extra={UNIT: "files"},
     )
-    severity: Severity = Field(default="WARN", description=_SEVERITY, examples=["WARN"])
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class NoDuplicatesCheck(CheckSettings):
     """Each record is in the table once. It reads the keys of all rows, and only when it is executed."""
 
 
-class Checks(Settings):
-    """The checks of a raw table. None is a check that is not defined.
-
-    Raises:
-        InvalidInput: A setting is unknown or invalid.
-    """
+class Checks(NamedChecks):
+    """The checks of a raw table."""
 
     lag: LagCheck | None = LagCheck()
     time_to_loss: TimeToLossCheck | None = TimeToLossCheck()
@@ -144,58 +117,6 @@ class Checks(Settings):
     compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
     no_duplicates: NoDuplicatesCheck | None = NoDuplicatesCheck()
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _parse(cls, value: Any, info: ValidationInfo) -> Any:
-        name = str(info.field_name)
-        kind: type[CheckSettings] = type(cls.model_fields[name].default)
-        if value is None or isinstance(value, kind):
-            return value
-        if value is False or value == OFF:
-            return None
-        if not isinstance(value, Mapping):
-            raise InvalidInput(f"{name} must be off or a map of its settings, not {repr(value)[:80]}")
-        try:
-            return kind(**value)
-        except InvalidInput as error:
-            raise InvalidInput(f"{name}: {error}") from None
 
-    @property
-    def defined(self) -> Iterator[tuple[str, CheckSettings]]:
-        """The name and the settings of each check that is defined."""
-        for name in type(self).model_fields:
-            check = getattr(self, name)
-            if check is not None:
-                yield name, check
-
-
-def parse_checks(checks: Mapping[str, Any]) -> Checks:
-    """Return the checks of a map, as in YAML. A check that is not in it has its defaults.
-
-    Raises:
-        InvalidInput: A setting is unknown or invalid.
-    """
-    try:
-        return Checks(**checks)
-    except InvalidInput as error:
-        raise InvalidInput(f"checks: {error}") from None
-
-
-def _schema() -> dict[str, Any]:
-    """Return the JSON schema of the map, without references, so that it can be a part of any other one."""
-    checks: dict[str, Any] = {}
-    for name, field in Checks.model_fields.items():
-        kind: type[CheckSettings] = type(field.default)
-        schema = kind.model_json_schema()
-        checks[name] = {
-            "description": (kind.__doc__ or "").splitlines()[0],
-            "anyOf": [
-                {"type": "object", "properties": schema["properties"], "additionalProperties": False},
-                {"enum": [OFF, False]},
-            ],
-        }
-    return {"type": "object", "properties": checks, "additionalProperties": False}
-
-
-ChecksField = Annotated[Mapping[str, Any], valid(parse_checks), SchemaFrom(_schema)]
-"""The type of the setting `checks`: a map that `parse_checks` accepts."""
+ChecksField = Annotated[Mapping[str, Any], valid(Checks.parse), SchemaFrom(Checks.map_schema)]
+"""The type of the setting `checks`: a map that `Checks.parse` accepts."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
-from kinesis_assets.dagster.checks.settings import SCANNING
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import KinesisAssetsError
 
@@ -50,7 +49,7 @@ def check_events(
     Returns:
         The results, and what the checks remember.
     """
-    names = [name for name, _ in opened.checks.defined if name not in SCANNING]
+    names = opened.checks.reading_no_rows
     if not names:
         return [], before
     try:

@@ -44,7 +44,9 @@ def build_catch_up_job(stream: str) -> dg.JobDefinition:
         opened = open_stream(context.resources, stream)
         opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
         opened.start_heartbeat(context.get_step_execution_context())
-        spark = opened.start_spark()  # an error of it comes before the jump
+        # An error of these comes before the jump.
+        opened.check_executors()
+        spark = opened.start_spark()
         by = config.by or context.run_id
         moved = jump(opened.client, opened.table, config.shards, by=by, apply=True)
         for shard in facts_of_moves(moved):

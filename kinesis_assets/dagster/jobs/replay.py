@@ -92,6 +92,7 @@ def build_replay_job(stream: str) -> dg.JobDefinition:
         # A missing table, or one of another stream, is an error before anything is started or written.
         opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
         opened.start_heartbeat(context.get_step_execution_context())
+        opened.check_executors()
         spark = opened.start_spark()
         tag = f"kinesis-{context.run_id}"
         # An interrupted replay has nothing to commit, so it stops at once.

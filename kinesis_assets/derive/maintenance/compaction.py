@@ -18,7 +18,7 @@ import pyarrow as pa
 from kinesis_assets.derive.commit import add_action, remove_action
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter
 from kinesis_assets.derive.features import refuse_irreplaceable
-from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachable, TableUnsuitable
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.limits import MaintenanceLimits
-
-WITHOUT_PARTITIONS = "data files"
-"""The name of the only part of a table that has no partition columns, and of all parts together."""
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The name of null in the folders of partitions."""
 
 
 def compact(
@@ -102,16 +96,11 @@ def _small_files(snapshot: DerivedSnapshot) -> Mapping[str, list[TableFile]]:
     small: defaultdict[str, list[TableFile]] = defaultdict(list)
     for file in files_of(snapshot.delta, [BATCH_COLUMN]):
         if file.size < SMALL_BYTES:
-            small[_name(file)].append(file)
+            small[file.partition_name].append(file)
     return {
         partition: sorted(files, key=lambda file: (file.smallest[BATCH_COLUMN] or 0, file.path))
         for partition, files in sorted(small.items())
     }
-
-
-def _name(file: TableFile) -> str:
-    values = {name: _NULL if value is None else value for name, value in file.partition.items()}
-    return "/".join(f"{name}={value}" for name, value in values.items()) or WITHOUT_PARTITIONS
 
 
 def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:

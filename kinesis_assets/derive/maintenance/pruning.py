@@ -1,4 +1,4 @@
-"""Deletes records of commits, and files with replaced rows, that no consumer can need any more.
+"""Deletes records of commits, files with replaced rows, and heartbeats that nothing can need any more.
 
 A consumer of the table reads the records from the newest one back to the one at its position, and a roll-up
 also the files with the rows that these commits replaced. Records are kept as long as positions of a raw
@@ -16,7 +16,8 @@ from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.maintenance.pruning import prune_folder
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
+from kinesis_assets.table.maintenance.pruning import expired_files, prune_folder
 from kinesis_assets.table.maintenance.superseded import CHAIN_NEEDED, files_by_id, superseded
 from kinesis_assets.table.storage import files_in
 
@@ -40,7 +41,7 @@ _OLDER = 2 * MAX_ATTEMPT_AGE
 def prune(
     table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Delete old records, and then the files with replaced rows that only they name.
+    """Delete old heartbeats and records, and then the files with replaced rows that only these records name.
 
     Args:
         table: The table.
@@ -55,10 +56,12 @@ def prune(
         ClocksDisagree: The clocks differ.
         PositionsUnreadable: The record that the log points at is missing or damaged; nothing was deleted.
     """
-    now = clock.now()
     newest = table.snapshot().newest
+    expired = expired_files(table.files, HEARTBEATS_FOLDER, clock.now())
+    yield from prune_folder(table.files, HEARTBEATS_FOLDER, expired, dry_run=dry_run)
     if newest is None:
         return
+    now = clock.now()
     records = files_by_id(table.files, RECORDS_FOLDER)
     _, old = superseded(records, newest.commit_id, partial(_previous_of, table.records), limits, now)
     # The oldest is deleted first, so that the rest of the chain stays readable if this is interrupted.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.amendment_files import AMENDMENTS_FOLDER
 from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED, files_by_id, superseded
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 MARKERS_KEPT = timedelta(days=1)
-"""How long stop markers, heartbeats and files about progress are kept. An attempt stops within minutes, and
-the last file of a live run is at most a minute old."""
+"""How long stop markers, heartbeats, and files about progress and of probes are kept. An attempt stops within
+minutes, and the last file of a live run is at most a minute old."""
+
+_FOLDERS_OF_RUNS = (STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER, PROBES_FOLDER)
 
 _AT_ONCE = 16
 
@@ -66,9 +69,7 @@ def prune(
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity, limits)),
         (ARCHIVE_FOLDER, partial(_unnamed_segments, table, identity)),
         (AMENDMENTS_FOLDER, partial(_superseded_amendments, table, identity)),
-        (STOP_MARKERS_FOLDER, partial(_expired, table, STOP_MARKERS_FOLDER)),
-        (HEARTBEATS_FOLDER, partial(_expired, table, HEARTBEATS_FOLDER)),
-        (PROGRESS_FOLDER, partial(_expired, table, PROGRESS_FOLDER)),
+        *((folder, partial(expired_files, table.files, folder)) for folder in _FOLDERS_OF_RUNS),
     ):
         yield from prune_folder(table.files, of, found(clock.now()), dry_run=dry_run)
 
@@ -197,7 +198,8 @@ def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now
         yield f"{AMENDMENTS_FOLDER}/{commit_id}.json"
 
 
-def _expired(table: PositionedTable, folder: str, now: datetime) -> Iterator[str]:
-    for info in files_in(table.files, folder):
+def expired_files(filesystem: pyarrow.fs.FileSystem, folder: str, now: datetime) -> Iterator[str]:
+    """Yield the files of runs in a folder that are kept no longer, see `MARKERS_KEPT`."""
+    for info in files_in(filesystem, folder):
         if info.mtime is not None and info.mtime < now - MARKERS_KEPT:
             yield info.path

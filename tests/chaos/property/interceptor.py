@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import commit, data_file_writer, positions_chain, table
+from kinesis_assets.table import commit, data_file_writer, positions_chain, referenced_files, table
 from kinesis_assets.table.snapshot import TableSnapshot
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ INTERCEPTED_CALLS: dict[str, tuple[Any, str]] = {
     "open table": (DeltaTable, "__init__"),
     "create table": (DeltaTable, "create"),
     "read positions": (TableSnapshot, "positions_at"),
-    "open positions file": (positions_chain, "write_new"),
+    "open positions file": (referenced_files, "write_new"),
     "write positions": (positions_chain.PositionsChain, "write"),
     "accept null": (table, "accept_null"),
     "commit": (DeltaTable, "create_write_transaction"),

@@ -23,10 +23,11 @@ SECONDS = 300
 
 @pytest.fixture
 def emulator() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command on a free port, and the URL that it printed."""
+    """The command on a free port, and the URL that it printed into a pipe."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(
         [Path(sys.prefix, "bin", "kinesis-assets"), "local", "--port", "0"],
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        env=buffered,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from kinesis_assets.dagster import in_process
-from kinesis_assets.table import heartbeat, positions_chain, refusals
+from kinesis_assets.table import heartbeat, referenced_files, refusals
 from support.command_line import single_line_error
 
 WRITING = {
@@ -38,7 +38,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(refusals, "write_new", refuse)
     monkeypatch.setattr(heartbeat, "write_new", refuse)
-    monkeypatch.setattr(positions_chain, "write_new", refuse)
+    monkeypatch.setattr(referenced_files, "write_new", refuse)
 
 
 @pytest.mark.usefixtures("empty_table", "no_session", "read_only")

@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.dagster.checks.settings import SCANNING, Checks
+from kinesis_assets.dagster.checks.check_settings import SCANNING
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import raw_key
 from support.dagster_runs import execute
 from support.two_shards import FIRST

@@ -12,7 +12,8 @@ import dagster as dg
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.checks.settings import SCANNING, Checks
+from kinesis_assets.dagster.checks.check_settings import SCANNING
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run

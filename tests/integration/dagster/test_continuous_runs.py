@@ -10,6 +10,7 @@ import time
 import dagster as dg
 import pytest
 
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
 from kinesis_assets.errors import InvalidInput
@@ -20,6 +21,11 @@ from support.waiting import wait_until
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION
+
+
+def is_passed(evaluation):
+    """Return whether a check has a result, and is not only planned, and has passed."""
+    return isinstance(evaluation, dg.AssetCheckEvaluation) and evaluation.passed
 
 
 @pytest.fixture
@@ -47,6 +53,27 @@ class TestOneRun:
         events = runs.events(run)
         assert [(shard_id, rows) for shard_id, rows, _ in events if rows] == [(A, 2), (B, 3), (A, 1)]
         assert {batch for _, rows, batch in events if rows} == {batch for _, _, batch in runs.rows()}
+
+    def test_the_checks_are_reported_while_the_run_goes_on(self, source, runs, instance):
+        source.create(1)
+        source.put(A, 2)
+        join = runs.start_continuously(A, seconds=300)
+        (run,) = wait_until(runs.with_started_step)
+        names = Checks().reading_no_rows
+        keys = [dg.AssetCheckKey(raw_key(source.name), name) for name in names]
+
+        def passed():
+            found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+            return {
+                key.name
+                for key, record in found.items()
+                if record.run_id == run.run_id and is_passed(record.evaluation)
+            }
+
+        wait_until(lambda: passed() == {*names})
+        assert instance.get_run_by_id(run.run_id).status is Status.STARTED
+        source.split(A)  # the run ends when all its shards are finished
+        assert join().status is Status.SUCCESS
 
     def test_the_shards_are_listed_once_before_the_first_read_as_in_any_other_run(self, source, runs, faults):
         source.create(1)

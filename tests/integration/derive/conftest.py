@@ -9,6 +9,7 @@ import pytest
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.run import Derivation
 from support.derived import DerivedBench, orders
+from support.typed_tables import TypedBench
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,3 +24,9 @@ def derived(spark: SparkSession, bench: Bench, tmp_path: Path) -> DerivedBench:
     """The orders of the bench's stream, appended to a derived table that does not exist yet."""
     bench.create()
     return DerivedBench(spark, DerivedTable(str(tmp_path / "orders")), Derivation(bench.table.uri, orders))
+
+
+@pytest.fixture
+def typed(bench: Bench, derived: DerivedBench) -> TypedBench:
+    """A typed table over the bench's table, which does not exist yet."""
+    return TypedBench(bench, derived)

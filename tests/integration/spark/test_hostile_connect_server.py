@@ -17,6 +17,8 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc, types_pb2
 from pyspark.sql.connect.proto.expressions_pb2 import Expression
 
 from kinesis_assets.spark import connect
+from kinesis_assets.spark.code_version import code_hash
+from kinesis_assets.spark.setting_names import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +73,11 @@ class HostileServer(base_pb2_grpc.SparkConnectServiceServicer):
     def Config(self, request: Any, context: Any) -> Any:  # noqa: N802  # gRPC's names, here and below
         del context
         keys = request.operation.get_with_default.pairs or []
-        pairs = [base_pb2.KeyValue(key=pair.key, value=pair.value) for pair in keys]
-        pairs += [base_pb2.KeyValue(key=key) for key in request.operation.get_option.keys]
+        settings = {CODE: code_hash(), "spark.default.parallelism": "1"}
+        pairs = [base_pb2.KeyValue(key=each.key, value=settings.get(each.key, each.value)) for each in keys]
+        pairs += [
+            base_pb2.KeyValue(key=key, value=settings.get(key)) for key in request.operation.get_option.keys
+        ]
         return base_pb2.ConfigResponse(
             session_id=request.session_id, server_side_session_id="server", pairs=pairs
         )

@@ -20,6 +20,7 @@ OTHERS = {
     "max_records": 7,
     "max_bytes": 8,
     "max_seconds": 9.5,
+    "calls_per_second": 2.5,
     "max_run_records": 10,
     "max_run_bytes": 11,
     "max_run_seconds": 12.5,
@@ -33,6 +34,9 @@ OTHERS = {
     "profile_name": "reader",
     "sdk_parser": True,
     "spark_config": {"spark.master": "local[3]"},
+    "python_environment": "s3://lake/environment.tar.gz",
+    "python_executable": "/usr/bin/python3.12",
+    "tasks": 15,
     "sensor_interval_seconds": 31,
     "retention_days": 32,
     "maintenance_schedule": "1 2 3 4 *",
@@ -58,6 +62,11 @@ def test_they_are_the_stream_s(tmp_path):
     project = project_of("clicks", str(tmp_path), settings=["max_records=7", "commit_interval=2.5"])
     with project.open_stream() as opened:
         assert (opened.policy.bounds.max_records, opened.settings.commit_interval) == (7, 2.5)
+
+
+def test_a_share_of_the_calls_is_that_of_the_client(tmp_path):
+    with project_of("clicks", str(tmp_path), settings=["calls_per_second=2"]).open_stream() as opened:
+        assert opened.client.settings.timing.seconds_between_calls == 0.5
 
 
 def test_settings_of_spark_are_added_to_those_of_the_command(tmp_path):

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kinesis_assets.table.policy import TablePolicy
+from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer
 from support.daemon import PARTITION, Status
 from support.fixtures.dagster import Source
-from support.shard_ids import A, B, C, D, E, F
+from support.shard_ids import A, B, C, D, E, F, G, H
 from support.virtual_deployment import INTERVAL, VirtualDeployment
 
 if TYPE_CHECKING:
@@ -93,6 +96,63 @@ def test_shards_that_became_idle_at_different_times_are_read_together(source, id
     idle.pass_time(INTERVAL)
     idle.pass_time(INTERVAL)
     assert {shards for _, shards in idle.pass_time(24 * HOUR)} == {(A, B, C, D)}
+
+
+# Ranges
+
+
+def reshard(source, deployment) -> None:
+    """Split two of four shards, and read the children."""
+    source.split(B)
+    source.split(D)
+    for _ in range(3):
+        deployment.pass_time(INTERVAL)
+    finished = {shard_id for shard_id, shard in deployment.daemon.positions.shards.items() if shard.finished}
+    assert finished == {B, D}
+
+
+@pytest.fixture
+def resharded(source, idle) -> VirtualDeployment:
+    """The deployment of an idle stream whose open shards are three ranges: finished parents are between."""
+    reshard(source, idle)
+    return idle
+
+
+def test_an_idle_stream_with_several_ranges_has_at_most_12_runs_a_day(resharded):
+    runs = resharded.pass_time(24 * HOUR)
+    assert {shards for _, shards in runs} == {(A, B, C, D, E, F, G, H)}
+    assert len(runs) <= 12
+
+
+def test_archived_parents_do_not_separate_the_idle_runs(source, idle):
+    opened = idle.daemon.opened
+    policy = TablePolicy(chain=ChainPolicy(max_files=0, min_archived=1))
+    opened.table = PositionedTable(opened.settings.table, policy)
+    reshard(source, idle)
+    idle.pass_time(2 * 24 * HOUR)
+    assert {B, D}.isdisjoint(idle.daemon.positions.shards)
+    runs = idle.pass_time(24 * HOUR)
+    assert {shards for _, shards in runs} == {(A, B, C, D, E, F, G, H)}
+    assert len(runs) <= 12
+
+
+def test_an_idle_run_does_not_pass_over_a_partition_without_a_shard(source, idle):
+    idle.daemon.add_partitions("not a shard")
+    reshard(source, idle)
+    assert {shards for _, shards in idle.pass_time(24 * HOUR)} == {(A, B, C), (E, F, G, H)}
+
+
+def test_an_idle_run_does_not_pass_over_a_shard_in_a_run(resharded):
+    run = resharded.daemon.run({PARTITION: C})
+    runs = resharded.pass_time(LONGEST)
+    resharded.daemon.end(run, Status.SUCCESS)
+    assert {shards for _, shards in runs} == {(A,), (E, F, G, H)}
+
+
+def test_shards_with_records_are_not_read_together_with_the_finished_ones_between(source, resharded):
+    source.put(A, 1)
+    source.put(C, 1)
+    assert resharded.tick() == [(A,), (C,)]
 
 
 # Records arrive

@@ -88,17 +88,22 @@ def test_iterations_of_a_continuous_run_are_added_up(lines):
     assert lines.lines == ["10 records, 10.0 MB, 1.00 MB/s, 75% of the lag is read"]
 
 
-def test_a_landing_is_logged_from_the_files_of_all_its_tasks_which_are_deleted(lines, tmp_path: Path):
+def test_a_landing_is_logged_from_the_files_of_all_its_tasks_which_are_deleted(
+    lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     files = ProgressFiles(TableFolder.at(str(tmp_path)), 7)
     other = ProgressFiles(files.folder, 70)
     other.write(A, Progress(1, 1, 1, 1))
     lines.time.now += LOG_INTERVAL
+    shown: list[Progress] = []
+    show = lines.log.show
+    monkeypatch.setattr(lines.log, "show", lambda progress: (show(progress), shown.append(progress)))
     with LandingLog(lines.log, files, interval=0.01):
         files.write(A, Progress(1, 1_000_000, 0, 10))
         wait_until(lambda: lines.lines)
         files.write(A, Progress(5, 5_000_000, 0, 10))
         files.write(B, Progress(2, 2_000_000, 5, 10))
-        wait_until(lambda: files.read().records == 7)
+        wait_until(lambda: shown[-1].records == 7)
         lines.time.now += LOG_INTERVAL
         wait_until(lambda: len(lines.lines) == 2)
     assert lines.lines[1] == "7 records, 7.0 MB, 0.60 MB/s, 75% of the lag is read"

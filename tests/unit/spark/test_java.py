@@ -96,9 +96,33 @@ def test_a_spark_connect_session_needs_no_local_java(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("master", "python"), [("local[2,4]", sys.executable), ("spark://127.0.0.1:1", None)]
 )
-def test_only_local_workers_use_this_python(java, monkeypatch, master, python):
+@pytest.mark.usefixtures("no_python")
+def test_only_local_workers_use_this_python(master, python):
+    prepare({"spark.master": master})
+    assert os.environ.get("PYSPARK_PYTHON") == python
+
+
+@pytest.fixture
+def no_python(java, monkeypatch):
+    """Java is installed, and no Python of the workers is set."""
     java('openjdk version "17.0.15" 2025-04-15')
     monkeypatch.setenv("PYSPARK_PYTHON", "")  # monkeypatch restores the variable after the test
     monkeypatch.delenv("PYSPARK_PYTHON")
-    prepare({"spark.master": master})
-    assert os.environ.get("PYSPARK_PYTHON") == python
+
+
+@pytest.mark.usefixtures("no_python")
+def test_the_master_of_a_cluster_may_be_in_the_configuration_of_spark(monkeypatch, tmp_path):
+    (tmp_path / "spark-defaults.conf").write_text("spark.master spark://127.0.0.1:1\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    prepare({})
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+@pytest.mark.usefixtures("no_python")
+def test_a_configured_python_is_that_of_the_workers(monkeypatch, tmp_path):
+    (tmp_path / "spark-defaults.conf").write_text("spark.pyspark.python /usr/bin/python3.12\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    prepare({})
+    assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
+    prepare({"spark.pyspark.python": "./environment/bin/python"})
+    assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"

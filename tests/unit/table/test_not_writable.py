@@ -48,7 +48,8 @@ def read_only(attempt: Attempt) -> Iterator[None]:
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True, capture_output=True)
         yield
     finally:
-        subprocess.run(["umount", folder], check=True)
+        # Lazily: a file of the table may still be open.
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture

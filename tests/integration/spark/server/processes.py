@@ -6,8 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-from deltalake import DeltaTable
-
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 SECONDS = 300
 """How long any process may take."""
@@ -42,17 +40,3 @@ def result_of(run):
     """Wait for a run, and return its exit code, its JSON output and its errors."""
     out, err = run.communicate(timeout=SECONDS)
     return run.returncode, [json.loads(line) for line in out.splitlines()], err
-
-
-def put(kinesis, stream, count, shards=1):
-    """Create a stream, and put numbered records into it."""
-    kinesis.create_stream(StreamName=stream, ShardCount=shards)
-    entries = [{"Data": b"%d" % item, "PartitionKey": str(item)} for item in range(count)]
-    kinesis.put_records(StreamName=stream, Records=entries)
-
-
-def rows(table):
-    """Return the numbers in a table, sorted."""
-    return sorted(
-        int(data) for data in DeltaTable(table).to_pyarrow_table(columns=["data"])["data"].to_pylist()
-    )

@@ -15,11 +15,12 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 
-from integration.spark.server.processes import SCRIPT, SECONDS, children, processes_with, put, result_of
+from integration.spark.server.processes import SCRIPT, SECONDS, children, processes_with, result_of
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
-from kinesis_assets.spark.connect import require_answer
+from kinesis_assets.spark.connect import has_package
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.supervisor import Supervisor
+from support.tables import put_numbers
 from support.waiting import wait_until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
@@ -51,7 +52,7 @@ class Supervised:
         wait_until(self.server.failed, failure="the server does not see that its Java has ended or hangs")
         self._supervisor.check()
         assert self.server.url == url
-        require_answer(url)
+        has_package(url)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path,
 def test_a_server_ends_with_its_supervisor_and_an_active_run_reports_it(
     start, kinesis, stream, faults, tmp_path, marker
 ):
-    put(kinesis, stream, 300)
+    put_numbers(kinesis, stream, 300)
     with subprocess.Popen(
         [SCRIPT, "spark", "--port", "0"],
         env=os.environ | {"KINESIS_ASSETS_TEST": marker},
@@ -166,6 +167,6 @@ def test_a_server_without_pysparks_private_names_responds_on_a_free_port_and_end
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("MARKER", marker)
     with SparkServer(tmp_path / "log") as server:
-        require_answer(server.url)
+        has_package(server.url)
         assert processes_with(marker)
     wait_until(lambda: not processes_with(marker), failure="processes are left")

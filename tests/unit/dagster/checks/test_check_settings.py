@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream
-from kinesis_assets.dagster.checks.settings import Checks, parse_checks
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import io_manager_key, raw_key
 from kinesis_assets.errors import InvalidInput
 from support.dagster_components import dagsters_own_warnings, loaded
@@ -34,7 +34,7 @@ def test_every_check_is_defined_by_default():
 
 @pytest.mark.parametrize("off", ["off", False, None])
 def test_a_check_can_be_off(off):
-    checks = parse_checks({"lag": off})
+    checks = Checks.parse({"lag": off})
     assert [name for name, _ in checks.defined] == NAMES[1:]
     assert names_of(build_kinesis_stream("clicks", table="clicks", checks={"lag": off})) == set(NAMES[1:])
 
@@ -45,7 +45,7 @@ def test_all_checks_can_be_off():
 
 
 def test_a_bound_and_a_severity_can_be_set():
-    lag = parse_checks({"lag": {"max_seconds": 60, "severity": "ERROR"}}).lag
+    lag = Checks.parse({"lag": {"max_seconds": 60, "severity": "ERROR"}}).lag
     assert (lag.max_seconds, lag.severity) == (60, "ERROR")
 
 
@@ -53,7 +53,7 @@ def test_the_runs_and_the_sensor_have_the_checks():
     checks = {"continuity": {"since": "2026-01-31T12:00:00Z"}, "lag": False}
     definitions = build_kinesis_stream("clicks", table="clicks", checks=checks)
     opened = definitions.resources[io_manager_key("clicks")].opened
-    assert opened.checks == parse_checks(checks)
+    assert opened.checks == Checks.parse(checks)
 
 
 @pytest.mark.parametrize(

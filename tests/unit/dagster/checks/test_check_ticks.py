@@ -6,7 +6,8 @@ import dagster as dg
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.checks.settings import SCANNING, Checks
+from kinesis_assets.dagster.checks.check_settings import SCANNING
+from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id

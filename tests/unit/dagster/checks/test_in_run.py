@@ -5,8 +5,16 @@ from __future__ import annotations
 import logging
 from types import SimpleNamespace
 
+import dagster as dg
+import pytest
+
+from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks
+from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.in_run import RunChecks
+from kinesis_assets.dagster.checks.run_reports import INTERVAL, RunReports
 from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.derive.policy import OnDeleted
 
 
 class _Unreachable:
@@ -22,3 +30,33 @@ def test_checks_that_cannot_be_reported_do_not_fail_the_run(caplog):
     with caplog.at_level(logging.WARNING):
         RunChecks(step, opened, listing=None).report()
     assert "stream clicks: the run cannot report the checks" in caplog.text
+
+
+def test_checks_of_a_derived_table_that_cannot_be_reported_do_not_fail_the_run(caplog):
+    step = SimpleNamespace(instance=_Unreachable(), run_id="run")
+    checks = DerivedChecks()
+    table = CheckedTable(dg.AssetKey("orders"), "clicks", "orders", "clicks", OnDeleted.FAIL, (), checks)
+    with caplog.at_level(logging.WARNING):
+        DerivedRunChecks(step, table).report()
+    assert "table orders: the run cannot report the checks" in caplog.text
+
+
+class _Counted(RunReports):
+    """Checks that count how often they are evaluated."""
+
+    evaluations = 0
+
+    def _evaluated(self, now):
+        del now
+        self.evaluations += 1
+        return []
+
+
+@pytest.mark.parametrize(("seconds", "evaluations"), [(INTERVAL - 1, 1), (INTERVAL, 2), (-1, 2)])
+def test_a_run_that_commits_often_evaluates_the_checks_at_times(instance, seconds, evaluations):
+    times = iter([1000.0, 1000.0 + seconds])
+    step = SimpleNamespace(instance=instance, run_id="run")
+    checks = _Counted(step, dg.AssetKey("orders"), ["lag"], "orders", lambda: next(times))
+    checks.report()
+    checks.report()
+    assert checks.evaluations == evaluations

@@ -12,7 +12,6 @@ from kinesis_assets.dagster.checks.bad_records import (
     BadRecords,
     HourOfRecords,
     check_bad_records,
-    count_reported,
 )
 from kinesis_assets.dagster.checks.data_loss import (
     check_no_accepted_data_loss,
@@ -20,6 +19,7 @@ from kinesis_assets.dagster.checks.data_loss import (
     recorded_gaps,
 )
 from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
+from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
 from kinesis_assets.dagster.checks.settings import (
     BadRecordsCheck,
     CompactionDebtCheck,
@@ -29,7 +29,6 @@ from kinesis_assets.dagster.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.amendments import ClearedGap, next_amendment
-from kinesis_assets.table.file_stats import ActiveFile
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
 from kinesis_assets.table.positions import Predecessor
 from support.attempts import STREAM
@@ -91,9 +90,10 @@ class Archive:
 
 def test_a_gap_that_was_archived_since_the_archive_was_read_counts():
     archive, positions = Archive(), positions_of(b=shard_after(2))
+    archive.newest, archive.shards = 6, {"c": shard_after(1)}
     gaps, newest = gaps_of_table(archive, positions, {}, None)
     assert gaps == {}
-    archive.newest, archive.shards = 7, {"a": shard_after(1, gaps=(GAP,))}
+    archive.newest, archive.shards = 7, {"a": shard_after(1, gaps=(GAP,)), "c": shard_after(1)}
     gaps, newest = gaps_of_table(archive, positions, gaps, newest)
     assert (gaps, newest) == ({"a": (GAP,)}, 7)
 
@@ -125,20 +125,20 @@ def test_unread_shards_of_a_deleted_stream_are_lost():
 
 
 def files(count, size=1000, day="2026-02-01"):
-    return [ActiveFile(f"{day}/{number}", size, 1, day) for number in range(count)]
+    return [(day, size)] * count
 
 
 def test_too_many_small_files_fail():
     check = CompactionDebtCheck(max_small_files=5)
     facts = file_facts([*files(4), *files(2, day="2026-02-02")], 1, NOW)
-    result = check_compaction_debt(check, facts)
+    result = check_compaction_debt(check, facts, "day")
     assert (result.passed, result.severity, result.metadata["small_files"]) == (False, "WARN", 6)
     assert [record.data["day"] for record in result.metadata["days"].records] == ["2026-02-01", "2026-02-02"]
 
 
 def test_large_files_and_few_small_ones_pass():
     facts = file_facts([*files(5), *files(9, SMALL_BYTES)], 1, NOW)
-    assert check_compaction_debt(CompactionDebtCheck(max_small_files=5), facts).passed
+    assert check_compaction_debt(CompactionDebtCheck(max_small_files=5), facts, "day").passed
 
 
 # Bad records
@@ -148,13 +148,14 @@ CHECK = BadRecordsCheck(max_share=0.1)
 
 @pytest.mark.parametrize(("bad", "passed"), [(0, True), (10, True), (11, False)])
 def test_the_share_of_bad_records_is_bounded(bad, passed):
-    result = check_bad_records(CHECK, BadRecords(1, (HourOfRecords(1, 60, bad), HourOfRecords(2, 40, 0))))
+    counted = BadRecords(1, (HourOfRecords(1, 60, bad), HourOfRecords(2, 40, 0)))
+    result = check_bad_records(CHECK, counted, DAMAGED)
     assert result.passed is passed
     assert result.metadata["share_of_bad_records"] == bad / 100
 
 
 def test_no_records_have_no_share():
-    assert check_bad_records(CHECK, BadRecords()).passed
+    assert check_bad_records(CHECK, BadRecords(), DAMAGED).passed
 
 
 def test_the_totals_of_runs_are_counted_once(instance):

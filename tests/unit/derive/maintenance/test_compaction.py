@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
 
-from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
 from kinesis_assets.derive.maintenance import compaction
-from kinesis_assets.derive.maintenance.compaction import WITHOUT_PARTITIONS, compact_partition
+from kinesis_assets.derive.maintenance.compaction import compact_partition
 from kinesis_assets.errors import DataFileInvalid, TableUnsuitable
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from kinesis_assets.table.maintenance.steps import State

@@ -15,6 +15,7 @@ from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing
 from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from kinesis_assets.table.maintenance.limits import MaintenanceLimits
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
 from support.maintained_table import days_from_now
@@ -225,6 +226,15 @@ def test_nothing_is_deleted_if_the_newest_record_is_damaged(upserted):
     with pytest.raises(PositionsUnreadable):
         steps_of(derived, days_from_now(LATER))
     assert files_of(derived.table, RECORDS) == before
+
+
+def test_heartbeats_of_dead_runs_are_deleted_after_a_day(derived):
+    for run_id in ("old", "young"):
+        Heartbeat(derived.table, run_id, seconds=60)._beat()
+    set_age(derived.table, timedelta(hours=25), f"{HEARTBEATS_FOLDER}/old")
+    set_age(derived.table, timedelta(hours=23), f"{HEARTBEATS_FOLDER}/young")
+    assert steps_of(derived)["prune", HEARTBEATS_FOLDER].files == 1
+    assert files_of(derived.table, f"{HEARTBEATS_FOLDER}/*") == {f"{HEARTBEATS_FOLDER}/young"}
 
 
 def test_deleted_records_are_no_sign_of_a_restore(derived):

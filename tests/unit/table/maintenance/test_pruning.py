@@ -13,12 +13,14 @@ import pytest
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS, MaintenanceLimits
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, PositionsChain, positions_path
 from kinesis_assets.table.progress import PROGRESS_FOLDER, Progress, ProgressFiles
 from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER, StopMarker
+from kinesis_assets.table.storage import write_new
 from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
 from support.attempts import (
@@ -150,13 +152,14 @@ def test_pruning_keeps_the_newest_amendment_and_its_floor(empty):
         PositionedTable(empty.uri).snapshot().amendment_at(entry.previous)
 
 
-@pytest.mark.parametrize("folder", [STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER])
+@pytest.mark.parametrize("folder", [STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER, PROBES_FOLDER])
 def test_files_of_dead_runs_are_deleted_after_a_day(empty, folder):
     old, young = new_id(), new_id()
     for run_id in (old, young):
         StopMarker(empty.folder, run_id).set()
         Heartbeat(empty, str(run_id), seconds=60)._beat()
         ProgressFiles(empty.folder, run_id).write("task", Progress())
+        write_new(empty.files, f"{PROBES_FOLDER}/{run_id}").close()
     task = "-task" if folder == PROGRESS_FOLDER else ""
     set_age(empty, timedelta(hours=25), f"{folder}/{old}{task}")
     set_age(empty, timedelta(hours=23), f"{folder}/{young}{task}")

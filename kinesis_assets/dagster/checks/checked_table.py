@@ -1,0 +1,80 @@
+"""The derived tables whose checks are evaluated, found in the definitions of a code location."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.consumption import derived_tables, has_uri, uri_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import dagster as dg
+
+    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+    from kinesis_assets.dagster.consumption import Consumption
+    from kinesis_assets.derive.policy import OnDeleted
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """A derived table and its checks.
+
+    Attributes:
+        key: The key of its asset.
+        stream: The name of the stream whose records it is derived from.
+        uri: Its path or URI.
+        source: The path or URI of its source.
+        on_deleted: What its runs do if rows of the source were deleted.
+        unique: The columns whose values together occur once; empty if there are none.
+        checks: The checks.
+    """
+
+    key: dg.AssetKey
+    stream: str
+    uri: str
+    source: str
+    on_deleted: OnDeleted
+    unique: tuple[str, ...]
+    checks: DerivedChecks
+
+    @classmethod
+    def of(cls, key: dg.AssetKey, consumption: Consumption, upstream: dg.AssetsDefinition) -> CheckedTable:
+        """Return the table of an asset.
+
+        Args:
+            key: The asset's key.
+            consumption: How it consumes its source.
+            upstream: The definition of the asset of its source.
+        """
+        return cls(
+            key,
+            consumption.stream,
+            consumption.table,
+            uri_of(upstream, consumption.upstream),
+            consumption.on_deleted,
+            consumption.unique,
+            consumption.checks,
+        )
+
+    @property
+    def name(self) -> str:
+        """The name under which the sensor remembers the table."""
+        return self.key.to_user_string()
+
+
+def checked_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: str) -> list[CheckedTable]:
+    """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
+
+    Tables without checks are left out, and those whose source is not one of these assets: their runs fail.
+
+    Args:
+        definitions: The assets.
+        stream: The stream's name.
+    """
+    return [
+        CheckedTable.of(key, each, definitions[each.upstream])
+        for key, each in derived_tables(definitions, stream).items()
+        if each.checks.reading_no_rows and has_uri(definitions, each.upstream)
+    ]

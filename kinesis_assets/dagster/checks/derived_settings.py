@@ -1,0 +1,54 @@
+"""The settings of the asset checks of a derived table: the only place where one is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from kinesis_assets.dagster.checks.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
+from kinesis_assets.dagster.checks.settings import BadRecordsCheck, CompactionDebtCheck
+from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, valid
+
+
+class DerivedLagCheck(CheckSettings):
+    """New rows of the source are consumed soon."""
+
+    max_seconds: float = Field(
+        default=900.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Maximum age of the oldest commit of the source with rows that may not be consumed.",
+        examples=[300],
+        json_schema_extra={UNIT: "seconds"},
+    )
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
+
+
+class DerivedContinuityCheck(CheckSettings):
+    """The table can continue where it ended in its source: no commit in between and no row is missing."""
+
+
+class DerivedBadRecordsCheck(BadRecordsCheck):
+    """Few records cannot be decoded."""
+
+
+class DerivedNoDuplicatesCheck(CheckSettings):
+    """Each key is in the table once. It reads the keys of all rows, and only when it is executed."""
+
+
+class DerivedChecks(NamedChecks):
+    """The checks of a derived table."""
+
+    lag: DerivedLagCheck | None = DerivedLagCheck()
+    continuity: DerivedContinuityCheck | None = DerivedContinuityCheck()
+    bad_records: DerivedBadRecordsCheck | None = DerivedBadRecordsCheck()
+    compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
+    no_duplicates: DerivedNoDuplicatesCheck | None = DerivedNoDuplicatesCheck()
+
+
+DerivedChecksField = Annotated[
+    Mapping[str, Any], valid(DerivedChecks.parse), SchemaFrom(DerivedChecks.map_schema)
+]
+"""The type of the setting `checks` of a derived table: a map that `DerivedChecks.parse` accepts."""

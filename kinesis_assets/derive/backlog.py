@@ -1,0 +1,84 @@
+"""What a derived table has not consumed of its source yet, as far as the commits of both say it.
+
+No row is read, and the number of commits that are read is bounded. So it costs about the same however far the
+table is behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.new_rows import refuse_other_source
+from kinesis_assets.table.commit_ids import time_of_id
+
+if TYPE_CHECKING:
+    from kinesis_assets.derive.cursor import Cursor
+    from kinesis_assets.derive.source import Source, SourceCommit
+
+MAX_COMMITS = 200
+"""The maximum number of commits that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The commits of a source that are not consumed, from the first one with rows on.
+
+    Attributes:
+        since: No commit with rows that is not consumed was made before this time, in seconds since the epoch;
+            None if there is none.
+        commits: Number of commits; None if it is unknown, because rows are left that the source had when its
+            consumer started.
+        has_more: Whether there may be more commits, which were not read.
+        deleted: Which rows of the source were deleted since the cursor because positions were set back, each
+            for people.
+    """
+
+    since: float | None
+    commits: int | None = 0
+    has_more: bool = False
+    deleted: tuple[str, ...] = ()
+
+
+def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_COMMITS) -> Backlog:
+    """Return what a consumer has not consumed of a version of its source.
+
+    Args:
+        source: The version. The consumer's position must not be newer.
+        cursor: The consumer's position; None if it has consumed nothing.
+        max_commits: The maximum number of commits to read.
+
+    Raises:
+        SourceCommitsMissing: The commits since the position are no longer recorded.
+        TableOfAnotherSource: The position belongs to another table.
+        TableUnreachable: A file cannot be read at present.
+    """
+    if cursor is None:
+        return Backlog(_created(source), None) if files_of(source.delta) else Backlog(None)
+    refuse_other_source(source, cursor)
+    commits = source.commits_since(cursor, max_commits)
+    deleted = tuple(commit.rewound for commit in commits if commit.rewound)
+    has_more = sum(not commit.amends for commit in commits) >= max_commits
+    if cursor.history is not None:
+        since = _created(source) if cursor.history < 0 else time_of_id(cursor.history)
+        return Backlog(since, None, has_more, deleted)
+    if has_more:
+        # The first commit that is not consumed came after the last one that is.
+        since = _created(source) if cursor.commit is None else time_of_id(cursor.commit)
+        return Backlog(since, len(commits), has_more, deleted)
+    for number, commit in enumerate(commits):
+        if _has_news(source, commit):
+            return Backlog(time_of_id(commit.id), len(commits) - number, deleted=deleted)
+    return Backlog(None, deleted=deleted)
+
+
+def _has_news(source: Source, commit: SourceCommit) -> bool:
+    """Return whether a commit added or replaced rows. Others, such as one of an idle shard, may be left."""
+    (counted,) = source.with_rows([commit])
+    return bool(counted.rows or counted.replaced)
+
+
+def _created(source: Source) -> float:
+    """Return when a table was created, in seconds since the epoch."""
+    return source.delta.metadata().created_time / 1000

@@ -1,0 +1,21 @@
+"""Names of settings of a Spark session: some of Spark's own, and those of this package."""
+
+PYTHON = "spark.pyspark.python"
+"""The Python interpreter of the workers."""
+
+ARCHIVES = "spark.archives"
+"""Archives that each executor unpacks, separated by commas: path or URI, #, and the name of the folder."""
+
+CHECKED = "spark.kinesis_assets.checked"
+"""The stream and the table for which the executors of a session were checked; `UNCHECKED` before that.
+
+A session whose tasks run in the environment of this process has no such setting.
+"""
+
+UNCHECKED = "unchecked"
+
+CODE = "spark.kinesis_assets.code"
+"""The version of this package's code that the Python workers of a server have installed."""
+
+TASKS = "spark.kinesis_assets.tasks"
+"""The number of tasks of a job. By default the cluster decides."""

@@ -1,0 +1,79 @@
+"""Spark that knows nothing of this package: a standalone cluster and a Spark Connect server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from kinesis_assets.spark.environment import pack_environment
+from support.spark_cluster import ConnectServer, StandaloneCluster
+
+SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory):
+    """The folder of a Python interpreter without any package."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, symlinks=True, with_pip=False)
+    python = folder / "bin" / f"python{VERSION}"
+    done = subprocess.run(
+        [python, "-I", "-c", "import kinesis_assets"], capture_output=True, text=True, check=False
+    )
+    assert "No module named 'kinesis_assets'" in done.stderr
+    return python.parent
+
+
+@pytest.fixture(scope="module")
+def packed(environment, tmp_path_factory):
+    """The archive with the packages that tasks import."""
+    del environment
+    archive = tmp_path_factory.mktemp("packed") / "environment.tar.gz"
+    pack_environment(archive, VERSION)
+    return archive
+
+
+@pytest.fixture(scope="module")
+def cluster(environment, bare_python, tmp_path_factory):
+    """A standalone cluster of a master and two workers."""
+    del environment
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), bare_python) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def connect_server(environment, bare_python, tmp_path_factory):
+    """A Spark Connect server."""
+    del environment
+    with ConnectServer(tmp_path_factory.mktemp("connect"), bare_python) as server:
+        yield server
+
+
+@pytest.fixture
+def run(settings, stream, tmp_path):
+    """Runs the stream of the test into `tmp_path / "table"`. Returns the exit code, the events and errors."""
+
+    def run(*options, **given):
+        place = ["--table", str(tmp_path / "table"), "--endpoint-url", str(settings.endpoint_url)]
+        given = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+        options = [*options, *(part for pair in given for part in ("--set", pair))]
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        environment = {name: value for name, value in environment.items() if name != "PYSPARK_PYTHON"}
+        done = subprocess.run(
+            [SCRIPT, "run", "--stream", stream, *place, "--json", *options],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+    return run

@@ -1,0 +1,37 @@
+"""A Spark Connect server of somebody else, whose workers have neither this package nor what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.tables import numbers, put_numbers
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_a_run_brings_its_code_and_its_environment(connect_server, packed, run, kinesis, stream, tmp_path):
+    put_numbers(kinesis, stream, 400, shards=3)
+    config = {"spark.remote": connect_server.url}
+    code, events, errors = run(spark_config=config, python_environment=str(packed))
+    assert (code, len(events)) == (0, 3), errors
+    assert numbers(tmp_path / "table") == list(range(400))
+
+
+def test_workers_without_the_packages_are_refused_before_anything_is_written(
+    connect_server, run, kinesis, stream, tmp_path
+):
+    put_numbers(kinesis, stream, 3)
+    code, _, errors = run(spark_config={"spark.remote": connect_server.url})
+    assert code == 1
+    assert f"stream {stream}: on an executor (" in errors
+    assert "set python_environment" in errors
+    assert not (tmp_path / "table" / "_delta_log").exists()
+
+
+def test_an_environment_that_is_not_on_this_machine_is_refused(connect_server, run, kinesis, stream):
+    put_numbers(kinesis, stream, 3)
+    config = {"spark.remote": connect_server.url}
+    code, _, errors = run(spark_config=config, python_environment="s3://lake/environment.tar.gz")
+    assert code == 2
+    assert "s3://lake/environment.tar.gz" in errors
+    assert "Copy it here" in errors

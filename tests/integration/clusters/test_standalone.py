@@ -1,0 +1,76 @@
+"""A standalone cluster, whose executors have neither this package nor what it needs."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from support.tables import numbers, put_numbers
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_a_run_brings_its_code_and_its_environment(cluster, packed, run, kinesis, stream, tmp_path):
+    put_numbers(kinesis, stream, 400, shards=3)
+    code, events, errors = run(spark_config=cluster.config, python_environment=str(packed))
+    assert (code, len(events)) == (0, 3), errors
+    assert numbers(tmp_path / "table") == list(range(400))
+
+
+def test_executors_without_the_packages_are_refused_before_anything_is_written(
+    cluster, run, kinesis, stream, tmp_path
+):
+    put_numbers(kinesis, stream, 3)
+    code, _, errors = run("--start", "LATEST", spark_config=cluster.config)
+    assert code == 1
+    assert f"stream {stream}: on an executor (" in errors
+    assert "No module named" in errors
+    assert "set python_environment" in errors
+    assert not (tmp_path / "table" / "_delta_log").exists()
+
+
+def test_an_interpreter_that_is_missing_is_named(cluster, run, kinesis, stream, tmp_path):
+    put_numbers(kinesis, stream, 3)
+    code, _, errors = run(spark_config=cluster.config, python_executable="/nowhere/python3")
+    assert code == 1
+    assert "on an executor" in errors
+    assert "/nowhere/python3" in errors
+    assert not (tmp_path / "table" / "_delta_log").exists()
+
+
+def test_a_killed_executor_loses_and_repeats_no_record(
+    cluster, packed, run, kinesis, stream, faults, tmp_path
+):
+    put_numbers(kinesis, stream, 400, shards=2)
+    faults.page_size(20, stream=stream)
+    killed = []
+
+    def kill():
+        pid = cluster.executors()[0]
+        os.kill(pid, signal.SIGKILL)
+        killed.append(pid)
+
+    faults.before("GetRecords", kill, stream=stream, after=8, times=1)
+    code, _, errors = run(spark_config=cluster.config, python_environment=str(packed))
+    assert code == 0, errors
+    assert killed
+    assert numbers(tmp_path / "table") == list(range(400))
+
+
+def test_speculative_tasks_write_no_record_twice(cluster, packed, run, kinesis, stream, faults, tmp_path):
+    put_numbers(kinesis, stream, 400, shards=2)
+    faults.page_size(20, stream=stream)
+    shard_id = kinesis.list_shards(StreamName=stream)["Shards"][0]["ShardId"]
+    faults.delay(1.0, stream=stream, shard_id=shard_id, times=20)
+    speculation = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "100ms",
+    }
+    code, _, errors = run(spark_config=cluster.config | speculation, python_environment=str(packed))
+    assert code == 0, errors
+    assert numbers(tmp_path / "table") == list(range(400))

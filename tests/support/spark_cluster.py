@@ -1,0 +1,156 @@
+"""Real clusters of Spark on loopback: their processes know nothing of this package or its environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+SPARK_HOME = Path(pyspark.__file__).parent
+LOOPBACK = "127.0.0.1"
+
+_MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = re.compile(r"Registering worker ")
+_EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+class SparkProcesses:
+    """Processes of Spark, which are killed at the end of the context.
+
+    Args:
+        folder: Where they write their logs and work.
+        python: The folder of the Python interpreter that is the first on their PATH.
+    """
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        self.folder = folder
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV", "AWS_"))
+        }
+        self._environment = inherited | {
+            "PATH": f"{python}{os.pathsep}{os.environ['PATH']}",
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_CONF_DIR": str(folder),  # no configuration of this machine
+            "AWS_ACCESS_KEY_ID": "executor",
+            "AWS_SECRET_ACCESS_KEY": "executor",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        self._processes: list[subprocess.Popen] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def start(self, name: str, command: Sequence[str | Path]) -> tuple[subprocess.Popen, Path]:
+        """Start a process in its own group. Return it, and the file to which it logs."""
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [SPARK_HOME / "bin" / command[0], *command[1:]],
+                env=self._environment,
+                cwd=self.folder,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process, log
+
+
+class StandaloneCluster(SparkProcesses):
+    """A master and two workers of one core each, whose executors are processes of their own.
+
+    Attributes:
+        url: The master.
+    """
+
+    url = ""
+
+    def __enter__(self) -> Self:
+        place = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
+        master, log = self.start("master", ["spark-class", "org.apache.spark.deploy.master.Master", *place])
+        self.url = wait_until(lambda: _MASTER.search(log.read_text()), master, failure=log)[1]
+        for number in range(2):
+            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{number}")]
+            name = "org.apache.spark.deploy.worker.Worker"
+            self.start(f"worker-{number}", ["spark-class", name, *place, *size, self.url])
+        wait_until(lambda: len(_REGISTERED.findall(log.read_text())) == 2, master, failure=log)
+        return self
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The settings of a session on the cluster."""
+        return {
+            "spark.master": self.url,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.executor.memory": "512m",
+            "spark.ui.enabled": "false",
+        }
+
+    def executors(self) -> list[int]:
+        """Return the ids of the processes of the executors."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                is_executor = _EXECUTOR in (process / "cmdline").read_bytes()
+                if is_executor and (process / "cwd").readlink().is_relative_to(self.folder):
+                    found.append(int(process.name))
+        return found
+
+
+class ConnectServer(SparkProcesses):
+    """A Spark Connect server with two cores that Spark's own command starts.
+
+    Attributes:
+        url: The value of SPARK_REMOTE.
+    """
+
+    url = ""
+
+    def __enter__(self) -> Self:
+        with socket.create_server((LOOPBACK, 0)) as free:
+            port = free.getsockname()[1]
+        settings = {
+            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.ui.enabled": "false",
+        }
+        options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        service = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        command = ["spark-submit", "--master", "local[2]", *options, "--class", service, "spark-internal"]
+        server, log = self.start("connect", command)
+        self.url = f"sc://localhost:{port}"
+        wait_until(lambda: _accepts(port), server, failure=log)
+        return self
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=5).close()
+    except OSError:
+        return False
+    return True

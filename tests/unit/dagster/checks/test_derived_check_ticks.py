@@ -1,0 +1,171 @@
+"""The sensor of a stream evaluates the checks of its derived tables, and reports only what changed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from kinesis_assets import build_kinesis_stream, derived_table, rollup
+from kinesis_assets.dagster.checks.checked_table import CheckedTable, checked_tables
+from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+from kinesis_assets.dagster.checks.derived_tick import derived_check_events
+from kinesis_assets.dagster.sensor_cursor import Cursor
+from kinesis_assets.derive.policy import OnDeleted
+from support.plain_derived import PlainDerived
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY = 86_400.0
+KEY = dg.AssetKey("orders")
+SILENT = ["lag", "continuity", "bad_records", "compaction_debt"]
+
+
+class Ticks:
+    """A derived table of another one, and the ticks that evaluate its checks.
+
+    Attributes:
+        tables: The tables with checks.
+        remembered: What the checks remember.
+        later: Seconds by which the clock of the ticks is ahead.
+    """
+
+    def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+        self.source = PlainDerived(folder / "source")
+        self.source.append((1, 0, "a"))
+        self.orders = PlainDerived(folder / "orders", source=self.source.id)
+        self.orders.consume_all(self.source)
+        self.tables = [
+            CheckedTable(
+                KEY,
+                "clicks",
+                self.orders.table.uri,
+                self.source.table.uri,
+                OnDeleted.FAIL,
+                (),
+                DerivedChecks(),
+            )
+        ]
+        self.remembered = {}
+        self.later = 0.0
+
+    def tick(self, **limits: int) -> dict[str, bool]:
+        """Report the results of a tick, and return whether each passed, by asset and name."""
+        now = time.time() + self.later
+        events, self.remembered = derived_check_events(
+            self.instance, self.tables, self.remembered, now, **limits
+        )
+        for event in events:
+            self.instance.report_runless_asset_event(event)
+        return {f"{event.asset_key.to_user_string()}:{event.check_name}": event.passed for event in events}
+
+    def add(self, name: str, uri: str) -> None:
+        self.tables.append(replace(self.tables[0], key=dg.AssetKey(name), uri=uri))
+
+
+@pytest.fixture
+def ticks(tmp_path, instance) -> Ticks:
+    return Ticks(tmp_path, instance)
+
+
+GREEN = {"orders:lag": True, "orders:continuity": True, "orders:compaction_debt": True}
+
+
+def test_a_tick_reports_each_check_once(ticks):
+    assert ticks.tick() == GREEN
+    assert ticks.tick() == {}
+
+
+def test_a_new_materialization_gets_the_results_again(ticks, daemon):
+    ticks.tick()
+    daemon.report_event(daemon.run({}), dg.AssetMaterialization(KEY))
+    assert ticks.tick() == GREEN
+
+
+def test_a_lag_turns_the_check_red_and_consumption_turns_it_green(ticks):
+    ticks.tick()
+    ticks.source.append((2, 0, "a"))
+    ticks.later = DAY
+    assert ticks.tick() == {"orders:lag": False}
+    ticks.orders.consume_all(ticks.source)
+    assert ticks.tick() == {"orders:lag": True}
+
+
+@pytest.mark.parametrize("invalid", ["uri", "source"])
+def test_a_table_that_cannot_be_read_does_not_stop_the_others(ticks, caplog, invalid):
+    broken = replace(ticks.tables[0], key=dg.AssetKey("broken"), **{invalid: "ftp://nowhere"})
+    ticks.tables.insert(0, broken)
+    with caplog.at_level(logging.WARNING):
+        assert ticks.tick() == GREEN
+    assert "the checks cannot be evaluated" in caplog.text
+
+
+def test_each_table_gets_its_turn(ticks):
+    ticks.add("second", ticks.orders.table.uri)
+    ticks.add("third", ticks.orders.table.uri)
+    seen = []
+    for _ in range(3):
+        ticks.later += 1
+        seen += [{name.partition(":")[0] for name in ticks.tick(max_tables=1)}]
+    assert seen == [{"orders"}, {"second"}, {"third"}]
+
+
+def test_a_table_that_no_longer_exists_is_forgotten(ticks):
+    ticks.tick()
+    ticks.tables.clear()
+    assert ticks.tick() == {}
+    assert ticks.remembered == {}
+
+
+def test_the_sensor_reports_the_results_and_remembers_them_in_its_cursor(ticks, source, daemon):
+    source.create(1)
+    daemon.checked = ticks.tables
+    found = [event for event in daemon.tick().asset_events if getattr(event, "asset_key", None) == KEY]
+    assert {event.check_name for event in found} == {"lag", "continuity", "compaction_debt"}
+    remembered = Cursor.parse(daemon.cursor).derived_checks["orders"]
+    assert remembered.at is not None
+    assert remembered.files.small == 1
+
+
+class TestDefinitions:
+    """The tables are found in the definitions."""
+
+    @pytest.fixture
+    def assets(self, make_project, stream, tmp_path) -> dict[dg.AssetKey, dg.AssetsDefinition]:
+        @derived_table(source=stream, table=str(tmp_path / "orders"), key=["id"], order_by=["at"])
+        def orders(new):
+            return new
+
+        @rollup(source=stream, upstream="orders", table=str(tmp_path / "days"), by=["day"])
+        def days(rows):
+            return rows
+
+        @derived_table(source="another", table=str(tmp_path / "other"))
+        def of_another_stream(new):
+            return new
+
+        @derived_table(source=stream, upstream="unknown", table=str(tmp_path / "lost"))
+        def of_unknown(new):
+            return new
+
+        @derived_table(source=stream, table=str(tmp_path / "silent"), checks=dict.fromkeys(SILENT, "off"))
+        def silent(new):
+            return new
+
+        tables = dg.Definitions(assets=[orders, days, of_another_stream, of_unknown, silent])
+        another = build_kinesis_stream("another", table=str(tmp_path / "another"))
+        definitions = dg.Definitions.merge(make_project().definitions, another, tables)
+        return definitions.get_repository_def().assets_defs_by_key
+
+    def test_those_of_the_stream_and_of_its_derived_tables_are(self, assets, stream):
+        found = {table.name: table for table in checked_tables(assets, stream)}
+        assert found.keys() == {"orders", "days"}
+        assert found["orders"].source.endswith("/table")  # the raw table
+        assert found["days"].source.endswith("/orders")
+        assert (found["orders"].unique, found["days"].unique) == (("id",), ())

@@ -1,0 +1,243 @@
+"""The checks of a derived table, evaluated from the commits of the table and of its source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets import new_rows
+from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checks.derived_evaluation import (
+    DerivedEvaluation,
+    DerivedProgress,
+    DerivedState,
+)
+from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+from kinesis_assets.dagster.checks.file_checks import FILES_EVERY
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.record_counts import RecordCounts
+from kinesis_assets.derive.records import record_path
+from kinesis_assets.errors import TableUnreachable
+from kinesis_assets.table.commit_ids import time_of_id
+from support.plain_derived import PlainDerived
+from support.shifted_clock import ShiftedClock
+from support.timing import WRITING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from kinesis_assets.dagster.checks.result import CheckResult
+
+ALWAYS = {"lag", "continuity", "compaction_debt"}
+BAD = {"bad_records": {"max_share": 0.1}}
+
+
+class Pair:
+    """A derived table that was derived from another one, and its checks.
+
+    Attributes:
+        progress: What the checks remember.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.source = PlainDerived(folder / "source")
+        self.source.append((1, 0, "a"))
+        self.derived = PlainDerived(folder / "derived", source=self.source.id)
+        self.derived.consume_all(self.source)
+        self.progress = DerivedProgress()
+
+    def table(self, **checks: Any) -> CheckedTable:
+        return CheckedTable(
+            key=dg.AssetKey("derived"),
+            stream="clicks",
+            uri=self.derived.table.uri,
+            source=self.source.table.uri,
+            on_deleted=OnDeleted.FAIL,
+            unique=(),
+            checks=DerivedChecks.parse(checks),
+        )
+
+    @property
+    def newest(self) -> float:
+        """The time of the newest commit of the source."""
+        return time_of_id(self.source.table.snapshot().newest.commit_id)
+
+    def results(self, later: float = 0.0, /, **checks: Any) -> Mapping[str, CheckResult]:
+        """Return the results some seconds after the newest commit of the source, by name."""
+        return self.results_of(self.table(**checks), later)
+
+    def results_of(self, table: CheckedTable, later: float = 0.0) -> Mapping[str, CheckResult]:
+        now = self.newest + later
+        evaluation = DerivedEvaluation(table, DerivedState.of(table.uri), self.progress, now)
+        self.progress = evaluation.progress
+        return {result.name: result for result in evaluation.results}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def broken(results: Mapping[str, CheckResult]) -> str:
+    """Return why the continuity is broken. Nothing is known about the lag then."""
+    assert "lag" not in results
+    assert not results["continuity"].passed
+    return results["continuity"].description
+
+
+def test_a_table_that_has_consumed_its_source_passes(pair):
+    results = pair.results(100_000)
+    assert results.keys() == ALWAYS
+    assert all(result.passed for result in results.values())
+
+
+def test_checks_that_are_off_have_no_result(pair):
+    assert pair.results(**dict.fromkeys(ALWAYS, "off")) == {}
+
+
+# Lag
+
+
+@pytest.mark.parametrize(("seconds", "passed"), [(900, True), (901, False)])
+def test_a_commit_that_is_not_consumed_may_be_as_old_as_the_bound(pair, seconds, passed):
+    pair.source.append((2, 0, "a"))
+    assert pair.results(seconds)["lag"].passed is passed
+    pair.derived.consume_all(pair.source)
+    assert pair.results(seconds)["lag"].passed
+
+
+def test_a_clock_that_is_behind_hides_no_lag(pair):
+    clock = ShiftedClock()
+    pair.source.table = DerivedTable(pair.source.table.uri, replace(WRITING, clock=clock))
+    pair.source.append((2, 0, "a"))
+    clock.advance(hours=1)
+    pair.source.append((3, 0, "a"))
+    assert not pair.results(-7200)["lag"].passed
+
+
+def test_a_table_that_does_not_exist_yet_is_late(pair, tmp_path):
+    table = replace(pair.table(), uri=str(tmp_path / "new"))
+    results = pair.results_of(table, 100_000)
+    assert {name: result.passed for name, result in results.items()} == {"lag": False, "continuity": True}
+
+
+def test_a_table_whose_source_does_not_exist_yet_is_not_late(pair, tmp_path):
+    table = replace(pair.table(), uri=str(tmp_path / "new"), source=str(tmp_path / "other"))
+    results = pair.results_of(table, 100_000)
+    assert {name: result.passed for name, result in results.items()} == {"lag": True, "continuity": True}
+
+
+# Continuity
+
+
+def test_a_source_that_was_rebuilt_breaks_the_continuity(pair):
+    pair.source.rebuild()
+    assert "it was rebuilt" in broken(pair.results())
+
+
+def test_a_source_that_was_restored_breaks_the_continuity(pair):
+    DeltaTable(pair.source.table.uri).restore(0)
+    assert pair.source.table.uri in broken(pair.results())
+
+
+def test_a_table_that_was_restored_breaks_the_continuity(pair):
+    DeltaTable(pair.derived.table.uri).restore(0)
+    assert pair.derived.table.uri in broken(pair.results())
+
+
+def test_another_source_breaks_the_continuity(pair, tmp_path):
+    other = PlainDerived(tmp_path / "other")
+    results = pair.results_of(replace(pair.table(), source=other.table.uri))
+    assert "the position belongs to the table with the id" in broken(results)
+
+
+def test_a_source_that_is_gone_breaks_the_continuity(pair, tmp_path):
+    results = pair.results_of(replace(pair.table(), source=str(tmp_path / "gone")))
+    assert "there is no table" in broken(results)
+
+
+def test_a_missing_record_of_the_newest_commit_breaks_the_continuity(pair):
+    newest = pair.derived.table.snapshot().newest
+    pair.derived.table.files.delete_file(record_path(newest.commit_id))
+    assert record_path(newest.commit_id) in broken(pair.results())
+
+
+@pytest.mark.parametrize(
+    ("on_deleted", "passed"),
+    [(OnDeleted.FAIL, False), (OnDeleted.IGNORE, True), (OnDeleted.REBUILD, True)],
+)
+def test_rows_that_were_deleted_break_the_continuity_if_runs_fail_because_of_them(
+    pair, bench, tmp_path, on_deleted, passed
+):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    cursor = new_rows(bench.table.uri).cursor
+    derived = PlainDerived(tmp_path / "of_raw", source=cursor.source)
+    derived.append((1, 0, "a"), cursor=cursor)
+    table = replace(pair.table(), uri=derived.table.uri, source=bench.table.uri, on_deleted=on_deleted)
+    assert pair.results_of(table)["continuity"].passed
+    bench.seek("TRIM_HORIZON")
+    assert pair.results_of(table)["continuity"].passed is passed
+
+
+def test_a_source_that_cannot_be_read_is_an_error(pair):
+    def unreachable(uri: str) -> None:
+        raise TableUnreachable(uri, "the store does not respond")
+
+    table = pair.table()
+    with pytest.raises(TableUnreachable):
+        DerivedEvaluation(table, DerivedState.of(table.uri), pair.progress, 0.0, unreachable)
+
+
+# Bad records
+
+
+@pytest.mark.parametrize(("bad", "passed"), [(0, True), (10, True), (11, False)])
+def test_the_share_of_records_that_could_not_be_decoded_is_bounded(pair, bad, passed):
+    pair.derived.append((2, 0, "a"), counts=RecordCounts(100, bad))
+    result = pair.results(**BAD)["bad_records"]
+    assert (result.passed, result.severity) == (passed, "WARN")
+    assert (result.metadata["records"], result.metadata["bad_records"]) == (100, bad)
+
+
+def test_records_are_counted_from_where_the_last_evaluation_ended(pair):
+    pair.derived.append((2, 0, "a"), counts=RecordCounts(100, 100))
+    assert not pair.results(**BAD)["bad_records"].passed
+    pair.derived.append((3, 0, "a"), counts=RecordCounts(900, 0))
+    result = pair.results(**BAD)["bad_records"]
+    assert (result.passed, result.metadata["records"]) == (True, 1000)
+
+
+def test_the_share_is_one_of_records_and_not_of_rows(pair):
+    pair.derived.append((2, 0, "a"), counts=RecordCounts(1000, 1))  # of 999 records with one key, one is left
+    assert pair.results(**BAD)["bad_records"].metadata["share_of_bad_records"] == 0.001
+
+
+def test_a_table_that_does_not_count_its_records_has_no_share(pair):
+    assert "bad_records" not in pair.results()
+
+
+# Small files
+
+
+@pytest.mark.parametrize(("allowed", "passed"), [(2, True), (1, False)])
+def test_the_number_of_small_files_is_bounded(pair, allowed, passed):
+    pair.derived.append((2, 0, "b"))
+    result = pair.results(compaction_debt={"max_small_files": allowed})["compaction_debt"]
+    assert (result.passed, result.metadata["small_files"]) == (passed, 2)
+    found = {record.data["partition"] for record in result.metadata["partitions"].records}
+    assert found == {"part=a", "part=b"}
+
+
+def test_the_files_are_read_again_after_a_while(pair):
+    assert pair.results()["compaction_debt"].metadata["small_files"] == 1
+    pair.derived.append((2, 0, "b"))
+    assert pair.results(1)["compaction_debt"].metadata["small_files"] == 1
+    assert pair.results(FILES_EVERY + 1)["compaction_debt"].metadata["small_files"] == 2

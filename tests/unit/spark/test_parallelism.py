@@ -1,0 +1,36 @@
+"""How many tasks a job has, by the settings of a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.spark.parallelism import parallelism
+
+
+class Session:
+    """A double of a session of Spark, of which only settings and the default parallelism are read."""
+
+    def __init__(self, settings):
+        self.conf = settings
+        self.sparkContext = self
+        self.defaultParallelism = 2
+
+
+ELASTIC = {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.maxExecutors": "10"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "tasks"),
+    [
+        ({}, 2),
+        ({"spark.kinesis_assets.tasks": "7"}, 7),
+        (ELASTIC, 10),
+        (ELASTIC | {"spark.executor.cores": "4"}, 40),
+        (ELASTIC | {"spark.executor.cores": "4", "spark.task.cpus": "2"}, 20),
+        (ELASTIC | {"spark.kinesis_assets.tasks": "7"}, 7),
+        ({"spark.dynamicAllocation.enabled": "true"}, 2),
+        (ELASTIC | {"spark.dynamicAllocation.enabled": "false"}, 2),
+    ],
+)
+def test_the_setting_then_the_largest_cluster_then_the_present_one(settings, tasks):
+    assert parallelism(Session(settings)) == tasks
