@@ -19,6 +19,10 @@ class KinesisAssetsError(Exception):
     def __init__(self, *args: Any) -> None:
         super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # That of `Exception` calls the class with `args`, which are not the arguments of every subclass.
+        return self.__new__, (type(self), *self.args), vars(self)
+
 
 class InvalidInput(KinesisAssetsError, ValueError):
     """An argument or a setting is invalid. Nothing was changed."""
@@ -128,13 +132,9 @@ class ShardError(KinesisAssetsError):
     """
 
     def __init__(self, shard_id: str, sentence: str) -> None:
-        # Exception gets both arguments unchanged, so that the error can be pickled.
-        super().__init__(shard_id, sentence)
+        super().__init__(f"{shard_id}: {sentence}")
         self.shard_id = shard_id
-        self.sentence = str(self.args[1])
-
-    def __str__(self) -> str:
-        return f"{self.shard_id}: {self.sentence}"
+        self.sentence = without_secrets(sentence)
 
 
 class ShardUnknown(ShardError):

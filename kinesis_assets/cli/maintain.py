@@ -16,6 +16,7 @@ from kinesis_assets.cli.options import (
     stream_options,
     user_name,
 )
+from kinesis_assets.cli.progress import progress_bar
 from kinesis_assets.errors import InvalidInput, TableUnsuitable
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def maintain(
     project = project_of(**stream)
     rows: list[dict[str, Any]] = []
     try:
-        for row in _steps(project, given=stream["table"] is not None, dry_run=dry_run):
-            rows.append(row)  # noqa: PERF402  # so that they are printed after an error too
+        with progress_bar("maintaining the tables", as_json=as_json):
+            for row in _steps(project, given=stream["table"] is not None, dry_run=dry_run):
+                rows.append(row)  # noqa: PERF402  # so that they are printed after an error too
     finally:
         print_rows(rows, as_json=as_json)
 

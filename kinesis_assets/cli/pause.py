@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options, user_name
-from kinesis_assets.errors import PauseUnreadable, PositionsUnreadable
+from kinesis_assets.errors import CallFailed, PauseUnreadable, PositionsUnreadable, TableOfAnotherStream
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.table.pause import Pause
+    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.snapshot import TableSnapshot
 
 
 @click.command()
@@ -26,7 +31,7 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
     The sensor requests no run, continuous runs end after their current commit, and any other run is refused
     before it reads or writes anything. A run that is in progress finishes its range. Maintenance, doctor,
     seek, replay and derived tables still work. Records that expire while the stream is paused are lost; the
-    output has the time from which on that may happen.
+    output has the time from which on that may happen. The command works while Kinesis cannot be reached.
     """
     from kinesis_assets.table import pause as pauses  # noqa: PLC0415  # each command imports only what it needs
 
@@ -61,19 +66,48 @@ def _safe_until(opened: OpenStream) -> datetime | None:
     """Return the time before which no unread record can expire; None if it is unknown or nothing is unread.
 
     Raises:
-        StreamError: The stream cannot be described.
+        StreamError: The stream cannot be described, and its table does not name it.
         TableMissing: There is no table.
         TableOfAnotherStream: The table belongs to another stream.
     """
-    snapshot, identity = opened.table.snapshot(), opened.client.describe().identity
-    snapshot.refuse_other_stream(identity)
     try:
-        positions = snapshot.positions(identity, or_older=True)
+        positions = _positions(opened, opened.table.snapshot())
     except PositionsUnreadable:
         return None  # which must not keep anybody from pausing
     shards = [] if positions is None else [shard for shard in positions.shards.values() if not shard.finished]
     times = [shard.safe_until for shard in shards]
     return None if None in times else min((time for time in times if time is not None), default=None)
+
+
+def _positions(opened: OpenStream, snapshot: TableSnapshot) -> StreamPositions | None:
+    """Return the positions of the stream, which its table identifies if Kinesis cannot be reached."""
+    from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # as above
+
+    # One attempt: an outage must not delay a pause.
+    client = StreamClient(str(opened.client.address), opened.client.settings, attempts=1)
+    try:
+        identity = client.describe().identity
+    except CallFailed as error:
+        arn = _owner(client, opened.table.uri, snapshot.owners, error)
+        click.echo(f"{error}. The table alone identified the stream.", err=True)
+        return snapshot.positions_of(arn)
+    return snapshot.positions(identity, or_older=True)
+
+
+def _owner(client: StreamClient, table: str, owners: Collection[str], error: CallFailed) -> str:
+    """Return the ARN of the stream that a table names, without the service."""
+    region = client.settings.region_name
+    if not owners:
+        raise error
+    arn, *others = owners
+    if others or not client.address.may_have(arn, region):
+        raise TableOfAnotherStream(
+            table,
+            f"belongs to {', '.join(sorted(owners))}, but the configuration names {client.address} in region "
+            f"{region}, and Kinesis cannot be asked ({error}); nothing was changed. Correct the stream or "
+            "the region, or try again later",
+        )
+    return arn
 
 
 def _print(

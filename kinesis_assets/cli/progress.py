@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def progress_bar(title: str, *, as_json: bool) -> Iterator[None]:
     """Show a bar while the context is entered, if standard output and standard error are a terminal.
 
-    It is indeterminate until the tasks of Spark report how far they are, see `run_log`.
+    It is indeterminate until the tasks of Spark report how far they are, see `run_log`. Maintenance has none.
 
     Args:
         title: What is done.

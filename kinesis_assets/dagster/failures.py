@@ -15,7 +15,7 @@ import dagster as dg
 from kinesis_assets.errors import DerivedTablesFailed, KinesisAssetsError, ShardsNotCommitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _NAMED = 50
 """How many shards or tables the metadata of a failure names. It counts the others."""
@@ -38,8 +38,7 @@ def as_failure(error: KinesisAssetsError) -> KinesisAssetsError:
     """Return an error of the same class and with the same attributes that is also a `dg.Failure`."""
     if isinstance(error, dg.Failure):
         return error
-    kind: Any = type(error)
-    failure: KinesisAssetsError = _failure_class(kind).__new__(_failure_class(kind), *error.args)
+    failure = _restored(type(error), error.args)
     reasons = error.errors if isinstance(error, ShardsNotCommitted | DerivedTablesFailed) else {}
     vars(failure).update(
         vars(error),
@@ -51,9 +50,19 @@ def as_failure(error: KinesisAssetsError) -> KinesisAssetsError:
     return failure
 
 
+def _restored(kind: type[KinesisAssetsError], args: Sequence[Any]) -> KinesisAssetsError:
+    hashable: Any = kind  # mypy takes a class for no hashable
+    failure: KinesisAssetsError = _failure_class(hashable).__new__(_failure_class(hashable), *args)
+    return failure
+
+
 @cache
 def _failure_class(kind: type[KinesisAssetsError]) -> type[Any]:
-    return type(kind.__name__, (kind, dg.Failure), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+    def reduce(failure: KinesisAssetsError) -> tuple[Any, ...]:
+        return _restored, (kind, failure.args), vars(failure)  # no module has the class
+
+    names = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": reduce}
+    return type(kind.__name__, (kind, dg.Failure), names)
 
 
 def _metadata(reasons: Mapping[str, Exception]) -> dict[str, dg.MetadataValue[Any]]:

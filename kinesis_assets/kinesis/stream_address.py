@@ -64,6 +64,18 @@ class StreamAddress:
         """The arguments that name the stream in a call."""
         return {"StreamName": self.name} if self.arn is None else {"StreamARN": self.arn}
 
+    def may_have(self, arn: str, region_name: str | None) -> bool:
+        """Whether an ARN may be that of this stream in a region: an address by name does not name an account.
+
+        Args:
+            arn: The ARN.
+            region_name: The region that is called.
+        """
+        if self.arn is not None:
+            return arn == self.arn
+        found = _ARN.fullmatch(arn)
+        return found is not None and (found["name"], found["region"]) == (self.name, region_name)
+
     def region_name(self, configured: str | None) -> str | None:
         """Return the region to call: the region of the ARN or, without an ARN, the configured one.
 

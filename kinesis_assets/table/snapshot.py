@@ -28,7 +28,7 @@ from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.ownership import (
     OWNER,
     amendment_application,
-    application,
+    application_of_arn,
     arns_of,
     refuse_other_stream,
 )
@@ -138,13 +138,10 @@ class TableSnapshot:
             StreamRecreated: The positions are those of an older stream with the same name.
         """
         self.refuse_other_stream(identity)
-        commit_id = self._delta.transaction_version(application(identity))
-        if commit_id is None:
-            return None
-        found = self.positions_at(commit_id)
-        self._refuse_of_another(f"the positions file {commit_id}.json", found.identity.arn, identity)
-        older = found.identity.created < identity.created
-        if found.identity != identity and not (or_older and older):
+        found = self.positions_of(identity.arn)
+        if found is None or found.identity == identity:
+            return found
+        if not (or_older and found.identity.created < identity.created):
             raise StreamRecreated(
                 identity.name,
                 f"the table {self._table.uri} has positions of the stream created at "
@@ -152,6 +149,15 @@ class TableSnapshot:
                 f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
                 "Use a new table for the new stream, or set on_recreated: restart to continue in this one",
             )
+        return found
+
+    def positions_of(self, arn: str) -> StreamPositions | None:
+        """Read the positions of the newest stream with an ARN. Raises `PositionsUnreadable`."""
+        commit_id = self._delta.transaction_version(application_of_arn(arn))
+        if commit_id is None:
+            return None
+        found = self.positions_at(commit_id)
+        self._refuse_of_another(f"the positions file {commit_id}.json", found.identity.arn, arn)
         return found
 
     def positions_at(self, commit_id: int) -> StreamPositions:
@@ -180,18 +186,18 @@ class TableSnapshot:
             return None
         found = self.amendment_at(commit_id)
         if found.arn is not None:  # format 1 does not name the stream
-            self._refuse_of_another(amendment_path(commit_id), found.arn, identity)
+            self._refuse_of_another(amendment_path(commit_id), found.arn, identity.arn)
         return found
 
     def amendment_at(self, commit_id: int) -> Amendment:
         """Read the amendment file with a commit id. Raises as `positions_at`."""
         return self._table.amendments.at(commit_id)
 
-    def _refuse_of_another(self, file: str, arn: str, identity: StreamIdentity) -> None:
-        if arn != identity.arn:
+    def _refuse_of_another(self, file: str, arn: str, expected: str) -> None:
+        if arn != expected:
             raise PositionsUnreadable(
                 self._table.uri,
-                f"{file} is of {arn}, but the log names it for {identity.arn}: it was overwritten or "
+                f"{file} is of {arn}, but the log names it for {expected}: it was overwritten or "
                 f"restored from another file. {RESTORE_ORIGINAL}",
             )
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.kinesis.transport.awaitables import Pause
+from kinesis_assets.kinesis.transport.awaitables import Pause, with_deadline
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.transport.awaitables import Awaitable
+
+_T = TypeVar("_T")
 
 SHARD_END = "end"
 """What a probe finds in a closed shard that has no further records."""
@@ -95,24 +97,31 @@ class Prober:
             no unread records. Shards without a clear response are left out.
         """
         found: dict[str, str | None] = {}
-        clock = self.client.settings.timing.clock
         if self._own is None:
-            self._end = clock.monotonic() + self.seconds
+            self._end = self.client.settings.timing.clock.monotonic() + self.seconds
             timing = replace(
                 self.client.settings.timing, connect_timeout=_CONNECT_TIMEOUT, read_timeout=_READ_TIMEOUT
             )
             settings = replace(self.client.settings, timing=timing)
             self._own = StreamClient(str(self.client.address), settings, attempts=1)
-        if clock.monotonic() < self._end:
-            client = self._own
-            EventLoop(CONNECTIONS).run([self._probe(client, probe, found) for probe in probes])
+        client = self._own
+        EventLoop(CONNECTIONS).run([self._probe(client, probe, found) for probe in probes])
         return found
 
+    def _seconds_left(self) -> float:
+        return self._end - self.client.settings.timing.clock.monotonic()
+
+    def _in_time(self, call: Awaitable[_T]) -> Awaitable[_T]:
+        """Let a call fail at the end of the time, even if its response arrives byte by byte."""
+        return with_deadline(call, self._seconds_left)
+
     def _probe(self, client: StreamClient, probe: Probe, found: dict[str, str | None]) -> Awaitable[None]:
+        if self._seconds_left() <= 0:
+            return
         try:
-            iterator, _ = yield from client.getting_iterator(probe.shard_id, probe.start)
+            iterator, _ = yield from self._in_time(client.getting_iterator(probe.shard_id, probe.start))
             for _ in range(_MAX_PAGES):
-                page, _ = yield from client.getting_records(iterator, 1)
+                page, _ = yield from self._in_time(client.getting_records(iterator, 1))
                 if page.records:
                     number = page.records[0].sequence_number
                     if probe.is_unread(number):

@@ -143,6 +143,31 @@ def with_socket_timeout(generator: Awaitable[_T], seconds: float) -> Awaitable[_
             yield wait
 
 
+def with_deadline(generator: Awaitable[_T], seconds_left: Callable[[], float]) -> Awaitable[_T]:
+    """Run a generator that waits for no socket after a deadline, however often data arrives until then.
+
+    After the deadline, its next wait for a socket raises `TimeoutError` in it.
+
+    Args:
+        generator: The generator.
+        seconds_left: Returns the seconds until the deadline.
+    """
+    late = False
+    with closing(generator):
+        while True:
+            try:
+                wait = generator.throw(TimeoutError("the deadline has passed")) if late else next(generator)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            seconds = seconds_left()
+            late = isinstance(wait, SocketWait) and seconds <= 0
+            if isinstance(wait, SocketWait):
+                wait.seconds = min(wait.seconds, seconds)
+            if not late:
+                yield wait
+
+
 def to_thread(function: Callable[[], _T]) -> Awaitable[_T]:
     """Call a blocking function in another thread, and return its result."""
     wait = ThreadWait(function)

@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import write_deltalake
 
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.pause import PAUSE_FILE
 from support.command_line import single_line_error
 
@@ -110,3 +112,43 @@ def test_a_missing_table_and_a_missing_reason_are_refused(cli, bench, tmp_path):
     assert cli("pause", "--stream", bench.stream, *place).exit_code == 2
     bench.run()
     assert cli("pause", "--stream", bench.stream, *place, "--reason", " ").exit_code == 2
+
+
+# While Kinesis cannot be reached
+
+UNREACHABLE = ["--endpoint-url", "http://127.0.0.1:1"]
+
+
+def test_a_stream_is_paused_and_resumed_while_kinesis_cannot_be_reached(paused, bench):
+    done = paused("pause", *UNREACHABLE, "--reason", "an outage", "--by", "ann", "--json")
+    assert done.exit_code == 0, done.err
+    assert "The table alone identified the stream" in done.err
+    (row,) = done.lines
+    shard = bench.at("shardId-000000000000")
+    assert datetime.fromisoformat(row["safe_until"]) == shard.complete_until + timedelta(hours=24)
+    assert paused("run").exit_code == 1
+    (row,) = paused("resume", *UNREACHABLE, "--json").lines
+    assert (row["paused"], row["reason"]) == (False, "an outage")
+    assert paused("plan").exit_code == 0
+
+
+@pytest.mark.parametrize("option", [("--stream", "other"), ("--region", "eu-west-1")])
+@pytest.mark.parametrize("name", ["pause", "resume"])
+def test_a_table_of_another_stream_is_refused_while_kinesis_cannot_be_reached(paused, bench, name, option):
+    paused("pause", "--reason", "schema change")
+    pause = Path(bench.table.uri, PAUSE_FILE)
+    before = pause.read_text()
+    reason = ["--reason", "a mistake"] if name == "pause" else []
+    done = paused(name, *UNREACHABLE, *option, *reason)
+    assert done.exit_code == 1
+    assert "Kinesis cannot be asked" in single_line_error(done.err)
+    assert pause.read_text() == before
+
+
+def test_a_table_that_names_no_stream_is_not_paused_while_kinesis_cannot_be_reached(cli, bench):
+    write_deltalake(bench.table.uri, TABLE_SCHEMA.empty_table(), partition_by=PARTITION_COLUMNS)
+    place = ["--stream", bench.stream, "--table", bench.table.uri]
+    done = cli("pause", *place, *UNREACHABLE, "--reason", "an outage")
+    assert done.exit_code == 1
+    assert "DescribeStreamSummary failed" in single_line_error(done.err)
+    assert not Path(bench.table.uri, PAUSE_FILE).exists()

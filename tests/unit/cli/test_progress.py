@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+
+from support.terminal import printed_on_a_terminal
 
 SCRIPT = """
 import sys
@@ -20,13 +21,7 @@ print("done", "rich" in sys.modules)
 
 def run_on_a_terminal(as_json):
     """Return what the script prints to a terminal."""
-    terminal, end = os.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
-    with os.fdopen(terminal, "rb") as printed:
-        script = SCRIPT.format(as_json=as_json)
-        subprocess.run([sys.executable, "-c", script], stdout=end, stderr=end, env=environment, check=True)
-        os.close(end)
-        return os.read(printed.fileno(), 1 << 16).decode()
+    return printed_on_a_terminal(sys.executable, "-c", SCRIPT.format(as_json=as_json))
 
 
 def test_on_a_terminal_the_bar_shows_what_was_read():

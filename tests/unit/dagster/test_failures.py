@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import dagster as dg
 import pytest
 
@@ -68,6 +70,14 @@ def test_a_failure_is_an_error_of_the_same_class_with_the_same_attributes(error)
     assert str(failure) == str(error)
     assert vars(error).items() <= vars(failure).items()
     assert as_failure(failure) is failure
+
+
+def test_a_failure_survives_pickling():
+    failure = as_failure(ShardsNotCommitted("clicks", {A: LOST}))
+    restored = pickle.loads(pickle.dumps(failure))  # noqa: S301  # our own
+    assert (type(restored), str(restored)) == (type(failure), str(failure))
+    assert (restored.metadata, restored.allow_retries) == (failure.metadata, failure.allow_retries)
+    assert str(restored.errors[A]) == str(LOST)
 
 
 def test_the_card_lists_the_reason_of_each_shard_and_counts_those_beyond_fifty():

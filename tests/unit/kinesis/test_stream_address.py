@@ -74,3 +74,18 @@ def test_the_region_of_an_arn_must_match_region_name():
 def test_a_name_has_no_region():
     assert StreamAddress.parse("orders").region_name("us-east-1") == "us-east-1"
     assert StreamAddress.parse("orders").region_name(None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "arn", "region", "expected"),
+    [
+        (ARN, ARN, None, True),
+        (ARN, ARN.replace("123456789012", "210987654321"), "eu-west-1", False),
+        ("orders.v2", ARN, "eu-west-1", True),
+        ("orders.v2", ARN, "eu-west-2", False),
+        ("orders", ARN, "eu-west-1", False),
+        ("orders.v2", "orders.v2", "eu-west-1", False),
+    ],
+)
+def test_an_arn_may_be_that_of_an_address_by_its_name_and_region(text, arn, region, expected):
+    assert StreamAddress.parse(text).may_have(arn, region) is expected

@@ -19,6 +19,7 @@ from kinesis_assets.kinesis.transport.awaitables import (
     run_until_complete,
     to_thread,
     wait_for_socket,
+    with_deadline,
     with_socket_timeout,
 )
 
@@ -233,3 +234,53 @@ def test_closing_with_socket_timeout_closes_the_generator():
     next(steps)
     steps.close()
     assert generator.gi_frame is None
+
+
+# Deadlines
+
+
+def test_data_that_keeps_arriving_does_not_postpone_a_deadline(ends):
+    near, far = ends
+    left = [3, 2, 1, 0]
+
+    def generator():
+        while True:
+            yield from wait_for_socket(near, 30)
+            near.recv(1)
+
+    steps = with_deadline(generator(), lambda: left.pop(0))
+    for seconds in (3, 2, 1):
+        far.send(b"x")
+        assert next(steps).seconds == seconds
+    with pytest.raises(TimeoutError, match="deadline"):
+        next(steps)
+
+
+def test_with_deadline_passes_other_waits_through_and_returns_the_result(ends):
+    near, far = ends
+    far.send(b"x")
+    left = [-1, 7]
+
+    def generator():
+        yield Pause(9)
+        yield from wait_for_socket(near, 5)
+        return "over"
+
+    steps = with_deadline(generator(), lambda: left.pop(0))
+    assert next(steps) == Pause(9)
+    assert next(steps).seconds == 5
+    with pytest.raises(StopIteration, match="over"):
+        next(steps)
+
+
+def test_a_generator_can_go_on_after_its_deadline(ends):
+    def generator():
+        with suppress(TimeoutError):
+            yield from wait_for_socket(ends[0], 30)
+        yield Pause(1)
+        return "over"
+
+    steps = with_deadline(generator(), lambda: 0)
+    assert next(steps) == Pause(1)
+    with pytest.raises(StopIteration, match="over"):
+        next(steps)
