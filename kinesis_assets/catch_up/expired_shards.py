@@ -12,8 +12,9 @@ from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.replay.unlisted_shards import is_left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
+    from kinesis_assets.catch_up.lost_gaps import Parts
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 
 def expired_gaps(
-    client: StreamClient, table: PositionedTable, listing: StreamListing, gaps: Mapping[str, Sequence[Gap]]
-) -> tuple[dict[str, dict[Gap, Gap]], dict[str, ShardError]]:
+    client: StreamClient,
+    table: PositionedTable,
+    listing: StreamListing,
+    gaps: Mapping[str, Mapping[Gap, Gap]],
+) -> tuple[dict[str, dict[Gap, Parts]], dict[str, ShardError]]:
     """Return the gaps that are lost because their shard has expired, as `lost_parts` does.
 
     A second list of shards must lack the shard too. A shard of which that is not certain has an error.
@@ -33,7 +37,7 @@ def expired_gaps(
         client: The stream.
         table: Its table.
         listing: The stream and its shards. Gaps of listed shards are left out.
-        gaps: Gaps, by shard id.
+        gaps: Gaps, each with its unfilled part, by shard id.
     """
     unlisted = gaps.keys() - {shard.shard_id for shard in listing.shards}
     snapshot = table.snapshot()
@@ -42,11 +46,13 @@ def expired_gaps(
         return {}, {}
     shards = snapshot.with_archive(positions).shards
     lists = [listing, retry_listing(client, lambda listing: listing)]
-    lost: dict[str, dict[Gap, Gap]] = {}
+    lost: dict[str, dict[Gap, Parts]] = {}
     errors: dict[str, ShardError] = {}
     for shard_id in unlisted:
         if all(_has_expired(shard_id, shards[shard_id], gaps[shard_id], each) for each in lists):
-            lost[shard_id] = {gap: msgspec.structs.replace(gap, to_fill=False) for gap in gaps[shard_id]}
+            lost[shard_id] = {
+                gap: (msgspec.structs.replace(part, to_fill=False),) for gap, part in gaps[shard_id].items()
+            }
         else:
             errors[shard_id] = ShardVanished(
                 shard_id,
@@ -56,7 +62,7 @@ def expired_gaps(
     return lost, errors
 
 
-def _has_expired(shard_id: str, shard: ShardPosition, gaps: Sequence[Gap], listing: StreamListing) -> bool:
+def _has_expired(shard_id: str, shard: ShardPosition, gaps: Iterable[Gap], listing: StreamListing) -> bool:
     """Whether a list lacks a shard, and all records of its gaps are older than the stream's retention."""
     summary = listing.summary
     oldest = summary.service_time - timedelta(hours=summary.retention_hours)

@@ -37,9 +37,9 @@ def catch_up(
     """Continue with the newest records now, and add the records in between beside the runs.
 
     One commit moves the positions, and records the skipped range of each shard as a gap. The next runs read
-    new records, while this command adds those of the gaps. No row is added twice, and a gap is cleared in the
-    commit of its last rows. If the command is interrupted, run it again: it fills the gaps that are left. The
-    exit code is 0 only if all are filled.
+    new records, while this command adds those of the gaps in steps of ten minutes. No row is added twice, and
+    a gap is cleared in the commit of its last rows. If the command is interrupted, run it again: it goes on
+    where the last step ended. The exit code is 0 only if all gaps are filled.
     """
     from kinesis_assets.catch_up.run import jump  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.dagster.in_process import run_catch_up  # noqa: PLC0415
@@ -60,12 +60,17 @@ def catch_up(
 
 
 def _rows(stream: str, facts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row for each shard: where it was moved, and what was added of its gaps."""
+    """Return one row for each shard: where it was moved, and what the steps have added of its gaps."""
     rows: dict[str, dict[str, Any]] = {}
     for fact in facts:
         row = rows.setdefault(
             fact["shard"], dict.fromkeys(CATCH_UP_FIELDS) | {"stream": stream, "shard": fact["shard"]}
         )
-        named = ("from", "to", "gap") if "direction" in fact else CATCH_UP_FIELDS[5:]
-        row |= {name: fact.get(name) for name in named}
+        if "direction" in fact:
+            row |= {name: fact.get(name) for name in ("from", "to", "gap")}
+            continue
+        for name in ("rows", "gaps_filled"):
+            row[name] = (row[name] or 0) + (fact.get(name) or 0)
+        if fact.get("error") is not None:
+            row |= {name: fact.get(name) for name in ("error_class", "error")}
     return list(rows.values())

@@ -9,7 +9,7 @@ from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
     from datetime import datetime
 
     from kinesis_assets.kinesis.data_loss import Gap
@@ -17,32 +17,36 @@ if TYPE_CHECKING:
 
 
 def filled_gaps(
-    gaps: Sequence[Gap], result: ShardFillResult, *, not_before: datetime, up_to_position: bool
+    gaps: Mapping[Gap, Gap], result: ShardFillResult, *, not_before: datetime, up_to_position: bool
 ) -> tuple[ClearedGap, ...]:
-    """Return the gaps of a shard that a replay has read completely.
+    """Return the gaps of a shard that a replay has read completely, and the first parts of others.
 
     The service skips trimmed records without an error, and it always trims the oldest records. So no record
     of a gap was missing if the replay read a record that is not after the start of the gap. A gap that starts
     at a time or at TRIM_HORIZON has no such record, and never counts as filled.
 
     Args:
-        gaps: The recorded gaps of the shard.
+        gaps: The recorded gaps of the shard, each with its unfilled part.
         result: What was read of the shard.
         not_before: Records that arrived before this time were skipped.
         up_to_position: The range ended at the shard's committed position, which is after every gap.
     """
-    if result.error is not None or result.end in {None, RangeEnd.TIME_LIMIT} or result.first_read is None:
+    if result.error is not None or result.end is None or result.first_read is None:
         return ()
+    in_part = result.end is RangeEnd.TIME_LIMIT
     first, through = at(result.first_read), passed(result.stats.through)
     filled = []
-    for gap in gaps:
-        start = passed(gap.after)
-        read_to_end = up_to_position or (
+    for gap, part in gaps.items():
+        start = passed(part.after)
+        if start is None or first > start or gap.since is None or gap.since < not_before:
+            continue
+        read_to_end = (up_to_position and not in_part) or (
             through is not None
             and gap.next_sequence_number is not None
             and through >= at(gap.next_sequence_number)
         )
-        none_skipped = gap.since is not None and gap.since >= not_before
-        if start is not None and first <= start and read_to_end and none_skipped:
+        if read_to_end:
             filled.append(ClearedGap.of(gap))
+        elif in_part and through is not None and through[0] > start[0]:
+            filled.append(ClearedGap(gap.after, result.stats.through.sequence_number))
     return tuple(filled)

@@ -38,6 +38,7 @@ class ReplayOutcome:
         stats: The facts about the range and the rows that were filled in; None if nothing was read.
         gaps_filled: Number of recorded gaps that were filled: the replay read all of their records.
         first_read: Sequence number of the first record that was read; None if none was.
+        in_part: Some records were read, but the time limit ended the range before the others.
         error: Why the state is `FAILED`; None otherwise.
     """
 
@@ -46,6 +47,7 @@ class ReplayOutcome:
     stats: RangeStats | None = None
     gaps_filled: int = 0
     first_read: str | None = None
+    in_part: bool = False
     error: ShardError | None = None
 
     @property

@@ -17,6 +17,7 @@ from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayState
 from kinesis_assets.replay.unlisted_shards import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.replay.window import OLDEST
+from kinesis_assets.table.amendments import unfilled
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ReplayPlan:
         not_before: Records that arrived before this time are skipped.
         held: The data files of that version that may contain records of the ranges.
         ranges: The ranges to read, by shard id.
-        gaps: The recorded gaps that no replay has filled, by shard id.
+        gaps: The recorded gaps that no replay has filled, each with its unfilled part, by shard id.
         up_to_positions: The ranges end at the committed positions.
         not_read: The outcomes of the requested shards that have no range, by shard id.
         expired: The errors of the shards whose range starts with expired records, by shard id.
@@ -64,7 +65,7 @@ class ReplayPlan:
     not_before: datetime
     held: tuple[FileStats, ...]
     ranges: Mapping[str, ShardRange]
-    gaps: Mapping[str, Sequence[Gap]]
+    gaps: Mapping[str, Mapping[Gap, Gap]]
     up_to_positions: bool
     not_read: Mapping[str, ReplayOutcome]
     expired: Mapping[str, DataLost]
@@ -166,10 +167,7 @@ def _plan(
         ),
         ranges=ranges,
         gaps={
-            shard_id: [
-                gap for gap in positions.shards[shard_id].gaps if not _has_cleared(amendment, shard_id, gap)
-            ]
-            for shard_id in ranges
+            shard_id: unfilled(amendment, shard_id, positions.shards[shard_id].gaps) for shard_id in ranges
         },
         up_to_positions=window.last is None and window.until is None,
         not_read=not_read,
@@ -181,10 +179,6 @@ def _refuse_unknown(stream: str, unknown: Sequence[str], incomplete: ShardListIn
     if unknown:
         names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
         raise incomplete or InvalidInput(f"stream {stream} has no shard {names}")
-
-
-def _has_cleared(amendment: Amendment | None, shard_id: str, gap: Gap) -> bool:
-    return amendment is not None and amendment.has_cleared(shard_id, gap)
 
 
 def _floor(amendment: Amendment | None) -> datetime | None:
@@ -225,9 +219,8 @@ def _range(
         up_to = Position.after(window.last)
     if _is_empty(start, until, up_to):
         return ReplayOutcome(shard_id, ReplayState.WHOLE)
-    return ShardRange(
-        shard_id=shard_id, start=start, bounds=Bounds(until=until), hash_range=None, up_to=up_to
-    )
+    bounds = Bounds(until=until, max_seconds=window.max_seconds)
+    return ShardRange(shard_id=shard_id, start=start, bounds=bounds, hash_range=None, up_to=up_to)
 
 
 def _is_empty(start: Position, until: datetime | None, up_to: Position | None) -> bool:

@@ -11,6 +11,7 @@ This module does not import Dagster or Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, StreamRecreated
@@ -24,6 +25,7 @@ from kinesis_assets.replay.plan import plan_replay
 from kinesis_assets.replay.task import FillJob
 from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 from kinesis_assets.table.amend import commit_missing_rows
+from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit import MAX_READING_TIME, read_until
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.replay.plan import ReplayPlan
     from kinesis_assets.replay.window import ReplayWindow
-    from kinesis_assets.table.amendments import ClearedGap
     from kinesis_assets.table.table import PositionedTable
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], FillResult]
@@ -93,7 +94,7 @@ def _execute(
             str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
         )
         result = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
-        early = early_ends(client, plan.ranges, result.shards)
+        early = early_ends(client, plan.ranges, plan.gaps, result.shards)
         cleared = _cleared(plan, result, early)
         # Checked after reading, so that every record was read from the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
@@ -115,7 +116,7 @@ def _execute(
             by=by,
         )
     read = {
-        shard.shard_id: _outcome(plan, shard, len(cleared.get(shard.shard_id, ())), early.get(shard.shard_id))
+        shard.shard_id: _outcome(plan, shard, cleared.get(shard.shard_id, ()), early.get(shard.shard_id))
         for shard in result.shards
     }
     requested = [*plan.ranges, *plan.not_read]
@@ -125,7 +126,7 @@ def _execute(
 def _cleared(
     plan: ReplayPlan, result: FillResult, early: Mapping[str, str]
 ) -> dict[str, tuple[ClearedGap, ...]]:
-    """Return the gaps that were filled, by shard id."""
+    """Return the gaps that were filled, or their first parts, by shard id."""
     cleared = {
         shard.shard_id: filled_gaps(
             plan.gaps[shard.shard_id],
@@ -139,33 +140,39 @@ def _cleared(
     return {shard_id: gaps for shard_id, gaps in cleared.items() if gaps}
 
 
-def _outcome(plan: ReplayPlan, shard: ShardFillResult, gaps_filled: int, early: str | None) -> ReplayOutcome:
+def _outcome(
+    plan: ReplayPlan, shard: ShardFillResult, cleared: Sequence[ClearedGap], early: str | None
+) -> ReplayOutcome:
     lost = plan.expired.get(shard.shard_id) or _start_missing(plan, shard)
-    error = shard.error or _unfinished(shard, lost, early) or lost
+    error = shard.error or _unfinished(plan, shard, lost, early) or lost
     state = ReplayState.FILLED if shard.stats.rows else ReplayState.WHOLE
     return ReplayOutcome(
         shard_id=shard.shard_id,
         state=ReplayState.FAILED if error else state,
         stats=shard.stats,
-        gaps_filled=gaps_filled,
+        gaps_filled=sum(ClearedGap.of(gap) in cleared for gap in plan.gaps[shard.shard_id]),
         first_read=shard.first_read,
+        in_part=shard.end is RangeEnd.TIME_LIMIT and shard.first_read is not None,
         error=error,
     )
 
 
-def _unfinished(shard: ShardFillResult, lost: DataLost | None, early: str | None) -> ReplayUnfinished | None:
+def _unfinished(
+    plan: ReplayPlan, shard: ShardFillResult, lost: DataLost | None, early: str | None
+) -> ReplayUnfinished | None:
     """Return the error of a range that was not read in time, or of which the service did not return the rest.
 
     It includes the loss of records, because a replay that continues the range does not report that again.
 
     Args:
+        plan: The plan of the attempt.
         shard: What was read of the shard.
         lost: The loss of records.
         early: Why the tip at which the range ended is not its end.
     """
     if early is None and shard.end is not RangeEnd.TIME_LIMIT:
         return None
-    reason = early or f"the range was not read completely within {MAX_READING_TIME}"
+    reason = early or f"the range was not read completely within {_time_limit(plan, shard)}"
     through = shard.stats.through
     return ReplayUnfinished(
         shard.shard_id,
@@ -174,6 +181,11 @@ def _unfinished(shard: ShardFillResult, lost: DataLost | None, early: str | None
         "filled in; to continue, replay this shard"
         + ("" if through.sequence_number is None else f" from {through.sequence_number}"),
     )
+
+
+def _time_limit(plan: ReplayPlan, shard: ShardFillResult) -> timedelta:
+    seconds = plan.ranges[shard.shard_id].bounds.max_seconds
+    return MAX_READING_TIME if seconds is None else min(MAX_READING_TIME, timedelta(seconds=seconds))
 
 
 def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:

@@ -22,6 +22,7 @@ class ReplayWindow(msgspec.Struct, frozen=True):
         last: Sequence number of the last record, inclusive; None for no such limit.
         until: Arrival time, exclusive; None for no such limit.
         starts: By shard id, the starts of shards that start elsewhere.
+        max_seconds: How long each shard is read after its first record, see `Bounds`; None for no such limit.
 
     Raises:
         InvalidInput: The window is empty.
@@ -31,6 +32,7 @@ class ReplayWindow(msgspec.Struct, frozen=True):
     last: str | None = None
     until: datetime | None = None
     starts: Mapping[str, Position] = {}
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         number, time = self.start.sequence_number, self.start.timestamp

@@ -181,7 +181,8 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
     """Return the move of a catch-up: its gap is to be filled, and starts at the first record that it skips.
 
     A replay that still finds this record has provably read the whole gap. If records may have expired before,
-    the gap starts at the position, and cannot be proven to be filled.
+    the gap starts at the position, and cannot be proven to be filled. The gap ends before the record at which
+    the next run starts. A shard without such a record, or without any before it, stays.
     """
     shard, gap = move.before, move.gap
     if gap is None:
@@ -189,14 +190,19 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
     first, current = unread.get(move.shard_id), passed(shard.position)
     since, hours = shard.complete_until, shard.retention_hours
     complete = since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
-    if complete and (first is None or (probe.first is not None and _number(first) >= _number(probe.first))):
+    if probe.first is None or (complete and (first is None or _number(first) >= _number(probe.first))):
         # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
         return Move(move.shard_id, Direction.STAYS, shard, shard)
     known = msgspec.structs.replace(gap, to_fill=True)
     if complete and first is not None and (current is None or at(first.sequence_number) > current):
         start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
         known = msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival, to_fill=True)
-    after = msgspec.structs.replace(move.after, gaps=(*shard.gaps, known))
+    after = msgspec.structs.replace(
+        move.after,
+        position=_at_first(probe),
+        wanted_from=probe.first.arrival,
+        gaps=(*shard.gaps, known),
+    )
     return replace(move, gap=known, after=after)
 
 

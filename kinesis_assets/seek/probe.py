@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 TIME_TO_READ = timedelta(hours=1)
 """A record that expires earlier than this counts as expired, because the next run might not find it."""
 
+SETTLED = timedelta(minutes=1)
+"""A catch-up moves a shard to its first record that is younger than this, or to an older one. Those before it
+are visible to every read: records become visible within seconds, in the order of their sequence numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProbedRecord:
@@ -85,3 +89,36 @@ def first_record(client: StreamClient, shard: Shard, position: Position) -> Prob
     )
     records = next(iter(ShardReading(client, range_)), None)
     return None if records is None else ProbedRecord(records[0].sequence_number, records[0].arrival)
+
+
+def probe_newest(
+    client: StreamClient, shard: Shard, summary: StreamSummary, complete_until: datetime | None
+) -> Probe:
+    """Find the first record since `SETTLED` or, if there is none, since twice as long ago, and so on.
+
+    A catch-up moves the shard to this record. So a replay of what it skipped ends at a record that exists.
+
+    Args:
+        client: The stream.
+        shard: The shard.
+        summary: The stream's retention and clock.
+        complete_until: The search ends at this time, because a run has read what is before it.
+
+    Raises what `probe_shard` raises.
+    """
+    now = summary.service_time
+    oldest = now - timedelta(hours=summary.retention_hours)
+    end = oldest if complete_until is None else max(oldest, complete_until)
+    age = SETTLED
+    while True:
+        target = Position.at_timestamp(now - age)
+        first = first_record(client, shard, target)
+        if first is not None or now - age <= end:
+            return Probe(target, first, oldest=None)
+        age *= 2
+
+
+def first_unread(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
+    """Return the first record from a position on, by three reads, because two responses may omit records."""
+    found = [first_record(client, shard, position) for _ in range(3)]
+    return min(filter(None, found), key=lambda record: int(record.sequence_number), default=None)

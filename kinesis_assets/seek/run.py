@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.seek.commit import commit_moves, following_positions
 from kinesis_assets.seek.plan import Direction, Move, going_back, moving, plan_moves
-from kinesis_assets.seek.probe import TIME_TO_READ, first_record, probe_shard
+from kinesis_assets.seek.probe import TIME_TO_READ, first_unread, probe_newest, probe_shard
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.commits_since import find_commit
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.seek.probe import Probe, ProbedRecord
     from kinesis_assets.table.amendments import Amendment
@@ -88,8 +87,8 @@ def seek(
     Args:
         client: The stream.
         table: Its table.
-        to: The new position. LATEST becomes the current time, TRIM_HORIZON the oldest record that does not
-            expire before a run can read it.
+        to: The new position. LATEST becomes the current time or, with `to_fill`, the first record since
+            `SETTLED`; TRIM_HORIZON becomes the oldest record that does not expire before a run can read it.
         shard_ids: The shards; None for all shards that can be moved there.
         by: Id of the Dagster run or name of the person, recorded with the positions.
         apply: Commit the moves; otherwise only plan them.
@@ -196,22 +195,22 @@ def _request(
                     shard_id, "the stream no longer lists this shard, so none of its records can be read"
                 )
     readable = [shard_id for shard_id in chosen if shard_id in listed]
+    if to_fill:
+        behind = {key: shard for key in readable if not (shard := known[key]).finished}
+        probes = {
+            shard_id: probe_newest(client, listed[shard_id], listing.summary, shard.complete_until)
+            for shard_id, shard in behind.items()
+        }
+        unread = {
+            shard_id: first_unread(client, listed[shard_id], shard.position)
+            for shard_id, shard in behind.items()
+        }
+        return _Request(listing, probes, chosen, shard_ids is None, unread)
     try_sequence_numbers(client, dict.fromkeys(readable, target))
     probes = {
         shard_id: probe_shard(client, listed[shard_id], listing.summary, target) for shard_id in readable
     }
-    unread = {
-        shard_id: _first_unread(client, listed[shard_id], known[shard_id].position)
-        for shard_id in readable
-        if to_fill and not known[shard_id].finished
-    }
-    return _Request(listing, probes, chosen, shard_ids is None, unread if to_fill else None)
-
-
-def _first_unread(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
-    """Return the first record after a position, by two reads, because one response may omit records."""
-    found = [first_record(client, shard, position) for _ in range(2)]
-    return min(filter(None, found), key=lambda record: int(record.sequence_number), default=None)
+    return _Request(listing, probes, chosen, shard_ids is None)
 
 
 def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:

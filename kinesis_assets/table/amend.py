@@ -54,7 +54,7 @@ def commit_missing_rows(
         batch_id: The attempt's id, which every row of its files carries.
         files: The data files to add.
         filled: The facts about the ranges that were read, by shard id; those without rows are not stored.
-        cleared: The gaps that these rows fill, by shard id.
+        cleared: The gaps that these rows fill, or their first parts, by shard id.
         by: The Dagster run id or the person that commits.
 
     Returns:
@@ -123,10 +123,13 @@ def _rewrite(
 def _cleared(
     current: Amendment | None, cleared: Mapping[str, Sequence[ClearedGap]]
 ) -> dict[str, tuple[ClearedGap, ...]]:
-    """Return the gaps that are filled after this commit, each once."""
+    """Return the gaps and the first parts of gaps that are filled after this commit, each once."""
     before = {} if current is None else current.cleared
     added = {
-        shard_id: tuple(dict.fromkeys([*before.get(shard_id, ()), *gaps]))
+        shard_id: (
+            *(part for part in before.get(shard_id, ()) if not any(part.is_in(gap) for gap in gaps)),
+            *gaps,
+        )
         for shard_id, gaps in cleared.items()
     }
     return before | added

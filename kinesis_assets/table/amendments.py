@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.range_stats import RangeStats, check_rows, with_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kinesis_assets.kinesis.data_loss import Gap
 
@@ -29,7 +29,9 @@ read. Files of format 1 do not name their stream."""
 
 
 class ClearedGap(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A gap that a replay filled, identified by the same fields as in `Gap`."""
+    """A gap that a replay filled, identified by the same fields as in `Gap`; or the first part of one, which
+    ends before another record.
+    """
 
     after: Position
     next_sequence_number: str | None = None
@@ -38,6 +40,18 @@ class ClearedGap(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     def of(cls, gap: Gap) -> ClearedGap:
         """Return the identifying fields of a gap."""
         return cls(gap.after, gap.next_sequence_number)
+
+    def is_in(self, other: ClearedGap) -> bool:
+        """Whether this is another one, or its first part."""
+        if self == other:
+            return True
+        numbers = self.next_sequence_number, other.next_sequence_number
+        return (
+            self.after == other.after
+            and numbers[0] is not None
+            and numbers[1] is not None
+            and int(numbers[0]) < int(numbers[1])
+        )
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -55,7 +69,8 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         rewound: Shards whose rows this commit deleted, because their positions were set back.
         lowered_from: The previous floor, if this commit lowered it. Releases that do not know the field
             reject the file.
-        cleared: The gaps of the positions that replays have filled, by shard id. Cumulative.
+        cleared: The gaps of the positions that replays have filled, or their first parts, by shard id.
+            Cumulative.
         accepted: An operator accepted restores and overwrites up to this version of the table. Cumulative.
         arn: The stream's ARN; None in files of format 1. Each commit writes it into the file.
     """
@@ -75,8 +90,40 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     arn: str | None = None
 
     def has_cleared(self, shard_id: str, gap: Gap) -> bool:
-        """Return whether a replay has filled a gap."""
-        return ClearedGap.of(gap) in self.cleared.get(shard_id, ())
+        """Return whether replays have filled a gap."""
+        return any(ClearedGap.of(gap).is_in(cleared) for cleared in self.cleared.get(shard_id, ()))
+
+
+def unfilled(amendment: Amendment | None, shard_id: str, gaps: Iterable[Gap]) -> dict[Gap, Gap]:
+    """Return the part of each gap of a shard that no replay has filled. Filled gaps are left out.
+
+    Args:
+        amendment: The newest amendment; None if there is none.
+        shard_id: The shard.
+        gaps: The gaps in its position.
+    """
+    if amendment is None:
+        return {gap: gap for gap in gaps}
+    return {
+        gap: _rest(gap, amendment.cleared.get(shard_id, ()))
+        for gap in gaps
+        if not amendment.has_cleared(shard_id, gap)
+    }
+
+
+def _rest(gap: Gap, cleared: Iterable[ClearedGap]) -> Gap:
+    """Return a gap without its first part, if that is filled."""
+    ends = [
+        part.next_sequence_number
+        for part in cleared
+        if part.after == gap.after and part.next_sequence_number is not None
+    ]
+    if not ends:
+        return gap
+    number = max(ends, key=int)
+    return msgspec.structs.replace(
+        gap, after=Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=number)
+    )
 
 
 def next_amendment(

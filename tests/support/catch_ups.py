@@ -13,12 +13,14 @@ class Killed(BaseException):
 
 
 def catch_up(bench, *shard_ids, fill=fill_as_in_spark):
-    moved = jump(bench.client, bench.table, shard_ids, by="ann", apply=True)
-    return moved, *fill_gaps(bench, *shard_ids, fill=fill)
+    """Move shards, and return the errors of the backfill."""
+    jump(bench.client, bench.table, shard_ids, by="ann", apply=True)
+    return fill_gaps(bench, *shard_ids, fill=fill)
 
 
-def fill_gaps(bench, *shard_ids, fill=fill_as_in_spark):
-    return backfill(fill, bench.client, bench.table, shard_ids, by="ann", retries=REPLAYING)
+def fill_gaps(bench, *shard_ids, fill=fill_as_in_spark, report=lambda _: None):
+    """Return the errors of a backfill."""
+    return backfill(fill, bench.client, bench.table, shard_ids, report=report, by="ann", retries=REPLAYING)
 
 
 def open_gaps(bench):
@@ -39,10 +41,10 @@ def expire_partly(bench):
     bench.put(2)
     bench.later(hours=1)
     (number,) = bench.put(3)
-    bench.later(seconds=5)
+    bench.later(minutes=2)
+    bench.put(4)
     jump(bench.client, bench.table, by="ann", apply=True)
     bench.later(seconds=5)
-    bench.put(4)
     bench.run()
     bench.later(hours=23, seconds=10)
     return number

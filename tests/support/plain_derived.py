@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from copy import copy as copy_of
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ from kinesis_assets.derive.new_rows import new_rows
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
+from support.table_folder import folder_of
 from support.timing import WRITING
 
 if TYPE_CHECKING:
@@ -70,6 +73,13 @@ class PlainDerived:
         )
         self._source = source
         self._commits = 0
+
+    def copied(self, path: Path) -> PlainDerived:
+        """Copy the table to a folder, which may already contain its first versions, and return the copy."""
+        shutil.copytree(folder_of(self.table), path, dirs_exist_ok=True)
+        copy = copy_of(self)
+        copy.table = DerivedTable(str(path), self.table.policy)
+        return copy
 
     # Commits
 

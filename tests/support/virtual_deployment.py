@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.in_process import StreamProject
 
 INTERVAL = 300
-"""Seconds between two ticks."""
+"""Seconds between two ticks, by default."""
 
 
 class VirtualDeployment:
@@ -25,7 +25,10 @@ class VirtualDeployment:
         clock: The clock of Dagster's machines. It stands still, because runs are recorded by the machine's.
         daemon: The sensor.
         runs: The time, in seconds since the start, and the shards of each run.
+        interval: Seconds between two ticks.
     """
+
+    interval = INTERVAL
 
     def __init__(self, project: StreamProject, instance: dg.DagsterInstance, service: Clock) -> None:
         self.clock = Clock()
@@ -44,11 +47,11 @@ class VirtualDeployment:
         requests = self.daemon.tick().run_requests or ()
         return [self._execute(dict(request.tags), status) for request in requests]
 
-    def pass_time(self, seconds: float, interval: float = INTERVAL) -> list[tuple[int, tuple[str, ...]]]:
+    def pass_time(self, seconds: float) -> list[tuple[int, tuple[str, ...]]]:
         """Let time pass, with a tick at each interval, and return the runs."""
         before = len(self.runs)
-        for _ in range(int(seconds / interval)):
-            self._service.advance(interval)
+        for _ in range(int(seconds / self.interval)):
+            self._service.advance(self.interval)
             self.tick()
         return self.runs[before:]
 

@@ -56,14 +56,17 @@ def build_catch_up_job(stream: str) -> dg.JobDefinition:
                     dg.AssetObservation(raw_key(stream), partition=shard["shard"], metadata=shard)
                 )
         tag = f"kinesis-{context.run_id}"
-        # As for a replay: what was not committed is read again by the next catch-up.
+        # As for a replay: the step that was not committed is read again by the next catch-up.
         graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
         with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
-            result, errors = backfill(
-                logged_fill(context, spark), opened.client, opened.table, config.shards, by=context.run_id
+            errors = backfill(
+                logged_fill(context, spark),
+                opened.client,
+                opened.table,
+                config.shards,
+                report=partial(report_replay, context, stream),
+                by=context.run_id,
             )
-        if result is not None:
-            report_replay(context, stream, result)
         if errors:
             raise ShardsNotCommitted(stream, errors)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chaos.faults.forked import PROGRAMS, Forked
 from kinesis_assets.errors import TableMissing
 from support.pipeline import Pipeline
 from support.waiting import SECONDS, wait_until
@@ -29,7 +30,7 @@ class FaultBench(Pipeline):
     """
 
     folder: Path = field(default_factory=Path)
-    _processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    _processes: list[subprocess.Popen[str] | Forked] = field(default_factory=list)
 
     @property
     def has_positions(self) -> bool:
@@ -58,13 +59,17 @@ class FaultBench(Pipeline):
             "endpoint_url": self.settings.endpoint_url,
             "shards": shard_ids,
         }
-        environment = arguments.pop("environment", {})
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / program), json.dumps(stream | arguments)],
-            env=os.environ | fault.environment() | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        environment = os.environ | fault.environment() | arguments.pop("environment", {})
+        process = (
+            Forked(program, stream | arguments, environment, folder)
+            if program in PROGRAMS
+            else subprocess.Popen(
+                [sys.executable, str(HERE / program), json.dumps(stream | arguments)],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
         self._processes.append(process)
         return Process(process, fault)
@@ -88,7 +93,7 @@ class FaultBench(Pipeline):
 class Process:
     """A run in a process of its own."""
 
-    process: subprocess.Popen[str] | subprocess.CompletedProcess[str]
+    process: subprocess.Popen[str] | subprocess.CompletedProcess[str] | Forked
     fault: Fault
     out: str = ""
     err: str = ""

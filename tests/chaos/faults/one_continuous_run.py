@@ -5,10 +5,13 @@ for the file `MORE` there. The test puts more records before it creates that fil
 iteration that commits rows.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import ContinuousRun
@@ -22,31 +25,35 @@ from support.waiting import SECONDS, wait_until
 
 REPORTED, MORE = "reported", "more"
 
-arguments = json.loads(sys.argv[1])
-folder = Path(json.loads(os.environ["FAULT"])["folder"])
+
+def main(arguments: dict[str, Any]) -> None:
+    """Execute the run."""
+    folder = Path(json.loads(os.environ["FAULT"])["folder"])
+
+    def report(_: object) -> None:
+        """Called after each iteration that commits rows."""
+        if (folder / REPORTED).exists():
+            continuous_run.stop()
+            return
+        (folder / REPORTED).touch()
+        wait_until((folder / MORE).exists, failure="no more records were put", interval=0.01)
+
+    settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
+    client = StreamClient(arguments["stream"], settings)
+    table, policy = PositionedTable(arguments["table"], WRITING), ReadPolicy()
+    continuous_run = ContinuousRun(
+        task.land_group,
+        client,
+        table,
+        policy,
+        # Each iteration lists the shards, so that it passes the points of a listing too.
+        RunTiming(SECONDS, commit_interval=0.05, max_listing_age=0.0),
+        report=report,
+        by="the test",
+    )
+    asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
+    continuous_run.run(plan_run(client, table, asked=asked, policy=policy))
 
 
-def report(_: object) -> None:
-    """Called after each iteration that commits rows."""
-    if (folder / REPORTED).exists():
-        continuous_run.stop()
-        return
-    (folder / REPORTED).touch()
-    wait_until((folder / MORE).exists, failure="no more records were put", interval=0.01)
-
-
-settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
-client = StreamClient(arguments["stream"], settings)
-table, policy = PositionedTable(arguments["table"], WRITING), ReadPolicy()
-continuous_run = ContinuousRun(
-    task.land_group,
-    client,
-    table,
-    policy,
-    # Each iteration lists the shards, so that it passes the points of a listing too.
-    RunTiming(SECONDS, commit_interval=0.05, max_listing_age=0.0),
-    report=report,
-    by="the test",
-)
-asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
-continuous_run.run(plan_run(client, table, asked=asked, policy=policy))
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

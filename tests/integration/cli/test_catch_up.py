@@ -7,14 +7,23 @@ import pytest
 from kinesis_assets.catch_up.run import jump
 from kinesis_assets.kinesis.client import StreamClient
 from support.shard_ids import A, B
-from support.waiting import wait_for_next_second
 
 COLUMNS = ["stream", "shard", "from", "to", "gap", "rows", "gaps_filled", "error_class", "error"]
 
 
 @pytest.fixture
-def behind(cli, stream_options, kinesis, stream):
-    """A stream of two shards, of which one record each was read and three of the first were not."""
+def settings(clocked):
+    return clocked.settings
+
+
+@pytest.fixture
+def kinesis(clocked):
+    return clocked.kinesis
+
+
+@pytest.fixture
+def behind(cli, stream_options, clocked, kinesis, stream):
+    """A stream of two shards, each with a record that was read. The first has three others, and a new one."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
 
     def put(count, key):
@@ -24,8 +33,10 @@ def behind(cli, stream_options, kinesis, stream):
     put(1, 0)
     put(1, 2**128 - 1)
     assert cli("run", *stream_options).exit_code == 0
+    clocked.clock.advance(120)
     put(3, 0)
-    wait_for_next_second()
+    clocked.clock.advance(120)
+    put(1, 0)
 
 
 def rows_of(table):
@@ -62,7 +73,7 @@ def test_the_skipped_records_are_added_and_the_gap_is_cleared(cli, stream_option
 def test_an_interrupted_catch_up_is_continued_after_other_runs(cli, stream_options, stream, settings, table):
     jump(StreamClient(stream, settings), table, by="ann", apply=True)  # and the process ends
     assert cli("run", *stream_options).exit_code == 0
-    assert rows_of(table) == 2
+    assert rows_of(table) == 3
     done = cli("catch-up", *stream_options, "--apply", "--json")
     assert (done.exit_code, done.by_shard[A]["rows"]) == (0, 3)
-    assert rows_of(table) == 5
+    assert rows_of(table) == 6

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def behind(bench: Bench) -> Bench:
-    """A stream of two shards of which a run has read record 1, and left 2 to 5."""
+    """A stream of two shards of which a run has read record 1, and left 2 to 5 and the newest, 8 and 9."""
     bench.create(2)
     bench.put(1, shard_id=A)
     bench.run()
-    bench.later(seconds=5)
+    bench.later(minutes=2)
     bench.put(2, 3, shard_id=A)
     bench.put(4, 5, shard_id=B)
-    bench.later(seconds=5)
+    bench.later(minutes=2)
+    bench.put(8, shard_id=A)
+    bench.put(9, shard_id=B)
     return bench
 
 

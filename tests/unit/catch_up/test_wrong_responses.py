@@ -14,13 +14,14 @@ from support.timing import REPLAYING
 
 @pytest.fixture
 def behind(bench):
-    """A stream of which a run has read record 1, and left 2 and 3."""
+    """A stream of which a run has read record 1, and left 2, 3 and the newest, 9."""
     bench.create()
     bench.put(1)
     bench.run()
-    bench.later(seconds=5)
+    bench.later(minutes=2)
     bench.numbers = bench.put(2, 3)
-    bench.later(seconds=5)
+    bench.later(minutes=2)
+    bench.put(9)
     return bench
 
 
@@ -30,23 +31,24 @@ def skip_unread(bench):
 
 def fill(bench):
     """Return the error of the shard; None if its gaps were filled."""
-    return backfill(fill_as_in_spark, bench.client, bench.table, by="ann", retries=REPLAYING)[1].get(A)
+    return backfill(fill_as_in_spark, bench.client, bench.table, by="ann", retries=REPLAYING).get(A)
 
 
 def to_fill(bench):
     return len(gaps_to_fill(bench.client, bench.table).get(A, ()))
 
 
-def omit(faults, *, keep, first=None, behind_ms=0):
-    """Return some of the records of one response that has any, and report the tip.
+def omit(faults, *, keep, first=None, behind_ms=0, times=1):
+    """Return some of the records of one response that has any, or of more, and report the tip.
 
     Args:
         faults: The service's faults.
         keep: The records that are returned.
         first: The first record of the response that is changed; None changes the next one.
         behind_ms: MillisBehindLatest of the response.
+        times: The number of responses.
     """
-    left = [1]
+    left = [times]
 
     def change(_call, answer):
         records = answer.members.get("Records")
@@ -78,11 +80,11 @@ def test_wrong_responses_that_nothing_is_unread_move_no_shard(behind, faults):
     faults.clear()
     assert behind.at(A).position.sequence_number == position
     behind.run()
-    assert behind.items == [1, 2, 3]
+    assert behind.items == [1, 2, 3, 9]
 
 
-def test_a_gap_starts_at_the_first_skipped_record_although_one_response_omits_it(behind, faults):
-    omit(faults, keep=NOT_FIRST, first=behind.numbers[0], behind_ms=1000)
+def test_a_gap_starts_at_the_first_skipped_record_although_two_responses_omit_it(behind, faults):
+    omit(faults, keep=NOT_FIRST, first=behind.numbers[0], behind_ms=1000, times=2)
     skip_unread(behind)
     faults.clear()
     (gap,) = behind.at(A).gaps
@@ -92,18 +94,21 @@ def test_a_gap_starts_at_the_first_skipped_record_although_one_response_omits_it
 
 
 @pytest.mark.parametrize("keep", [NOTHING, ONLY_FIRST], ids=["nothing", "only the first"])
-@pytest.mark.parametrize("moved", [False, True], ids=["at the time of the jump", "after a record"])
-def test_a_gap_that_was_read_to_a_false_tip_is_filled_by_the_next_catch_up(behind, faults, keep, moved):
+@pytest.mark.parametrize("moved", [False, True], ids=["at the end of the gap", "after a later record"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_gap_that_was_read_to_a_false_tip_is_filled_by_the_next_catch_up(
+    behind, faults, keep, moved, times
+):
     skip_unread(behind)
     if moved:
         behind.put(4)
         behind.run()
-    omit(faults, keep=keep)
+    omit(faults, keep=keep, times=times)
     assert isinstance(fill(behind), ReplayUnfinished)
     faults.clear()
     assert to_fill(behind) == 1
     assert fill(behind) is None
-    assert behind.items == [1, 2, 3, *([4] if moved else [])]
+    assert behind.items == [1, 2, 3, *([4, 9] if moved else [])]
     assert to_fill(behind) == 0
 
 
@@ -177,4 +182,4 @@ def test_a_gap_of_an_unlisted_shard_is_not_given_up_before_the_recorded_retentio
     faults.clear()
     assert to_fill(behind) == 1
     assert fill(behind) is None
-    assert behind.items == [1, 2, 3]
+    assert behind.items == [1, 2, 3, 9]

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import dagster as dg
 import pytest
+from dagster.components.core import package_entry, snapshot
 
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import Daemon, SensorClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-
-import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.in_process import StreamProject
+
+
+@pytest.fixture(scope="session", autouse=True)
+def library_schemas() -> Iterator[None]:
+    """Describe the components of all installed packages once, instead of each time a project is loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in [
+            (package_entry, "discover_entry_point_package_objects"),
+            (snapshot, "get_package_entry_snap"),
+        ]:
+            patch.setattr(module, name, cache(getattr(module, name)))
+        yield
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ COMPONENTS = [each for each in PUBLIC if isinstance(each, type) and issubclass(e
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.__name__)
 
 
+@cache
 def schema_of(component: type[dg.Component]) -> dict[str, Any]:
     return component.get_model_cls().model_json_schema()
 

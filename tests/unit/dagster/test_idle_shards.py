@@ -14,7 +14,7 @@ from kinesis_assets.testing.messages import Answer
 from support.daemon import PARTITION, Status
 from support.fixtures.dagster import Source
 from support.shard_ids import A, B, C, D, E, F, G, H
-from support.virtual_deployment import INTERVAL, VirtualDeployment
+from support.virtual_deployment import VirtualDeployment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 HOUR = 3600
 LONGEST = 4 * HOUR
+
+INTERVAL = 900
+"""Seconds between two ticks. `integration/dagster/test_idle_day.py` has more of them."""
 
 
 @pytest.fixture
@@ -37,7 +40,9 @@ def deploy(make_project, instance, clocked: Clocked) -> Callable[..., VirtualDep
 
     def deploy(**fields: object) -> VirtualDeployment:
         project = make_project(endpoint_url=clocked.settings.endpoint_url, **fields)
-        return VirtualDeployment(project, instance, clocked.clock)
+        deployment = VirtualDeployment(project, instance, clocked.clock)
+        deployment.interval = INTERVAL
+        return deployment
 
     return deploy
 
@@ -50,6 +55,12 @@ def idle(source, deploy) -> VirtualDeployment:
     assert deployment.tick() == [(A, B, C, D)]
     assert deployment.pass_time(HOUR) == []
     return deployment
+
+
+def pass_day(deployment: VirtualDeployment) -> list[tuple[int, tuple[str, ...]]]:
+    """Let a day pass with fewer ticks, each of which may request a run, and return the runs."""
+    deployment.interval = 2 * INTERVAL
+    return deployment.pass_time(24 * HOUR)
 
 
 def lie_to_probes(faults, change, **calls):
@@ -68,12 +79,12 @@ def test_an_idle_stream_has_at_most_12_runs_a_day(source, deploy):
     source.create(2)
     deployment = deploy()
     deployment.tick()
-    deployment.pass_time(24 * HOUR - INTERVAL)
+    pass_day(deployment)
     runs = deployment.runs
     assert {shards for _, shards in runs} == {(A, B)}
     assert 6 <= len(runs) <= 12
     assert all(
-        LONGEST <= later - earlier <= LONGEST + INTERVAL for (earlier, _), (later, _) in pairwise(runs)
+        LONGEST <= later - earlier <= LONGEST + 2 * INTERVAL for (earlier, _), (later, _) in pairwise(runs)
     )
 
 
@@ -95,7 +106,7 @@ def test_shards_that_became_idle_at_different_times_are_read_together(source, id
     source.put(B, 1)
     idle.pass_time(INTERVAL)
     idle.pass_time(INTERVAL)
-    assert {shards for _, shards in idle.pass_time(24 * HOUR)} == {(A, B, C, D)}
+    assert {shards for _, shards in pass_day(idle)} == {(A, B, C, D)}
 
 
 # Ranges
@@ -119,7 +130,7 @@ def resharded(source, idle) -> VirtualDeployment:
 
 
 def test_an_idle_stream_with_several_ranges_has_at_most_12_runs_a_day(resharded):
-    runs = resharded.pass_time(24 * HOUR)
+    runs = pass_day(resharded)
     assert {shards for _, shards in runs} == {(A, B, C, D, E, F, G, H)}
     assert len(runs) <= 12
 
@@ -129,9 +140,10 @@ def test_archived_parents_do_not_separate_the_idle_runs(source, idle):
     policy = TablePolicy(chain=ChainPolicy(max_files=0, min_archived=1))
     opened.table = PositionedTable(opened.settings.table, policy)
     reshard(source, idle)
-    idle.pass_time(2 * 24 * HOUR)
+    idle.interval = LONGEST
+    idle.pass_time(36 * HOUR)
     assert {B, D}.isdisjoint(idle.daemon.positions.shards)
-    runs = idle.pass_time(24 * HOUR)
+    runs = pass_day(idle)
     assert {shards for _, shards in runs} == {(A, B, C, D, E, F, G, H)}
     assert len(runs) <= 12
 
@@ -139,7 +151,7 @@ def test_archived_parents_do_not_separate_the_idle_runs(source, idle):
 def test_an_idle_run_does_not_pass_over_a_partition_without_a_shard(source, idle):
     idle.daemon.add_partitions("not a shard")
     reshard(source, idle)
-    assert {shards for _, shards in idle.pass_time(24 * HOUR)} == {(A, B, C), (E, F, G, H)}
+    assert {shards for _, shards in idle.pass_time(2 * LONGEST)} == {(A, B, C), (E, F, G, H)}
 
 
 def test_an_idle_run_does_not_pass_over_a_shard_in_a_run(resharded):
@@ -285,10 +297,10 @@ def test_a_tick_requests_shards_less_and_less_often_while_probes_fail(source, de
     deployment = deploy()
     deployment.tick()
     lie_to_probes(faults, lambda _: Answer.error("AccessDeniedException"))
-    times = [at for at, _ in deployment.pass_time(24 * HOUR)]
+    times = [at for at, _ in pass_day(deployment)]
     waits = [later - earlier for earlier, later in pairwise([0, *times])]
     assert waits == sorted(waits)
-    assert waits[0] == INTERVAL
+    assert waits[0] == deployment.interval
     assert waits[-1] == LONGEST
     assert len(times) <= 12
     reason = deployment.daemon.tick().skip_reason.skip_message

@@ -12,7 +12,7 @@ from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.replay.filled_gaps import filled_gaps
 from kinesis_assets.replay.manifest import ShardFillResult
 from kinesis_assets.replay.outcome import ReplayState
-from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.amendments import ClearedGap, next_amendment, unfilled
 from kinesis_assets.table.range_stats import RangeStats
 from support.replays import A, states
 
@@ -81,7 +81,43 @@ def test_a_gap_is_not_filled_if_records_were_excluded_by_their_arrival_time():
         error=None,
     )
     for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
-        assert filled_gaps([gap], result, not_before=not_before, up_to_position=False) == filled
+        assert filled_gaps({gap: gap}, result, not_before=not_before, up_to_position=False) == filled
+
+
+def test_the_part_of_a_gap_that_was_read_in_time_counts_as_filled_only_from_its_first_record_on():
+    arrived = datetime(2026, 2, 2, tzinfo=UTC)
+    gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="19", until=arrived)
+
+    def filled(first, through, part=gap):
+        result = ShardFillResult(
+            shard_id=A,
+            stats=replace(RangeStats.unread(Position.parse("TRIM_HORIZON")), through=Position.after(through)),
+            end=RangeEnd.TIME_LIMIT,
+            read=5,
+            first_read=first,
+            error=None,
+        )
+        return filled_gaps({gap: part}, result, not_before=arrived, up_to_position=True)
+
+    assert filled("5", "9") == (ClearedGap(gap.after, "9"),)
+    assert filled("6", "9") == ()
+    assert filled("5", "5") == ()
+    assert filled("5", "20") == (ClearedGap.of(gap),)
+    rest = replace(gap, after=Position.parse("AT_SEQUENCE_NUMBER:9"))
+    assert filled("9", "12", rest) == (ClearedGap(gap.after, "12"),)
+    assert filled("10", "12", rest) == ()
+    assert filled("9", "9", rest) == ()
+
+
+def test_the_rest_of_a_gap_starts_after_the_longest_part_that_was_filled():
+    arrived = datetime(2026, 2, 2, tzinfo=UTC)
+    gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="19", until=arrived)
+    parts = tuple(ClearedGap(gap.after, number) for number in ("9", "12", "10"))
+    amendment = next_amendment(None, batch_id=1, at=arrived, by=None, cleared={A: parts})
+    rest = replace(gap, after=Position.parse("AT_SEQUENCE_NUMBER:12"))
+    assert unfilled(amendment, A, [gap]) == {gap: rest}
+    filled = next_amendment(amendment, batch_id=2, at=arrived, by=None, cleared={A: (ClearedGap.of(gap),)})
+    assert unfilled(filled, A, [gap]) == {}
 
 
 def test_a_gap_of_which_the_end_is_not_replayed_is_not_cleared(bench):

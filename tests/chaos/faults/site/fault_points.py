@@ -167,12 +167,15 @@ class Fault:
 
 
 class _Points:
-    """Wraps the points of this process."""
+    """Wraps the points of this process. Its environment names the fault when the first one is passed."""
 
-    def __init__(self, fault: Fault) -> None:
-        self._fault = fault
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._passes: Counter[tuple[str, str]] = Counter()
+
+    @functools.cached_property
+    def _fault(self) -> Fault:
+        return Fault(**json.loads(os.environ[ENVIRONMENT]))
 
     def wrap(self, module: ModuleType) -> None:
         for point, (name, path) in POINTS.items():
@@ -240,8 +243,7 @@ class _Finder(MetaPathFinder):
 def install() -> None:
     """Wrap the points of this process if its environment has a fault."""
     if ENVIRONMENT in os.environ:
-        fault = Fault(**json.loads(os.environ[ENVIRONMENT]))
-        sys.meta_path.insert(0, _Finder(_Points(fault)))
+        sys.meta_path.insert(0, _Finder(_Points()))
 
 
 def _is_about_a_shard(entry: Any) -> bool:

@@ -6,23 +6,35 @@ import pytest
 
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from support.plain_derived import PlainDerived
+from support.table_folder import folder_of
 
 SMALL_FILES = DEFAULT_LIMITS.small_files
 
 
-@pytest.fixture
-def derived(tmp_path):
-    """An empty derived table, which is partitioned."""
-    return PlainDerived(tmp_path / "derived")
+@pytest.fixture(scope="session")
+def original(tmp_path_factory):
+    return PlainDerived(tmp_path_factory.mktemp("original") / "derived")
 
 
-@pytest.fixture
-def busy(derived):
-    """A derived table with enough small files in partition a, and one in partition b."""
+@pytest.fixture(scope="session")
+def original_busy(original, tmp_path_factory):
+    busy = original.copied(tmp_path_factory.mktemp("busy") / "derived")
     for number in range(SMALL_FILES):
-        derived.append((number, number, "a"))
-    derived.append((100, 100, "b"))
-    return derived
+        busy.append((number, number, "a"))
+    busy.append((100, 100, "b"))
+    return busy
+
+
+@pytest.fixture
+def derived(original, tmp_path):
+    """An empty derived table, which is partitioned."""
+    return original.copied(tmp_path / "derived")
+
+
+@pytest.fixture
+def busy(derived, original_busy):
+    """A derived table with enough small files in partition a, and one in partition b."""
+    return original_busy.copied(folder_of(derived.table))
 
 
 @pytest.fixture

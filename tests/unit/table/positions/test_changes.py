@@ -32,12 +32,13 @@ def test_a_column_of_another_length_is_refused():
 # Changes
 
 
-TIMES = st.none() | st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+TIMES = st.none() | MOMENTS
 NUMBERS = st.integers(0, 10**129 - 1).map(str)
 POSITIONS = (
     st.just(BEGINNING)
     | st.builds(Position.after, NUMBERS, st.none() | st.integers(0, 1 << 40))
-    | TIMES.filter(bool).map(Position.at_timestamp)
+    | MOMENTS.map(Position.at_timestamp)
 )
 SHARDS = st.builds(
     shard_at,
