@@ -9,7 +9,7 @@ READY := .venv/ready
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all chaos wheel canary docs soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary docs soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -17,22 +17,30 @@ demo: $(READY)
 dev: $(READY)
 	@$(BIN)/kinesis-assets dev
 
-# The inner loop: needs no Java, and starts no other processes.
+# The inner loop: needs no Java. Properties are tested with fewer examples than in `make test`.
+check: EXAMPLES := --hypothesis-profile=quick
 check: lint types unit
 
 unit: $(READY)
 	@echo "Unit tests"
-	@$(BIN)/pytest -q -n 3 --dist worksteal -m "not real_time" tests/unit
+	@$(BIN)/pytest -q -n 3 --dist worksteal $(EXAMPLES) -m "not real_time" tests/unit
 
 # Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit
+	@$(MAKE) --no-print-directory -j 2 real-time integration
+
+real-time: $(READY)
 	@echo "Unit tests that wait for real timeouts"
-	@$(BIN)/pytest -q -n 4 --dist worksteal -m real_time tests/unit
+	@$(BIN)/pytest -q -n 4 --dist worksteal -m real_time $$(grep -rl real_time tests/unit --include='test_*.py')
+
+integration: $(READY)
 	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
 
 # Also the wheel in an empty environment, and what happens when processes are killed and responses are lost.
-test-all: test wheel chaos soak
+test-all: test
+	@$(MAKE) --no-print-directory -j 2 wheel chaos
+	@$(MAKE) --no-print-directory soak
 
 # In the order of the files: the one with the most tests is not the longest.
 chaos: $(READY)
@@ -49,6 +57,7 @@ docs: $(READY)
 	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@$(BIN)/python docs/settings_table.py docs/derived.md
 	@$(BIN)/python docs/metrics_table.py docs/metrics.md
+	@$(BIN)/python docs/scale_table.py docs/scale.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.

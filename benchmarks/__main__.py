@@ -46,6 +46,7 @@ FULL_MODULES = [
     "aggregates",
     "contention",
     "finished_shards",
+    "requests",
 ]
 """The sections without targets, which follow them and are measured only with FULL=1."""
 

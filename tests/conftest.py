@@ -34,6 +34,7 @@ UNIT = Path(__file__).parent / "unit"
 
 hypothesis_settings.register_profile("untimed", hypothesis_settings(), deadline=None)
 hypothesis_settings.load_profile("untimed")  # how long an example takes depends on the machine
+hypothesis_settings.register_profile("quick", hypothesis_settings(), max_examples=20)  # for `make check`
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

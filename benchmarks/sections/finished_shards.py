@@ -15,33 +15,26 @@ import boto3
 import dagster as dg
 import msgspec
 
+from benchmarks.data.finished_shards import finish_shards
 from benchmarks.harness.section import Section, markdown_table
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.names import shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commit import commit
-from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, ChainPolicy
+from kinesis_assets.table.positions_chain import POSITIONS_FOLDER
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis, aws_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kinesis_assets.ingest.plan import RunPlan
-    from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
 
 FINISHED = 50_000
 OPEN = 4
 ROUNDS = 21
-SEGMENT_SHARDS = 256
-"""Number of shards in a segment of the archive, as commits write it."""
 
 STREAM = "often-resharded"
 
@@ -84,7 +77,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
         ):
             client, policy = opened.client, ReadPolicy()
             listing = plan_run(client, PositionedTable(uri), asked=[], policy=policy).listing
-            ended = _finish_shards(uri, listing, finished, archived=not listed)
+            ended = finish_shards(uri, listing.summary.identity, finished, archived=not listed)
             open_shards = [shard.shard_id for shard in listing.shards]
             partitions = str(shard_partitions(STREAM).name)
             instance.add_dynamic_partitions(partitions, [*ended, *open_shards])
@@ -124,49 +117,6 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
                 _cpu(commit_of, plan),
                 f"{max(file.stat().st_size for file in Path(uri, POSITIONS_FOLDER).iterdir()) / 1000:,.1f}",
             ]
-
-
-def _finish_shards(uri: str, listing: StreamListing, count: int, *, archived: bool) -> dict[str, Shard]:
-    """Add finished shards to the positions; their ids sort before those of the open ones."""
-    archiving = PositionedTable(uri, TablePolicy(ChainPolicy(max_files=0, min_archived=1)))
-    snapshot = archiving.snapshot()
-    positions = snapshot.positions(listing.summary.identity)
-    assert positions is not None
-    template = next(iter(positions.shards.values()))
-    ended = {
-        shard_id: Shard(shard_id, (), (str(number << 100), str((number + 1 << 100) - 1)), "1", closed=True)
-        for number, shard_id in enumerate(f"shardId-000-{number:08}" for number in range(count))
-    }
-    recorded = {
-        shard_id: msgspec.structs.replace(
-            template,
-            hash_range=shard.hash_range,
-            position=Position.after(str(1 << 180 + number % 4)),
-            finished=True,
-        )
-        for number, (shard_id, shard) in enumerate(ended.items())
-    }
-    ids, size = list(recorded), SEGMENT_SHARDS if archived else count
-    for first in range(0, count, size or 1):
-        part = ids[first : first + size]
-        positions = _next_positions(positions, {shard_id: recorded[shard_id] for shard_id in part})
-        archiving.chain.write(positions, retired=part if archived else ())
-        positions = archiving.chain.positions_at(positions.commit_id)
-    if count:
-        snapshot.commit([], identity=positions.identity, positions=_next_positions(positions, {}))
-    return ended
-
-
-def _next_positions(positions: StreamPositions, ended: Mapping[str, ShardPosition]) -> StreamPositions:
-    commit_id = new_id()
-    return msgspec.structs.replace(
-        positions,
-        commit_id=commit_id,
-        previous=positions.commit_id,
-        generation=positions.generation + 1,
-        batch_id=commit_id,
-        shards={**positions.shards, **ended},
-    )
 
 
 def _cpu(work: Callable[..., object], prepare: Callable[[], object] | None = None) -> str:

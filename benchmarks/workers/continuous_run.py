@@ -45,7 +45,7 @@ def main(endpoint: str, stream: str, table: str, home: str, seconds: str, *typed
     definitions = dg.Definitions.merge(ingestion, dg.Definitions(assets=assets))
     project = StreamProject(stream, definitions)
     with dg.DagsterInstance.local_temp(home) as instance, project.open_stream() as opened:
-        shards = list(opened.listed_shards()[1])
+        shards = list(opened.listed_shards().shards)
         instance.add_dynamic_partitions(str(shard_partitions(stream).name), shards)
         definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,

@@ -56,7 +56,7 @@ def profile_run(url: str, stream: str, records: int) -> RunProfile:
         settings = {"table": f"{home}/table", "endpoint_url": url, "region_name": REGION}
         project = StreamProject.from_settings(stream, spark_config=SESSION, **settings)
         with project.open_stream() as opened:
-            shard_ids = list(opened.listed_shards()[1])
+            shard_ids = list(opened.listed_shards().shards)
         with dg.DagsterInstance.from_config(home) as instance:
             tree, jvm_cpu, own = tree_cpu(os.getpid()), process_cpu(jvm), time.process_time()
             shards, seconds = profile_cpu(lambda: list(project.materialize(instance, shard_ids)), package)

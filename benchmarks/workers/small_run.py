@@ -23,7 +23,7 @@ def main(url: str, stream: str, records: str, folder: str) -> None:
         spark_config={"spark.log.level": "ERROR"},
     )
     with project.open_stream() as opened:
-        shard_ids = list(opened.listed_shards()[1])
+        shard_ids = list(opened.listed_shards().shards)
     shards = list(project.materialize(dg.DagsterInstance.ephemeral(), shard_ids))
     assert sum(shard["rows"] for shard in shards) == int(records), shards
 

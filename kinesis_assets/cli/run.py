@@ -51,7 +51,7 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
 
     project, instance = project_of(**stream), dagster_instance()
     with project.open_stream() as opened:
-        shards = opened.listed_shards(shard_ids)[1]
+        shards = opened.listed_shards(shard_ids).shards
         unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
             raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")

@@ -70,7 +70,8 @@ def evaluate(
     """
     stream, partitions, now = opened.name, shard_partitions(opened.name), clock()
     before, follows = Cursor.parse(cursor), opened.settings.follow_for is not None
-    listing, shards = opened.listed_shards()
+    listed = opened.listed_shards()
+    listing, snapshot, shards = listed
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = newest_partitions(instance, stream, shards.keys() - finished)
     # A shard that was finished before the sensor first listed it needs no partition.
@@ -99,12 +100,12 @@ def evaluate(
     turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_asked)
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
-    missing, commits, fills = missing_events(opened, instance, listing.summary.identity, before, over)
+    missing, commits, fills = missing_events(instance, snapshot, listing.summary.identity, before, over)
     last_asked = ranges[-1][-1] if ranges else before.last_asked
     seen, observed = observe_stream(stream_key(stream), listing, shards, before.observed, now)
     after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals, observed)
     evaluations, checks = check_events(
-        opened, instance, listing, shards, before=before.checks, now=now, waiting=after.waiting_to_be_read
+        opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
     derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now)
     of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)

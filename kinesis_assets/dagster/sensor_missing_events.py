@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.missing_events import ComparisonProgress, find_missing_events
-from kinesis_assets.errors import TableError, TableMissing
+from kinesis_assets.errors import TableError
 from kinesis_assets.table.commit_link import CommitLink
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.sensor_cursor import Cursor
-    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.snapshot import TableSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -26,26 +26,28 @@ _NOT_COMPARED = "stream %s: the search for missing events failed and is repeated
 
 
 def missing_events(
-    opened: OpenStream,
     instance: dg.DagsterInstance,
+    snapshot: TableSnapshot | None,
     identity: StreamIdentity,
     before: Cursor,
     over: Collection[str],
 ) -> tuple[list[dg.AssetMaterialization], ComparisonProgress, ComparisonProgress]:
     """Find the events of runs that died between the commit and its event.
 
-    If the table cannot be read, the tick requests runs anyway and the next tick repeats the search: events
-    only mirror the table.
+    If a file of the table cannot be read, the tick requests runs anyway and the next tick repeats the search:
+    events only mirror the table.
+
+    Args:
+        instance: The instance with the events.
+        snapshot: The newest version of the stream's table; None if the table does not exist.
+        identity: The stream.
+        before: The cursor of the previous tick.
+        over: The runs that commit nothing more.
 
     Returns:
         The events, and the progress for the cursor's `commits` and `fills`.
     """
-    try:
-        snapshot = opened.table.snapshot()
-    except TableMissing:
-        return [], before.commits, before.fills
-    except TableError as error:
-        _log.warning(_NOT_COMPARED, opened.name, error)
+    if snapshot is None:
         return [], before.commits, before.fills
     events: list[dg.AssetMaterialization] = []
 
@@ -57,10 +59,10 @@ def missing_events(
         try:
             last = newest()
             found, progress = find_missing_events(
-                instance, opened.name, link_at, last.commit_id if last else None, done, dead=over
+                instance, identity.name, link_at, last.commit_id if last else None, done, dead=over
             )
         except TableError as error:
-            _log.warning(_NOT_COMPARED, opened.name, error)
+            _log.warning(_NOT_COMPARED, identity.name, error)
             return done
         events.extend(found)
         return progress

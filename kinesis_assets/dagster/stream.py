@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.names import io_manager_key
@@ -35,7 +35,22 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.heartbeat import Heartbeat
     from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+
+
+class ListedShards(NamedTuple):
+    """The shards of a stream and what its table records about them.
+
+    Attributes:
+        listing: The stream and its shards.
+        snapshot: The newest version of the table; None if the table does not exist.
+        shards: The position of each shard, see `plan.current_shards`.
+    """
+
+    listing: StreamListing
+    snapshot: TableSnapshot | None
+    shards: dict[str, ShardPosition]
 
 
 @dataclass
@@ -114,8 +129,8 @@ class OpenStream:
             return TIP_REFRESH  # a continuous run reads idle shards all the time
         return timedelta(seconds=self.settings.max_idle_seconds)
 
-    def listed_shards(self, asked: Iterable[str] = ()) -> tuple[StreamListing, dict[str, ShardPosition]]:
-        """List the shards; return the listing and the current position of each shard.
+    def listed_shards(self, asked: Iterable[str] = ()) -> ListedShards:
+        """List the shards, and read the current position of each shard.
 
         Args:
             asked: Archived shards to include, see `plan.current_shards`.
@@ -124,8 +139,10 @@ class OpenStream:
         """
         asked = list(asked)
 
-        def with_positions(listing: StreamListing) -> tuple[StreamListing, dict[str, ShardPosition]]:
-            return listing, current_shards(listing, self.table, self.policy.on_recreated, asked)
+        def with_positions(listing: StreamListing) -> ListedShards:
+            return ListedShards(
+                listing, *current_shards(listing, self.table, self.policy.on_recreated, asked)
+            )
 
         return retry_listing(self.client, with_positions)
 

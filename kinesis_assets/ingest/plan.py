@@ -123,8 +123,10 @@ def current_shards(
     table: PositionedTable,
     on_recreated: OnRecreated = "fail",
     asked: Iterable[str] = (),
-) -> dict[str, ShardPosition]:
-    """Return the position of every listed or recorded shard, parents before children.
+) -> tuple[TableSnapshot | None, dict[str, ShardPosition]]:
+    """Return the table's snapshot, and the position of every listed or recorded shard, parents first.
+
+    The snapshot is None if the table does not exist.
 
     Archived shards, which are finished and no longer listed, are included only if they are in `asked`. A
     shard that no run has planned yet is at TRIM_HORIZON. Parents that may have expired are not checked with
@@ -133,12 +135,12 @@ def current_shards(
     Raises what `plan_run` raises for the table, and for a list that contradicts it; see
     `relist.retry_listing`.
     """
-    _, positions = stored_positions(table, listing, on_recreated, asked)
+    snapshot, positions = stored_positions(table, listing, on_recreated, asked)
     if positions is None or positions.identity != listing.summary.identity:
         check_first_list(listing)
-        return initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
+        return snapshot, initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
     check_list(listing, positions, table.uri)
-    return positions.with_listing(listing).shards
+    return snapshot, positions.with_listing(listing).shards
 
 
 def plan_run(

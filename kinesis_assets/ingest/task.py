@@ -133,15 +133,14 @@ def _watched(
     done = threading.Event()
 
     def watch() -> None:
-        while not stop_event.is_set():
+        # A landing that ends sooner, as in a continuous run, makes no request for the marker.
+        while not done.wait(interval) and not stop_event.is_set():
             # The landing itself raises the errors of a store that cannot be read.
             with suppress(OSError, pa.ArrowException, KinesisAssetsError):
                 if marker.is_set():
                     stop_event.set()
                     on_stop()
                 progress.note()
-            if done.wait(interval):
-                return
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
@@ -160,20 +161,22 @@ def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: WrittenFile) -> 
     Raises:
         DataFileInvalid: The file is missing, unreadable, or has another size or number of rows.
     """
-    info = filesystem.get_file_info(file.path)
-    if info.type != pa.fs.FileType.File or info.size != file.size:
-        found = f"{info.size} bytes" if info.type == pa.fs.FileType.File else "nothing"
-        raise DataFileInvalid(
-            table,
-            f"{file.path}: {file.size} bytes were written, {found} found; nothing was committed, run again",
-        )
+    size, rows = None, 0
     try:
-        with filesystem.open_input_file(file.path) as source:
-            rows = pq.ParquetFile(source).metadata.num_rows
+        with suppress(FileNotFoundError), filesystem.open_input_file(file.path) as source:
+            size = source.size()
+            if size == file.size:
+                rows = pq.ParquetFile(source).metadata.num_rows
     except (OSError, pa.ArrowInvalid) as error:
         raise DataFileInvalid(
             table, f"{file.path}: cannot be read back: {error}; nothing was committed, run again"
         ) from error
+    if size != file.size:
+        found = "nothing" if size is None else f"{size} bytes"
+        raise DataFileInvalid(
+            table,
+            f"{file.path}: {file.size} bytes were written, {found} found; nothing was committed, run again",
+        )
     if rows != file.rows:
         raise DataFileInvalid(
             table,

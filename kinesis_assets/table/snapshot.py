@@ -34,6 +34,7 @@ from kinesis_assets.table.ownership import (
 )
 from kinesis_assets.table.referenced_files import RESTORE_ORIGINAL
 from kinesis_assets.table.rewritten_files import writer_properties
+from kinesis_assets.table.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -68,6 +69,7 @@ class TableSnapshot:
     def __init__(self, table: TableFiles, delta: DeltaTable) -> None:
         self._table = table
         self._delta = delta
+        self._transactions = Transactions(delta, table.files)
 
     @property
     def delta(self) -> DeltaTable:
@@ -153,7 +155,7 @@ class TableSnapshot:
 
     def positions_of(self, arn: str) -> StreamPositions | None:
         """Read the positions of the newest stream with an ARN. Raises `PositionsUnreadable`."""
-        commit_id = self._delta.transaction_version(application_of_arn(arn))
+        commit_id = self._transactions.version_of(application_of_arn(arn))
         if commit_id is None:
             return None
         found = self.positions_at(commit_id)
@@ -181,7 +183,7 @@ class TableSnapshot:
     def amendment(self, identity: StreamIdentity) -> Amendment | None:
         """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
         self.refuse_other_stream(identity)
-        commit_id = self._delta.transaction_version(amendment_application(identity))
+        commit_id = self._transactions.version_of(amendment_application(identity))
         if commit_id is None:
             return None
         found = self.amendment_at(commit_id)

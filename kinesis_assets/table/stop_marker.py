@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow.fs
-
 from kinesis_assets.table.storage import TableFolder, write_new
 
 STOP_MARKERS_FOLDER = "_kinesis/stops"
@@ -38,7 +36,12 @@ class StopMarker:
         Raises:
             OSError: The folder cannot be read.
         """
-        return self.folder.open().get_file_info(self._path).type is not pyarrow.fs.FileType.NotFound
+        try:
+            # One request to S3. Arrow's `get_file_info` also lists the folder if the file does not exist.
+            self.folder.open().open_input_file(self._path).close()
+        except FileNotFoundError:
+            return False
+        return True
 
     @property
     def _path(self) -> str:

@@ -20,6 +20,11 @@ _MAX_LENGTH = 1000
 
 _INVALID = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _FILE = "file://"
+
+_AS_ONE_REQUEST = "allow_delayed_open=true"
+"""Arrow's option to put a file of less than 10 MB with one request to S3. Without it, each file is a
+multipart upload, which takes three."""
+
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[^\s?#%]+)?")
 
 
@@ -79,7 +84,9 @@ class TableFolder:
         import pyarrow.fs  # noqa: PLC0415
 
         try:
-            filesystem, path = pyarrow.fs.FileSystem.from_uri(self.uri)
+            filesystem, path = pyarrow.fs.FileSystem.from_uri(
+                self.uri if self.bucket is None else f"{self.uri}?{_AS_ONE_REQUEST}"
+            )
         except (OSError, pa.ArrowInvalid) as error:
             raise TableUnreachable(self.uri, f"cannot be reached: {error}") from None
         return pyarrow.fs.SubTreeFileSystem(path, filesystem)

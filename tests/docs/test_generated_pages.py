@@ -19,6 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("settings_table.py", "reading.md"),
         ("settings_table.py", "derived.md"),
         ("metrics_table.py", "metrics.md"),
+        ("scale_table.py", "scale.md"),
     ],
 )
 def test_a_page_is_what_its_script_writes(script: str, page: str, tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SPARK_HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java options of processes that live for a few tests: compiling for speed costs more than it saves."""
+
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker ")
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -47,6 +50,7 @@ class SparkProcesses:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_CONF_DIR": str(folder),  # no configuration of this machine
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
             "AWS_ACCESS_KEY_ID": "executor",
             "AWS_SECRET_ACCESS_KEY": "executor",
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -105,6 +109,8 @@ class StandaloneCluster(SparkProcesses):
             "spark.master": self.url,
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.extraJavaOptions": QUICK_START,
+            "spark.executor.extraJavaOptions": QUICK_START,
             "spark.executor.memory": "512m",
             "spark.ui.enabled": "false",
         }
@@ -137,6 +143,7 @@ class ConnectServer(SparkProcesses):
             "spark.connect.grpc.binding.port": str(port),
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.extraJavaOptions": QUICK_START,
             "spark.ui.enabled": "false",
         }
         options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]

@@ -67,12 +67,13 @@ def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckR
     from kinesis_assets.dagster.checks.remembered import remembered_checks  # noqa: PLC0415  # as above
 
     remembered = remembered_checks(instance, opened.name)
-    listing, shards = opened.listed_shards()
+    listed = opened.listed_shards()
     return Evaluation(
         opened,
         instance,
-        listing,
-        shards,
+        listed.listing,
+        listed.snapshot,
+        listed.shards,
         machine_time=datetime.fromtimestamp(time(), UTC),
         waiting=remembered.waiting,
         before=remembered.progress.unverified(),

@@ -19,7 +19,6 @@ from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compactio
 from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
-from kinesis_assets.errors import TableMissing
 from kinesis_assets.kinesis.data_loss import Gap
 
 if TYPE_CHECKING:
@@ -88,6 +87,7 @@ class Evaluation:
         opened: The stream.
         instance: The instance with the events of runs.
         listing: The stream's shards.
+        snapshot: The newest version of the table; None if the table does not exist.
         shards: The position of each shard; None if the list is not newer than the positions in the table.
         machine_time: This machine's clock.
         waiting: The shards that wait to be read: their last run failed, or something arrived in them.
@@ -107,6 +107,7 @@ class Evaluation:
         opened: OpenStream,
         instance: dg.DagsterInstance,
         listing: StreamListing,
+        snapshot: TableSnapshot | None,
         shards: Mapping[str, ShardPosition] | None = None,
         *,
         machine_time: datetime,
@@ -116,7 +117,7 @@ class Evaluation:
     ) -> None:
         self._opened = opened
         self._checks: Checks = opened.checks
-        state = _state_of(opened, listing)
+        state = None if snapshot is None else _state_of(snapshot, listing)
         recorded = {} if state is None else state.positions.shards
         self._shards = recorded if shards is None else shards
         self._now = latest_time({**recorded, **self._shards}, listing.summary.service_time, machine_time)
@@ -174,12 +175,8 @@ class Evaluation:
             yield check_compaction_debt(checks.compaction_debt, files, "day")
 
 
-def _state_of(opened: OpenStream, listing: StreamListing) -> TableState | None:
-    """Return the newest version of a stream's table; None if no run has committed yet."""
-    try:
-        snapshot = opened.table.snapshot()
-    except TableMissing:
-        return None
+def _state_of(snapshot: TableSnapshot, listing: StreamListing) -> TableState | None:
+    """Return the state of a stream's table; None if no run has committed yet."""
     identity = listing.summary.identity
     positions = snapshot.positions(identity, or_older=True)
     if positions is None:

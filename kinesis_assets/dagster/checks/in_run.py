@@ -55,6 +55,7 @@ class RunChecks(RunReports):
             self._opened,
             self._step.instance,
             self._listing,
+            self._opened.table.snapshot(),
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=remembered.waiting if ticks else (),
             before=before,

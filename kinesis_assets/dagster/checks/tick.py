@@ -12,13 +12,11 @@ from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import KinesisAssetsError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     import dagster as dg
 
-    from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.dagster.stream import ListedShards, OpenStream
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +26,7 @@ _NOT_EVALUATED = "stream %s: the checks cannot be evaluated, and are in the next
 def check_events(
     opened: OpenStream,
     instance: dg.DagsterInstance,
-    listing: StreamListing,
-    shards: Mapping[str, ShardPosition],
+    listed: ListedShards,
     *,
     before: ChecksProgress,
     now: float,
@@ -40,8 +37,7 @@ def check_events(
     Args:
         opened: The stream.
         instance: The instance with the events.
-        listing: The stream's shards.
-        shards: The position of each shard.
+        listed: The stream's shards and its table.
         before: What the checks remember of the previous tick.
         now: The time of the tick, in seconds since the epoch.
         waiting: The shards that wait to be read, see `Evaluation`.
@@ -56,8 +52,9 @@ def check_events(
         evaluation = Evaluation(
             opened,
             instance,
-            listing,
-            shards,
+            listed.listing,
+            listed.snapshot,
+            listed.shards,
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
             before=before,

@@ -18,7 +18,7 @@ SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bare_python(tmp_path_factory):
     """The folder of a Python interpreter without any package."""
     folder = tmp_path_factory.mktemp("bare")
@@ -31,7 +31,7 @@ def bare_python(tmp_path_factory):
     return python.parent
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def packed(environment, tmp_path_factory):
     """The archive with the packages that tasks import."""
     del environment

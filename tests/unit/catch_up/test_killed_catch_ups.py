@@ -88,8 +88,11 @@ STEPS = st.lists(
 )
 
 
+FEW = settings().max_examples // 4  # an example takes as long as ten tests
+
+
 @given(STEPS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_after_any_history_the_table_has_each_record_once_and_no_open_gap(make_bench, steps):
     bench = make_bench()
     bench.create(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from docs.scale_table import values
 from kinesis_assets.dagster import sensor
 from kinesis_assets.dagster.newest_partitions import FIRST_PAGE, newest_partitions
 from kinesis_assets.errors import StreamNotFound, StreamRecreated
@@ -24,6 +25,23 @@ def test_a_tick_does_not_read_shards_that_no_run_has_read(source, daemon, faults
         "ListShards",
         "DescribeStreamSummary",
     }
+
+
+@pytest.mark.parametrize("shards", [2, 12])
+def test_a_tick_makes_the_calls_that_the_page_about_scale_names(source, daemon, faults, shards):
+    source.create(shards)
+    daemon.tick()
+    keys = daemon.partition_keys()
+    daemon.commit(keys, None)
+    faults.clear()
+    assert daemon.requested_ranges() == []
+    quiet = len(faults.calls)
+    for key in keys:
+        source.put(key, 1)
+    faults.clear()
+    assert daemon.requested_ranges() == [(keys[0], keys[-1])]
+    page = values(shards)
+    assert (quiet, len(faults.calls)) == (page["quiet_calls"], page["tick_calls"])
 
 
 def test_the_number_of_partition_queries_does_not_grow_with_the_shards(source, daemon, monkeypatch):

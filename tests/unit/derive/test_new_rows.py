@@ -169,7 +169,8 @@ def test_a_table_of_an_older_release_that_names_no_stream_has_positions_neverthe
     assert items(landed, new_rows(landed.table.uri, cursor)) == [3]
 
 
-def test_rows_that_expired_below_a_floor_that_was_consumed_before_are_reported_as_deleted(bench):
+def test_rows_that_expired_below_a_floor_that_was_consumed_before_are_reported_as_deleted(bench_of_today):
+    bench = bench_of_today
     bench.create()
     bench.set_retention(hours=1000)
     bench.later(hours=(36 - bench.now.hour) % 24)  # about noon, so that both records arrive on one day
