@@ -47,7 +47,7 @@ chaos: $(READY)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
 	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
 
-# Builds the wheel, installs it into an empty environment, and uses it there; about two minutes.
+# Builds the wheel, installs it into an empty environment, and follows the tutorial there; about five minutes.
 wheel: $(READY)
 	@$(BIN)/pytest tests/packaging
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
 import zipfile
 from email.parser import BytesParser
 from pathlib import Path
@@ -17,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import kinesis_assets
+from support.clean_environment import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,46 +23,6 @@ PROJECT = Path(kinesis_assets.__file__).parents[1]
 RECORDS = [b"click %d" % number for number in range(20)]
 
 pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpacked
-
-
-def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a command and return what it prints on standard output."""
-    # Without the variables by which a command, or a task of Spark, would import from this repository.
-    ours = ("AWS_", "PYSPARK_", "PYTHON", "SPARK_")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=inherited | (env or {}),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder)
-    run(sys.executable, "-m", "pip", "wheel", *options, PROJECT, cwd=folder)
-    (path,) = folder.glob("*.whl")
-    return path
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The programs of an environment in which only the wheel and its dependencies are installed."""
-    folder = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", folder, cwd=folder)
-    programs = folder / "bin"
-    constraints = PROJECT / "constraints.txt"
-    run(programs / "pip", "install", "--quiet", "-c", constraints, f"{wheel}[demo]", cwd=folder)
-    run(programs / "pip", "check", cwd=folder)
-    yield programs
-    shutil.rmtree(folder)  # it takes a gigabyte
 
 
 def test_the_wheel_holds_the_package_without_this_repository_s_project(wheel):
