@@ -102,8 +102,13 @@ def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _schema() -> dict[str, Any]:
-    choices = [{**kind.model_json_schema(), "additionalProperties": False} for kind in _SERVICES.values()]
-    return {"anyOf": [*choices, {"type": "null"}]}
+    """Return the JSON schema: the settings of all services, of which `parse` accepts those of one."""
+    properties: dict[str, Any] = {}
+    for kind in _SERVICES.values():
+        properties |= kind.model_json_schema()["properties"]
+    properties["service"] = {"description": "The service.", "enum": [*_SERVICES]}
+    settings = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {"anyOf": [{**settings, "required": ["service"]}, {"type": "null"}]}
 
 
 ManagedSpark = Annotated[Mapping[str, Any] | None, valid(parse), SchemaFrom(_schema)]

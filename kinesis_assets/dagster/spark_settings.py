@@ -27,7 +27,7 @@ class SparkSettings(Settings):
     spark_config: Mapping[str, Any] = Field(
         default={},
         description="Settings of the Spark session.",
-        examples=[{"spark.master": "local[2,4]"}],
+        examples=[{"spark.driver.memory": "2g"}],
     )
     managed_spark: ManagedSpark = Field(
         default=None,
