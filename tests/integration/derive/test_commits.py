@@ -100,8 +100,8 @@ def test_a_run_that_opened_the_source_before_another_one_consumed_more_rebuilds_
 ):
     real = derive_run.open_source
 
-    def opened_early(uri):
-        source = real(uri)
+    def opened_early(*arguments):
+        source = real(*arguments)
         monkeypatch.setattr(derive_run, "open_source", real)
         land(bench, order(2))
         derived.run()
