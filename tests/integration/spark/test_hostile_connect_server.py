@@ -18,6 +18,7 @@ from pyspark.sql.connect.proto.expressions_pb2 import Expression
 
 from kinesis_assets.spark import connect
 from kinesis_assets.spark.code_version import code_hash
+from kinesis_assets.spark.connect_server import ConnectServer
 from kinesis_assets.spark.setting_names import CODE
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def test_a_remote_server_is_warned_of_if_pyspark_unpickles_its_results(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
-    connect._warn_if_unpickling("sc://spark.example.com:15002/;token=secret")
+    connect._warn_if_unpickling(ConnectServer("sc://spark.example.com:15002/;token=secret"))
     (message,) = caplog.messages
     assert "whoever controls sc://spark.example.com:15002 can run code in this process" in message
 
@@ -192,5 +193,5 @@ def test_a_local_server_or_a_client_that_unpickles_nothing_is_not_warned_of(
 ) -> None:
     if is_old:
         monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
-    connect._warn_if_unpickling(url)
+    connect._warn_if_unpickling(ConnectServer(url))
     assert caplog.messages == []
