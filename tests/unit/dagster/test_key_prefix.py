@@ -12,6 +12,7 @@ from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.checks.checked_table import checked_tables
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from support.daemon import PARTITION, Daemon
@@ -53,6 +54,11 @@ def test_no_two_definitions_have_the_same_name(two):
     for definitions in (two.definitions.jobs, two.definitions.sensors, two.definitions.schedules):
         names = [each.name for each in definitions or ()]
         assert len({*names}) == len(names) > 1
+
+
+def test_a_sensor_finds_the_partitions_that_it_added_before(two, stream, instance):
+    two.theirs.tick()
+    assert newest_partitions(instance, StreamNames(stream, ("theirs",)), ()) == [A, B]
 
 
 def test_each_sensor_adds_the_shards_of_its_stream_to_its_own_partitions(two, stream):
