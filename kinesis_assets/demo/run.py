@@ -92,7 +92,8 @@ def embedded_stream(local: LocalKinesis, table: Path) -> Iterator[Any]:
     before = dict(os.environ)
     os.environ.update(settings)
     try:
-        yield boto3.client("kinesis", region_name=local.region, endpoint_url=local.endpoint_url)
+        # Not `boto3.client`: it would keep these credentials for the whole process.
+        yield boto3.Session().client("kinesis", region_name=local.region, endpoint_url=local.endpoint_url)
     finally:
         os.environ.clear()
         os.environ.update(before)
