@@ -92,7 +92,7 @@ class PageSource:
             yield from self._shard_end.check(
                 null_iterator=page.next_shard_iterator is None,
                 children=page.names_children_of(self._shard_id),
-                records=bool(page.records),
+                records=_any_after(page, position),
             )
             return page, served
         finally:
@@ -102,3 +102,10 @@ class PageSource:
         """Apply `response_timeout` to a call."""
         within = self._response_timeout
         return call if within is None else with_socket_timeout(call, within)
+
+
+def _any_after(page: Page, position: Position) -> bool:
+    """Whether a page has records after its position. Inside an aggregate, it begins with that aggregate again."""
+    if not page.records:
+        return False
+    return position.sub_sequence_number is None or page.records.numbers[-1] != position.sequence_number

@@ -1,12 +1,15 @@
-"""Detect the end of a shard, never from a single incomplete response.
+"""Detect the end of a shard, never from a single response.
 
-The service ends a shard with a null NextShardIterator and the shard's children in the same response. A null
-iterator alone is an incomplete response: reading continues after its records with a new iterator. Services
-that do not return children, such as older emulators, then repeat that response without records, perhaps after
-an empty page; the shard has ended if a list of shards that is requested afterwards shows it closed.
+The service ends a shard with a null NextShardIterator and the shard's children in the same response. If that
+response lacked some of the shard's records, they would be lost, because a finished shard is never read again.
+Reading therefore continues after the last record with a new iterator, and the shard has ended if the response
+to that has a null iterator again and no records.
+
+Services that do not return children, such as older emulators, end a shard in the same two steps; the shard has
+ended if a list of shards that is requested afterwards shows it closed. An empty page may come in between.
 
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html; the Kinesis Client
-Library retries such responses too.
+Library retries responses with a null iterator alone.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class ShardEnd:
         self.reached = False
         self._client = client
         self._shard_id = shard_id
-        self._seen_before = False
+        self._null_before = False
 
     def check(self, *, null_iterator: bool, children: bool, records: bool) -> Awaitable[None]:
         """Check a response before any of it is used.
@@ -47,20 +50,19 @@ class ShardEnd:
         Args:
             null_iterator: Whether NextShardIterator is missing.
             children: Whether the response names children of the shard.
-            records: Whether the response has records. Without children, more may follow them.
+            records: Whether the response has records after the position. More may follow them.
 
         Raises:
             CallFailed: The end of the shard is not confirmed (`UNCONFIRMED`), or listing the shards failed.
         """
-        self.reached = null_iterator and children
-        if self.reached or records:
-            self._seen_before = False
+        second, self.reached = self._null_before and not records, False
+        if null_iterator or records:
+            self._null_before = null_iterator
+        if not (null_iterator and second):
             return
-        if not null_iterator:
+        if children:
+            self.reached = True
             return
-        if not self._seen_before:
-            self._seen_before = True
-            raise self._unconfirmed("NextShardIterator is null, but ChildShards is missing")
         try:
             shards = yield from to_thread(self._client.list_shards)
         except ShardListIncomplete as error:

@@ -1,4 +1,4 @@
-"""The end of a shard: a null iterator must be confirmed by child shards or by a fresh list."""
+"""The end of a shard: two null iterators, confirmed by child shards or by a fresh list."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from msgspec import structs
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import READING
+
+CHILD = {
+    "ShardId": "shardId-000000000009",
+    "ParentShards": [SHARD],
+    "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+}
 
 
 @pytest.fixture(params=["own parser", "SDK's parser"])
@@ -31,11 +38,49 @@ def reading(request, kinesis, stream, settings):
     return ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS))
 
 
-def test_a_null_iterator_with_child_shards_ends_the_shard_without_a_further_call(reading, split, faults):
+def test_a_second_response_without_records_confirms_the_end_that_child_shards_show(reading, split, faults):
     split()
     faults.calls.clear()
     assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
-    assert [call.operation for call in faults.calls] == ["GetShardIterator", "GetRecords"]
+    assert [call.operation for call in faults.calls] == ["GetShardIterator", "GetRecords"] * 2
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_records_that_a_response_with_child_shards_omits_are_read(reading, split, faults, after, kept):
+    split()
+    faults.page_size(2)
+
+    def omit(_, answer):
+        records = answer.members["Records"][:kept]
+        return answer.but(Records=records, NextShardIterator=None, ChildShards=[CHILD])
+
+    faults.answer("GetRecords", omit, after=after, times=1)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+
+
+def test_one_response_with_child_shards_does_not_end_an_open_shard(reading, faults):
+    faults.answer(
+        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[CHILD]), times=1
+    )
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
+
+
+def test_an_aggregate_that_a_resumed_reading_has_read_does_not_prolong_it(reading, split, faults):
+    (last,) = [records.numbers[-1] for records in reading]
+    split()
+    start = Position.after(last, 0)
+    reading = ShardReading(reading._client, structs.replace(reading.range, start=start))
+    faults.calls.clear()
+    assert (items(reading), reading.end, reading.position) == ([], RangeEnd.SHARD_END, start)
+    assert faults.count("GetRecords") == 2
+
+
+def test_an_empty_page_before_the_second_response_does_not_prolong_the_reading(reading, split, faults):
+    split()
+    faults.empty_page(after=1, times=1)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert faults.count("GetRecords") == 3
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -153,13 +198,9 @@ def test_a_refused_list_fails_the_shard(reading, split, faults):
 
 
 def test_child_shards_of_another_shard_do_not_confirm_the_end(reading, faults):
-    other = {
-        "ShardId": "shardId-000000000009",
-        "ParentShards": ["shardId-000000000008"],
-        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
-    }
+    other = CHILD | {"ParentShards": ["shardId-000000000008"]}
     faults.answer(
-        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[other]), times=1
+        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[other]), times=2
     )
     assert (items(reading), reading.end) == (list(range(6)), RangeEnd.TIP)
 
