@@ -105,7 +105,7 @@ class PageSource:
 
 
 def _any_after(page: Page, position: Position) -> bool:
-    """Whether a page has records after its position. Inside an aggregate, it begins with that aggregate again."""
+    """Whether a page has records after its position. Inside an aggregate, it starts with that aggregate."""
     if not page.records:
         return False
     return position.sub_sequence_number is None or page.records.numbers[-1] != position.sequence_number

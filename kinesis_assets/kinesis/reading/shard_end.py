@@ -5,8 +5,8 @@ response lacked some of the shard's records, they would be lost, because a finis
 Reading therefore continues after the last record with a new iterator, and the shard has ended if the response
 to that has a null iterator again and no records.
 
-Services that do not return children, such as older emulators, end a shard in the same two steps; the shard has
-ended if a list of shards that is requested afterwards shows it closed. An empty page may come in between.
+Services that do not return children, such as older emulators, end a shard in the same two steps; it has ended
+if a list of shards that is requested afterwards shows it closed. An empty page may come in between.
 
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html; the Kinesis Client
 Library retries responses with a null iterator alone.
