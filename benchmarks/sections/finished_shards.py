@@ -19,8 +19,8 @@ from benchmarks.data.finished_shards import finish_shards
 from benchmarks.harness.section import Section, markdown_table
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.table.commit import commit
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER
@@ -79,7 +79,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
             listing = plan_run(client, PositionedTable(uri), asked=[], policy=policy).listing
             ended = finish_shards(uri, listing.summary.identity, finished, archived=not listed)
             open_shards = [shard.shard_id for shard in listing.shards]
-            partitions = str(shard_partitions(STREAM).name)
+            partitions = StreamNames(STREAM).partitions_name
             instance.add_dynamic_partitions(partitions, [*ended, *open_shards])
             if listed:
                 listing = replace(listing, shards=[*ended.values(), *listing.shards])

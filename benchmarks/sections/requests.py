@@ -22,10 +22,10 @@ from benchmarks.servers.request_log import RequestLog, Requests
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.dagster.sensor_cursor import Cursor
 from kinesis_assets.dagster.shard_events import totals_of_raw
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.plan import plan_run
@@ -163,7 +163,7 @@ class _Deployment:
             result = evaluate(opened, self.instance, self.cursor)
         self.cursor = result.cursor
         for request in result.dynamic_partitions_requests or []:
-            name = str(shard_partitions(self.stream).name)
+            name = StreamNames(self.stream).partitions_name
             self.instance.add_dynamic_partitions(name, list(request.partition_keys))
         for event in result.asset_events:
             self.instance.report_runless_asset_event(event)

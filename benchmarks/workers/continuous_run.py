@@ -16,9 +16,9 @@ from benchmarks.harness.single_process import REGION
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.derived_asset import derived_table
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.run_events import QUIET
+from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,11 +46,11 @@ def main(endpoint: str, stream: str, table: str, home: str, seconds: str, *typed
     project = StreamProject(stream, definitions)
     with dg.DagsterInstance.local_temp(home) as instance, project.open_stream() as opened:
         shards = list(opened.listed_shards().shards)
-        instance.add_dynamic_partitions(str(shard_partitions(stream).name), shards)
+        instance.add_dynamic_partitions(StreamNames(stream).partitions_name, shards)
         definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,
             tags=continuous_run_tags(shards, float(seconds), 0.0),
-            asset_selection=[raw_key(stream), *(asset.key for asset in assets)],
+            asset_selection=[StreamNames(stream).raw_key, *(asset.key for asset in assets)],
             run_config=QUIET,
         )
 

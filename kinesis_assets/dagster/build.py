@@ -22,7 +22,6 @@ from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, sched
 from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
-from kinesis_assets.dagster.names import group_name
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
@@ -73,7 +72,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             "checks": json.dumps(settings.checks, default=str, sort_keys=True),
         }
     ).declare(settings)
-    stream, group = address.name, settings.group_name or group_name(address.name)
+    stream, group = address.name, settings.group_name or names.group
     manager_key = names.io_manager_key
     external = dg.AssetSpec(
         names.stream_key,

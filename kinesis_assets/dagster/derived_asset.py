@@ -18,7 +18,6 @@ from kinesis_assets.dagster.derived_settings import DerivedSettings, DerivedTabl
 from kinesis_assets.dagster.derived_totals import totals_of_table
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.freshness import policy_of
-from kinesis_assets.dagster.names import group_name
 from kinesis_assets.dagster.settings_base import takes
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
@@ -182,7 +181,7 @@ def _asset(
             dg.AssetSpec(
                 key,
                 deps=[upstream],
-                group_name=settings.group_name or group_name(names.stream),
+                group_name=settings.group_name or names.group,
                 owners=settings.owners,
                 tags=settings.tags,
                 kinds={*settings.kinds},

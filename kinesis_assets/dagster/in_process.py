@@ -14,10 +14,9 @@ from kinesis_assets.dagster.dagster_internals import initialized, job_without_ch
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.log_capture import quiet_log_capture
-from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, range_tags
 from kinesis_assets.dagster.run_events import QUIET, metadata_of_events
-from kinesis_assets.dagster.stream_names import StreamNames, is_key
+from kinesis_assets.dagster.stream_names import StreamNames, is_key, op_key
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.kinesis.stream_address import StreamAddress
 from kinesis_assets.spark.session import prepare, start_session_in_background

@@ -101,7 +101,7 @@ def find_missing_events(
         if rest is not None and not is_first:
             left.append(rest)
     events, kept = _events_of_ended_runs(instance, names, links, dead, _timer(clock))
-    left = sorted([*left, *kept], key=_newest, reverse=True)
+    left = sorted([*left, *kept], key=lambda segment: segment.newest, reverse=True)
     before = {link.commit_id: link.previous for link in links}
     return events, ComparisonProgress(newest, tuple(join_segments(left, before)))
 
@@ -155,7 +155,3 @@ def _groups(links: Sequence[CommitLink]) -> Iterator[list[CommitLink]]:
         shards += len(link.added)
     if group:
         yield group
-
-
-def _newest(segment: ChainSegment) -> int:
-    return segment.newest

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.run_events import events_of
 from kinesis_assets.dagster.run_liveness import (
@@ -19,6 +18,7 @@ from kinesis_assets.dagster.run_liveness import (
     RunObservation,
 )
 from kinesis_assets.dagster.sensor_backoff import EndedRun
+from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
 from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.heartbeat import ENDED, heartbeats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -102,6 +103,11 @@ class StreamNames:
         return f"{self.raw_step}_automation"
 
     @property
+    def group(self) -> str:
+        """The name of the assets' group, by default. Dagster allows fewer characters in it than Kinesis."""
+        return re.sub(r"[^a-zA-Z0-9_]", "_", self.stream)
+
+    @property
     def checks(self) -> str:
         """The name of the op of the raw asset's checks."""
         return f"{self.raw_step}_checks"
@@ -135,3 +141,8 @@ class StreamNames:
 def is_key(source: str) -> bool:
     """Return whether a text that names a stream is an asset key, and neither a name nor an ARN."""
     return "/" in source and not source.startswith("arn:")
+
+
+def op_key(job: str) -> str:
+    """Return the name of a job's only op. Dagster requires it to differ from the job's name."""
+    return f"{job}_op"

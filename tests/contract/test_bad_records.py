@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.testing import UserRecord, aggregate
+from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from support.pipeline import Pipeline

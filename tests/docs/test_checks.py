@@ -12,8 +12,8 @@ from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.consumption import consumption_of
-from kinesis_assets.dagster.names import io_manager_key, raw_key
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.stream_names import io_manager_key, raw_key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "checks.md").read_text()
 CHECKED, DERIVED, FRESH = (

@@ -17,11 +17,11 @@ from dagster.components.testing import create_defs_folder_sandbox
 import kinesis_assets
 from kinesis_assets import KinesisAccountComponent
 from kinesis_assets.dagster.missing_events import MAX_FILES
-from kinesis_assets.dagster.names import raw_key, stream_key
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.testing import LocalKinesis
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.fixtures.stream import boto3_of
+from support.stream_names import raw_key, stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

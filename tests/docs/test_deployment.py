@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.settings import StreamSettings
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.stream_names import io_manager_key
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "deployment.md").read_text()

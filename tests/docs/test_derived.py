@@ -14,10 +14,11 @@ import yaml
 from deltalake import DeltaTable
 
 from kinesis_assets import KinesisTableComponent, build_kinesis_stream
-from kinesis_assets.dagster.names import automation_name, raw_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.demo.orders import put_orders
 from kinesis_assets.demo.tables import build_order_tables
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings
@@ -130,4 +131,4 @@ def test_the_assets_and_the_sensor_of_the_page_are_defined() -> None:
     names: dict[str, Any] = {}
     exec(ASSETS, names)  # noqa: S102  # the page's own lines
     assert raw_key("clicks") in names["clicks"].dependency_keys
-    assert f"`{automation_name('clicks')}`" in PAGE
+    assert f"`{StreamNames('clicks').automation}`" in PAGE

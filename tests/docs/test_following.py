@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.settings import StreamSettings
 from support.dagster_components import definitions_of
+from support.stream_names import io_manager_key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
 

@@ -14,11 +14,11 @@ import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
 from kinesis_assets.cli.settings import parse_settings
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions
 from support.dagster_components import definitions_of
+from support.stream_names import io_manager_key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
 YAMLS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

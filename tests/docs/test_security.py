@@ -13,8 +13,8 @@ from pathlib import Path
 import yaml
 
 from kinesis_assets import KinesisResource, KinesisStreamComponent
-from kinesis_assets.dagster.names import io_manager_key
 from support.dagster_components import definitions_of
+from support.stream_names import io_manager_key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
+from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

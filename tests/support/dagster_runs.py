@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import range_tags
+from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
     from dagster._core.storage.partition_status_cache import AssetPartitionStatus

@@ -17,12 +17,13 @@ import dagster as dg
 from deltalake import DeltaTable
 
 import kinesis_assets
-from kinesis_assets.dagster.names import automation_name, raw_key, sensor_name
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.run import embedded_stream
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.testing import Faults, LocalKinesis
 from support.shifted_clock import ShiftedClock
+from support.stream_names import raw_key
 from support.waiting import wait_until
 from support.webserver import Webserver
 
@@ -192,9 +193,10 @@ def _dagster(folder: Path, port: int, environment: dict[str, str]) -> Iterator[s
 
 
 def _stop_sensors(web: Webserver) -> None:
+    names = StreamNames(STREAM)
     repository = {"repositoryName": "__repository__", "repositoryLocationName": _LOCATION}
     sensors = web.query(_SENSORS, repository=repository)["sensorsOrError"]["results"]
-    assert {sensor["name"] for sensor in sensors} == {sensor_name(STREAM), automation_name(STREAM)}
+    assert {sensor["name"] for sensor in sensors} == {names.sensor, names.automation}
     for sensor in sensors:
         stopped = web.query(_STOP, id=sensor["id"])["stopSensor"]
         assert stopped["__typename"] == "StopSensorMutationResult", stopped

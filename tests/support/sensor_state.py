@@ -13,9 +13,9 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from kinesis_assets.dagster.names import sensor_name
 from kinesis_assets.dagster.run_liveness import Liveness, SignOfLife
 from kinesis_assets.dagster.sensor_cursor import Cursor
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.table.heartbeat import Heartbeat, heartbeats
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def record_dead_run(
     target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
     location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
     origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
-        sensor_name(stream)
+        StreamNames(stream).sensor
     )
     cursor = Cursor(liveness=Liveness({run.run_id: sign}, 0.0)).encode()
     instance.add_instigator_state(

@@ -17,8 +17,8 @@ from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.sections.scale.idle_shards import IDLE
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _measure_round(server: ReplayServer) -> list[Tick]:
             IDLE.name, table=folder, endpoint_url=server.url, region_name=REGION
         )
         opened = stack.enter_context(StreamProject(IDLE.name, definitions).open_stream())
-        partitions = shard_partitions(IDLE.name)
+        partitions = StreamNames(IDLE.name).partitions
         cursor: str | None = None
 
         def tick(state: str) -> Tick:

@@ -74,18 +74,6 @@ class Reports:
             if not (self._is_shown(record) and _is_same(record, result, now)):
                 yield self._evaluation(result, self._target())
 
-    def carried_over(self, names: Iterable[str]) -> Iterator[dg.AssetCheckEvaluation]:
-        """Yield the last results of some checks again, for the latest materialization, if they are not shown.
-
-        Args:
-            names: The names of checks whose results a new materialization does not change.
-        """
-        for name in names:
-            record = self.executions.get(name)
-            evaluation = _evaluation_of(record)
-            if evaluation is not None and not self._is_shown(record):
-                yield _for(evaluation, self._target())
-
     def due_in_run(
         self, results: Iterable[CheckResult], run_id: str, now: float
     ) -> Iterator[dg.AssetCheckEvaluation]:
@@ -107,7 +95,7 @@ class Reports:
             record = self.executions.get(name)
             evaluation = _evaluation_of(record)
             if record is not None and evaluation is not None and record.run_id != run_id:
-                yield _for(evaluation, None)
+                yield _without_target(evaluation)
 
     def _is_shown(self, record: Any) -> bool:
         evaluation = _evaluation_of(record)
@@ -150,14 +138,13 @@ def _is_same(record: Any, result: CheckResult, now: float) -> bool:
     return recent and evaluation.severity is result.dagster_severity
 
 
-def _for(evaluation: dg.AssetCheckEvaluation, target: Any) -> dg.AssetCheckEvaluation:
-    """Return a result for another materialization."""
+def _without_target(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckEvaluation:
+    """Return a result without the materialization that it was for."""
     return dg.AssetCheckEvaluation(
         asset_key=evaluation.asset_key,
         check_name=evaluation.check_name,
         passed=evaluation.passed,
         metadata=evaluation.metadata,
-        target_materialization_data=target,
         severity=evaluation.severity,
         description=evaluation.description,
     )

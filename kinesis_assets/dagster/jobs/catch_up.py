@@ -10,9 +10,8 @@ from pydantic import Field
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.jobs.replay import MAX_RUNTIME, logged_fill, report_replay
-from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.stream import open_stream
-from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 

@@ -13,10 +13,9 @@ from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.metadata import table_metadata
-from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.shard_events import totals_of_raw
 from kinesis_assets.dagster.stream import OpenStream, open_stream
-from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.stream import open_stream
-from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_names import StreamNames, op_key
 
 
 class PruneHistoryConfig(dg.Config):

@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 from playwright.sync_api import expect
 
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.names import op_key
-from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.demo.orders import STREAM
 from support.daemon import FIRST, LAST
 from support.orders_deployment import RAW, SHARDS

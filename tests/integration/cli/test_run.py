@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from support.command_line import single_line_error
+from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
     from pathlib import Path

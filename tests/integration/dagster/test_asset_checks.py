@@ -9,8 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.dagster.checks.check_settings import SCANNING
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.names import raw_key
 from support.dagster_runs import execute
+from support.stream_names import raw_key
 from support.two_shards import FIRST
 
 pytestmark = pytest.mark.usefixtures("spark")

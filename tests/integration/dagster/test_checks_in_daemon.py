@@ -14,13 +14,13 @@ import pytest
 
 from kinesis_assets.dagster.checks.check_settings import SCANNING
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
+from support.stream_names import raw_key
 from support.two_shards import FIRST
 from support.waiting import wait_until
 

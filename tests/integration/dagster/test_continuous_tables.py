@@ -16,10 +16,10 @@ from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster import continuous_tables
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.partition_ranges import range_tags
 from support.continuous_runs import MATERIALIZATION, ContinuousRuns
 from support.daemon import Daemon, Status
+from support.stream_names import raw_key
 from support.waiting import wait_until
 
 if TYPE_CHECKING:

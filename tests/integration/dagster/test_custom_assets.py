@@ -8,13 +8,13 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import io_manager_key, raw_key, shard_partitions, stream_key
 from kinesis_assets.errors import (
     InvalidInput,
 )
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.kinesis.limits import Bounds
 from support.dagster_runs import execute, failure_message, materializations, plain, rows_in_table
+from support.stream_names import io_manager_key, raw_key, shard_partitions, stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

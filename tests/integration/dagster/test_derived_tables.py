@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.errors import InvalidInput
 from support.daemon import Daemon
 from support.dagster_runs import execute, plain
+from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
     from pathlib import Path

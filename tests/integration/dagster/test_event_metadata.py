@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.testing import UserRecord, aggregate
+from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.in_process import StreamProject

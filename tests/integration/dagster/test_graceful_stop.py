@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.io_manager import ShardIOManager
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.errors import LandingFailed, TableUnreachable
 from kinesis_assets.ingest import run as run_module
+from support.stream_names import raw_key, shard_partitions
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 STOPS = [signal.SIGINT, signal.SIGTERM]

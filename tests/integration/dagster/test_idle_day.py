@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.fixtures.dagster import Source
 from support.shard_ids import A, B, C, D, E, F, G, H
+from support.stream_names import raw_key
 from support.virtual_deployment import INTERVAL, VirtualDeployment
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from zlib import crc32
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.errors import (
     ParentUnfinished,
@@ -26,6 +25,7 @@ from support.dagster_runs import (
     rows_in_table,
     totals,
 )
+from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

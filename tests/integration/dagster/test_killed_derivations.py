@@ -17,13 +17,13 @@ from deltalake import DeltaTable
 
 from kinesis_assets import derived_table
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.table.heartbeat import heartbeats
 from support.daemon import Daemon, SensorClock, Status
 from support.dagster_runs import execute
 from support.shard_ids import A
+from support.stream_names import raw_key
 from support.waiting import wait_until
 
 if TYPE_CHECKING:

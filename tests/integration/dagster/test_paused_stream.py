@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.table.pause import pause, resume
 from support.dagster_runs import execute, failure_message, rows_in_table
+from support.stream_names import raw_key
 
 pytestmark = pytest.mark.usefixtures("spark")
 

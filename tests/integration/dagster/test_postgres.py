@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import kinesis_assets
-from kinesis_assets.dagster.names import raw_key
+from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

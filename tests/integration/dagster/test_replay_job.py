@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
-from kinesis_assets.dagster.names import op_key, raw_key
+from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from support.stream_names import raw_key
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 

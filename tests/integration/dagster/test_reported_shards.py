@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.partition_ranges import range_tags, reporting_news
 from kinesis_assets.testing import Clock
 from support.dagster_runs import partition_statuses
 from support.shard_ids import A, B, C, D, E, F
+from support.stream_names import raw_key
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from support.daemon import PARTITION, Daemon
+from support.stream_names import raw_key
 
 A, B, C, D, E, F = (f"shardId-{number:012d}" for number in range(6))
 

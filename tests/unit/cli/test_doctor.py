@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
+from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
 from kinesis_assets import KinesisAccountComponent
-from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
 from kinesis_assets.errors import InvalidInput, StreamsNotListed
 from kinesis_assets.testing import LocalKinesis
 from support.dagster_components import dagsters_own_warnings
 from support.fixtures.stream import boto3_of
+from support.stream_names import io_manager_key, raw_key, stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisAssetProps, KinesisStreamComponent, KinesisTableComponent
-from kinesis_assets.dagster.names import raw_key, stream_key
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.stream_names import raw_key, stream_key
 
 pytestmark = dagsters_own_warnings
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.dagster.names import raw_key, stream_key
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.schema import COLUMNS
+from support.stream_names import raw_key, stream_key
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
-from kinesis_assets.dagster.names import io_manager_key, raw_key
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.start_positions import StartPositions
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.stream_names import io_manager_key, raw_key
 
 
 @dagsters_own_warnings

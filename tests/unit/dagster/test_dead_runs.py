@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.names import op_key
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT
 from kinesis_assets.dagster.sensor_cursor import Cursor
+from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import FIRST, LAST, PARTITION, Daemon, SensorClock, Status
 from support.shard_ids import A, B

@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream
-from kinesis_assets.dagster.names import io_manager_key, raw_key, stream_key
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.stream_names import io_manager_key, raw_key, stream_key
 
 # The deployed definitions
 

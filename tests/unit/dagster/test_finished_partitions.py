@@ -10,11 +10,11 @@ import pytest
 
 from kinesis_assets.dagster.finished_partitions import _is_old, prune_partitions
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import ClocksDisagree
 from support.daemon import FIRST, LAST, Daemon, Status
 from support.shard_ids import A, B, C, D, E, F
+from support.stream_names import raw_key
 
 LONG_AGO = datetime.now(UTC) - timedelta(days=31)
 

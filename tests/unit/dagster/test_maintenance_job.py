@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 
 from kinesis_assets import build_kinesis_stream, derived_table
 from kinesis_assets.dagster.jobs.maintenance import STEPS, run_maintenance
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import (
     CommitFailed,
@@ -26,6 +25,7 @@ from kinesis_assets.table.maintenance import run as raw_maintenance
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from support.plain_derived import PlainDerived
+from support.stream_names import raw_key
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commit_link import CommitLink
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.shard_ids import A, B
+from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from kinesis_assets.table.positions import StreamPositions

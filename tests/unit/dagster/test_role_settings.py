@@ -11,8 +11,8 @@ import pytest
 from kinesis_assets import KinesisResource, build_kinesis_stream
 from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.consumption import Consumption
-from kinesis_assets.dagster.names import io_manager_key, raw_key
 from kinesis_assets.derive.policy import OnDeleted
+from support.stream_names import io_manager_key, raw_key
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_assets.dagster.names import op_key, raw_key
+from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position
+from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     import dagster as dg

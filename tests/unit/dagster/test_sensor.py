@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.dagster.names import raw_key, stream_key
 from kinesis_assets.dagster.sensor_requests import RUNS_PER_TICK
 from support.daemon import FIRST, LAST, PARTITION, Daemon
 from support.shard_ids import A, B, C, D, E, F, G, H, I, J
+from support.stream_names import raw_key, stream_key
 
 # Partitions
 

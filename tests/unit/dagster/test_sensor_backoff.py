@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.sensor_backoff import OVERLAP, WAITS, Backoff, EndedRun
 from kinesis_assets.dagster.sensor_cursor import Cursor
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.shard_ids import A, B, C, D, E
+from support.stream_names import raw_key
 
 
 @pytest.fixture

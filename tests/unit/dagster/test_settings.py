@@ -14,9 +14,9 @@ from dagster_aws.utils import ResourceWithBoto3Configuration
 from kinesis_assets import KinesisResource, KinesisStreamComponent, ShardIOManager, build_kinesis_stream
 from kinesis_assets.cli.options import stream_options
 from kinesis_assets.cli.settings import parse_settings
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.errors import InvalidInput
+from support.stream_names import io_manager_key
 
 
 def test_the_settings_are_the_arguments_of_the_builder_with_their_defaults():

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.names import stream_key
 from kinesis_assets.dagster.stream_observation import INTERVAL, Observed, observe_stream
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.positions import ShardPosition
 from support.daemon import Daemon
+from support.stream_names import stream_key
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))
 ARN = "arn:aws:kinesis:eu-west-1:111122223333:stream/clicks"

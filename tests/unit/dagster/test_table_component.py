@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 
 from kinesis_assets import KinesisTableComponent
-from kinesis_assets.dagster.names import io_manager_key, raw_key
 from kinesis_assets.dagster.table_settings import TableSettings
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components
 from support.dagster_components import dagsters_own_warnings
+from support.stream_names import io_manager_key, raw_key
 
 pytestmark = dagsters_own_warnings
 

@@ -7,9 +7,9 @@ import pytest
 
 from kinesis_assets.dagster.dagster_internals import job_without_checks
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import raw_key, shard_partitions
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.shard_ids import A, B, C, D, E
+from support.stream_names import raw_key, shard_partitions
 
 UNFINISHED = [
     Status.QUEUED,

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.event_log import materializations_since
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
 from support.sensor_state import record_dead_run
+from support.stream_names import raw_key
 
 A = "shardId-000000000000"
 

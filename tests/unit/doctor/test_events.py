@@ -6,10 +6,10 @@ import dagster as dg
 
 from kinesis_assets.dagster.event_audit import EventAudit
 from kinesis_assets.dagster.event_log import materializations_since
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.doctor.row_scan import Scan
 from kinesis_assets.table.commit_ids import new_id
+from support.stream_names import raw_key
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 

@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.names import shard_partitions
 from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
+from support.stream_names import shard_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

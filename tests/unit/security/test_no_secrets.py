@@ -16,7 +16,6 @@ from kinesis_assets import (
     ShardIOManager,
     build_kinesis_stream,
 )
-from kinesis_assets.dagster.names import io_manager_key
 from kinesis_assets.errors import CallFailed, InvalidInput, KinesisAssetsError, ReadFailed, TableUnreachable
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -25,6 +24,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer
+from support.stream_names import io_manager_key
 from support.table_folder import files_of, folder_of
 
 if TYPE_CHECKING:

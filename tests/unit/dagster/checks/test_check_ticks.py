@@ -8,12 +8,12 @@ import pytest
 
 from kinesis_assets.dagster.checks.check_settings import SCANNING
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.daemon import FIRST, LAST, Daemon
 from support.shard_ids import A, B
+from support.stream_names import raw_key
 
 HOUR = 3600.0
 FREE = {name for name, _ in Checks().defined} - SCANNING

@@ -26,13 +26,13 @@ from kinesis_assets.dagster.checks.settings import (
     NoAcceptedDataLossCheck,
 )
 from kinesis_assets.dagster.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
-from kinesis_assets.dagster.names import raw_key
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
 from kinesis_assets.table.positions import Predecessor
 from support.attempts import STREAM
 from support.stored_positions import GAP, positions_of, shard_after
+from support.stream_names import raw_key
 
 NOW = datetime(2026, 2, 2, 12, tzinfo=UTC)
 LOSS = NoAcceptedDataLossCheck()
