@@ -170,6 +170,19 @@ def test_truncated_responses_skip_nothing(pipeline: Pipeline, faults: Any) -> No
     pipeline.assert_exactly_once()
 
 
+def test_a_response_that_ends_a_shard_without_its_records_skips_none(pipeline: Pipeline, faults: Any) -> None:
+    (parent,) = pipeline.create(1)
+    pipeline.put_many(20)
+    pipeline.split(parent)
+
+    def without_records(_: Any, answer: Any) -> Any:
+        return answer.but(Records=[]) if "ChildShards" in answer.members else None
+
+    faults.answer("GetRecords", without_records, times=1)
+    assert pipeline.materialize()[parent]["state"] == "finished"
+    pipeline.assert_exactly_once()
+
+
 @pytest.mark.parametrize("on_data_loss", ["fail", "continue"])
 def test_a_stale_shard_list_gives_up_no_shard(
     clocked_pipeline: Pipeline, clocked: Clocked, faults: Any, on_data_loss: str

@@ -63,7 +63,7 @@ def test_a_finished_shard_is_never_read_again(pipeline: Pipeline, faults: Any) -
     assert faults.count("GetRecords", parent) == faults.count("GetShardIterator", parent) == 0
 
 
-# The service says twice that a shard has ended: a null iterator together with child shards or a fresh list.
+# Two responses and a list say that a shard has ended.
 
 
 def test_a_null_iterator_alone_does_not_finish_a_shard(pipeline: Pipeline, faults: Any) -> None:
@@ -96,11 +96,11 @@ def test_a_list_that_shows_a_shard_closed_finishes_it_without_child_shards(
 
 
 def end_open_shard(shard: str, faults: Any) -> dict[str, Any]:
-    """Make one GetRecords response end an open shard, and return the child shard that it names."""
+    """Make two GetRecords responses end an open shard, and return the child shard that they name."""
     keys = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
     child = {"ShardId": f"shardId-{1:012}", "ParentShards": [shard], "HashKeyRange": keys}
     faults.answer(
-        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[child]), times=1
+        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[child]), times=2
     )
     return child
 
