@@ -12,10 +12,12 @@ from kinesis_assets.dagster.checks.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks
 from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.in_run import RunChecks
+from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.dagster.checks.run_reports import INTERVAL, RunReports
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.errors import TableUnreachable
 
 
 class _Unreachable:
@@ -63,3 +65,28 @@ def test_a_run_that_commits_often_evaluates_the_checks_at_times(instance, second
     checks.report()
     checks.report()
     assert checks.evaluations == evaluations
+
+
+class _NotEvaluated(RunReports):
+    """Checks whose table cannot be read."""
+
+    def _evaluated(self, now):
+        del now
+        raise TableUnreachable("s3://lake/orders", "gone")
+
+
+def test_a_run_that_cannot_evaluate_the_checks_repeats_their_last_results(instance):
+    key = dg.AssetKey("orders")
+    last = dg.AssetCheckEvaluation(
+        key, "lag", passed=False, severity=dg.AssetCheckSeverity.WARN, description="late"
+    )
+    instance.report_runless_asset_event(last)
+
+    @dg.asset
+    def orders(context):
+        _NotEvaluated(context.get_step_execution_context(), key, ["lag"], "orders").report()
+
+    result = dg.materialize([orders], instance=instance)
+    shown = Reports.of(instance, key, ["lag"]).executions["lag"]
+    assert (shown.run_id, shown.evaluation.passed) == (result.run_id, False)
+    assert (shown.evaluation.severity, shown.evaluation.description) == (last.severity, "late")
