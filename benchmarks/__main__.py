@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MODULES = [
     "landing",
+    "cluster",
     "scale",
     "follow",
     "derived",

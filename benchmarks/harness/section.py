@@ -24,6 +24,10 @@ class Goal(Enum):
         "CPU per GB of a landing, relative to its bare parts (typed read and Parquet write)",
         "at most 1.25",
     )
+    CLUSTER_CPU = (
+        "CPU per GB of a landing on a standalone cluster with 2 executors, compared with a local session",
+        "at most 1.1x",
+    )
     FASTER_THAN_DLT = (
         "records per second of a landing, compared with dlt's Kinesis source writing Parquet",
         "at least 25x",

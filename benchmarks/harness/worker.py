@@ -61,16 +61,20 @@ class Command:
         name: Its name in tables.
         argv: The command line, run in the root of the project.
         environment: Environment variables to set in addition to those of this process.
+        servers: Ids of other processes whose CPU, with that of their descendants, is that of the worker.
     """
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    servers: Sequence[int] = ()
 
     @classmethod
-    def module(cls, name: str, *argv: str, python: str = sys.executable) -> Command:
+    def module(
+        cls, name: str, *argv: str, python: str = sys.executable, servers: Sequence[int] = ()
+    ) -> Command:
         """Return the command that runs a module of this project with a Python interpreter."""
-        return cls(name, [python, "-m", *argv])
+        return cls(name, [python, "-m", *argv], servers=servers)
 
 
 class Worker:
@@ -85,6 +89,7 @@ class Worker:
         self.command = command
         self._errors = errors
         self.start_up: Usage | None = None
+        self._cpu_before = sum(map(tree_cpu, command.servers))
         self._started = time.monotonic()
         with errors.open("wb") as stderr:
             self._process = subprocess.Popen(
@@ -104,7 +109,7 @@ class Worker:
             WorkerFailed: It ended before.
         """
         self._receive("ready")
-        self.start_up = Usage(tree_cpu(self._process.pid), time.monotonic() - self._started)
+        self.start_up = Usage(self._cpu() - self._cpu_before, time.monotonic() - self._started)
 
     def read(self, url: str, stream: str, records: int) -> MeasuredRead:
         """Have the worker read a stream, and measure it.
@@ -115,10 +120,10 @@ class Worker:
         with tempfile.TemporaryDirectory() as folder:
             self._send(json.dumps(asdict(ReadRequest(url, stream, records, folder))))
             self._receive("prepared")
-            cpu, started = tree_cpu(self._process.pid), time.monotonic()
+            cpu, started = self._cpu(), time.monotonic()
             self._send("go")
             read = ReadResult(**self._receive())
-            usage = Usage(tree_cpu(self._process.pid) - cpu, time.monotonic() - started)
+            usage = Usage(self._cpu() - cpu, time.monotonic() - started)
             if read.records != records:
                 raise WorkerFailed(f"{self.command.name} read {read.records} of {records} records")
             found = (path.relative_to(folder) for path in Path(folder).rglob("*") if path.is_file())
@@ -132,6 +137,9 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+
+    def _cpu(self) -> float:
+        return sum(map(tree_cpu, [self._process.pid, *self.command.servers]))
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None

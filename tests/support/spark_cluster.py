@@ -77,7 +77,7 @@ class SparkProcesses:
             "AWS_SECRET_ACCESS_KEY": "executor",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        self._processes: list[subprocess.Popen] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +88,12 @@ class SparkProcesses:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def start(self, name: str, command: Sequence[str | Path]) -> tuple[subprocess.Popen, Path]:
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the processes that were started here. Others are their descendants."""
+        return [process.pid for process in self._processes]
+
+    def start(self, name: str, command: Sequence[str | Path]) -> tuple[subprocess.Popen[bytes], Path]:
         """Start a process in its own group. Return it, and the file to which it logs."""
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:

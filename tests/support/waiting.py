@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import subprocess
@@ -18,7 +18,7 @@ SECONDS = 300.0
 
 def wait_until(
     condition: Callable[[], Found],
-    process: subprocess.Popen | None = None,
+    process: subprocess.Popen[Any] | None = None,
     *,
     failure: object = "",
     interval: float = 0.1,
