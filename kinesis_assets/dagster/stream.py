@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
@@ -167,8 +168,12 @@ class OpenStream:
 
         if self._pyspark is None:
             self._pyspark = SparkResource(spark_config=self.settings.session_config)
-        with wrap_spark_errors(f"stream {self.name}"):
-            session: SparkSession = self._pyspark.spark_session
+        subject = f"stream {self.name}"
+        with wrap_spark_errors(subject):
+            try:
+                session: SparkSession = self._pyspark.spark_session
+            except LandingFailed as error:  # it is about a session, whichever stream needs it
+                raise LandingFailed(f"{subject}: {error}") from error
         return session
 
     def check_executors(self) -> None:

@@ -38,6 +38,8 @@ _POLLS = Backoff(first=1.0, longest=10.0)
 
 _CLIENT = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
 
+_RIGHTS = "Check the settings of managed_spark, and the rights of this process, see docs/spark.md"
+
 _NOT_STOPPED = "%s session %s could not be stopped, and ends after its idle timeout: %s"
 
 _log = logging.getLogger(__name__)
@@ -78,7 +80,10 @@ def service_of(settings: Mapping[str, Any], spark_config: Mapping[str, Any]) -> 
             profile_name=settings["profile_name"], region_name=settings["region_name"]
         ).client(settings["service"], config=_CLIENT)
     except BotoCoreError as error:
-        raise LandingFailed(f"a session on {kind.title} cannot be started: {error}") from error
+        raise LandingFailed(
+            f"a session on {kind.title} cannot be started: {error}. Correct region_name or profile_name of "
+            "managed_spark, or the AWS configuration of this process"
+        ) from error
     return kind(client, settings, {name: str(value) for name, value in spark_config.items()})
 
 
@@ -96,7 +101,7 @@ def open_session(service: Service, clock: Clock = MACHINE_CLOCK) -> ManagedSessi
     try:
         session_id = service.start(name)
     except (BotoCoreError, ClientError) as error:
-        raise LandingFailed(f"a session on {service.title} cannot be started: {error}") from error
+        raise LandingFailed(f"a session on {service.title} cannot be started: {error}. {_RIGHTS}") from error
     try:
         _wait_until_ready(service, session_id, clock)
         endpoint = service.endpoint(session_id)
@@ -106,7 +111,9 @@ def open_session(service: Service, clock: Clock = MACHINE_CLOCK) -> ManagedSessi
         return ManagedSession(service, session_id, ConnectServer(_connect_url(endpoint.url), token))
     except (BotoCoreError, ClientError) as error:
         _stop(service, session_id)
-        raise LandingFailed(f"session {session_id} on {service.title} cannot be used: {error}") from error
+        raise LandingFailed(
+            f"session {session_id} on {service.title} cannot be used: {error}. {_RIGHTS}"
+        ) from error
     except BaseException:  # a stopped run must not leave a session that costs money
         _stop(service, session_id)
         raise
@@ -116,11 +123,14 @@ def _wait_until_ready(service: Service, session_id: str, clock: Clock) -> None:
     deadline, polls = clock.monotonic() + SECONDS_TO_START, 0
     while (status := service.status(session_id)).state is not State.READY:
         if status.state is State.ENDED:
-            raise LandingFailed(f"session {session_id} on {service.title} ended at once ({status.reason})")
+            raise LandingFailed(
+                f"session {session_id} on {service.title} ended before it was ready ({status.reason}). See "
+                "its log there, and correct managed_spark or spark_config"
+            )
         if clock.monotonic() >= deadline:
             raise LandingFailed(
                 f"session {session_id} on {service.title} is still not ready after {SECONDS_TO_START:.0f} s "
-                f"({status.reason})"
+                f"({status.reason}). Look for a lack of capacity or rights there, and run again"
             )
         polls += 1
         clock.sleep(_POLLS.wait(polls))

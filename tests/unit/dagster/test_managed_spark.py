@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.spark_settings import SparkSettings
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, LandingFailed
 
 GLUE = {"service": "glue", "execution_role_arn": "arn:aws:iam::111122223333:role/kinesis-assets"}
 
@@ -36,3 +37,14 @@ def test_an_invalid_service_is_refused(settings, reason):
 def test_a_service_excludes_another_place_for_the_session(name):
     with pytest.raises(InvalidInput, match=f"managed_spark and {name}"):
         SparkSettings(managed_spark=GLUE, spark_config={name: "local"})
+
+
+def test_a_session_that_cannot_be_started_is_an_error_that_names_the_stream(monkeypatch, tmp_path):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    project = StreamProject.from_settings("clicks", table=str(tmp_path), managed_spark=GLUE)
+    with (
+        project.open_stream() as opened,
+        pytest.raises(LandingFailed, match=r"^stream clicks: .*AWS Glue.* region.*Correct region_name"),
+    ):
+        opened.start_spark()

@@ -208,7 +208,7 @@ def test_an_unresponsive_server_is_reported_before_anything_is_read(
     monkeypatch.setenv("SPARK_REMOTE", f"sc://localhost:{port}/;token=secret")
     done = cli("run", *stream_options, "--json")
     assert (done.exit_code, done.out) == (1, "")
-    assert f"Error: no Spark Connect server responds at sc://localhost:{port}, " in done.err
+    assert f"Error: stream {stream}: no Spark Connect server responds at sc://localhost:{port}, " in done.err
     assert "`kinesis-assets spark`" in done.err
     assert "secret" not in done.err
     assert not list(tmp_path.rglob("*.parquet"))
