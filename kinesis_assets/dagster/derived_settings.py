@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -48,6 +48,8 @@ class ConsumptionSettings(Settings):
 
 class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
     """The settings that all derived tables have."""
+
+    known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name"})
 
     checks: DerivedChecksField = Field(
         default={},

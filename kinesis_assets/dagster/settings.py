@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -292,6 +292,8 @@ class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSetti
 
 class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
     """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
+
+    known_at_load: ClassVar = frozenset({"stream", "key_prefix", "group_name"})
 
     if not TYPE_CHECKING:  # as above
 

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, ParamSpec, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
 )
@@ -89,11 +90,16 @@ Texts = Annotated[Sequence[str], BeforeValidator(_refuse_text)]
 class Settings(BaseModel):
     """Settings that raise `InvalidInput`, and may come from environment variables of a run.
 
+    Attributes:
+        known_at_load: The settings that name definitions, so that a run is too late to read them.
+
     Raises:
         InvalidInput: A setting is unknown, missing or invalid.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    known_at_load: ClassVar[frozenset[str]] = frozenset()
 
     if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
@@ -108,8 +114,18 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _keep_environment_variable(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    def _keep_environment_variable(
+        cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
         """Keep a `dg.EnvVar`. Dagster replaces it when a run starts, and the value is validated then."""
+        if info.field_name in cls.known_at_load:
+            parts = value if isinstance(value, list | tuple) else [value]
+            for part in parts:
+                if variable := getattr(part, "env_var_name", None):
+                    raise InvalidInput(
+                        f"{info.field_name}: must be known when the definitions are loaded, but Dagster "
+                        f"reads a dg.EnvVar when a run starts. Give dg.EnvVar({variable!r}).get_value()"
+                    )
         return value if hasattr(value, "env_var_name") else validate(value)
 
     def of(self, group: type[Settings]) -> dict[str, Any]:

@@ -42,3 +42,9 @@ def test_dagster_reports_a_text_in_place_of_a_list_with_its_place():
 def test_a_maximum_share_of_bad_records_is_between_none_and_all(share):
     with pytest.raises(InvalidInput, match=r"^max_bad_share must be at "):
         derived_table(source="orders", table="orders", max_bad_share=share)
+
+
+@pytest.mark.parametrize("name", ["source", "upstream", "group_name"])
+def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
+    with pytest.raises(InvalidInput, match=f"^{name}: must be known when"):
+        derived_table(**{"source": "orders", "table": "orders", name: dg.EnvVar("NAME_OF_THE_TESTS")})

@@ -208,6 +208,19 @@ def test_an_integer_from_an_environment_variable_is_checked_when_it_is_known(mon
         pass
 
 
+@pytest.mark.parametrize("name", ["stream", "key_prefix", "group_name"])
+def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
+    settings = {"stream": "clicks", "table": "clicks", name: dg.EnvVar("NAME_OF_THE_TESTS")}
+    way_out = r"dg\.EnvVar\('NAME_OF_THE_TESTS'\)\.get_value\(\)"
+    with pytest.raises(InvalidInput, match=f"^{name}: must be known when .*{way_out}$"):
+        build_kinesis_stream(**settings)
+
+
+def test_a_part_of_a_key_prefix_may_not_come_from_an_environment_variable_of_a_run():
+    with pytest.raises(InvalidInput, match=r"^key_prefix: must be known when"):
+        build_kinesis_stream("clicks", table="clicks", key_prefix=["eu", dg.EnvVar("NAME_OF_THE_TESTS")])
+
+
 @pytest.mark.parametrize("name", ["region_name", "endpoint_url", "profile_name"])
 def test_the_connection_may_come_from_environment_variables(name, monkeypatch):
     manager = manager_of(**{name: dg.EnvVar("SETTING_OF_THE_TESTS")})
