@@ -22,8 +22,8 @@ from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_groups
 from kinesis_assets.derive.upsert import Upsert, upserted
-from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark.session import first_line
+from kinesis_assets.errors import InvalidInput, KinesisAssetsError
+from kinesis_assets.spark.session import first_line, spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,8 +114,8 @@ def changes_of(
         partition_by: The partition columns of the table.
 
     Raises:
-        InvalidInput: The transformation does not return a DataFrame, the source lacks a column of a roll-up,
-            or Spark cannot analyze the transformation or the condition of an upsert.
+        InvalidInput: The transformation fails or returns no DataFrame, the source lacks a column of a
+            roll-up, or Spark cannot analyze the transformation or the condition of an upsert.
     """
     with ExitStack() as cached:
 
@@ -159,13 +159,12 @@ def changes_of(
 def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> CheckedRows:
     """Return the rows that a transformation returns, analyzed by Spark."""
     try:
-        rows = transform(source_rows)
+        rows = _called(table, transform, source_rows)
         checked = rows if isinstance(rows, CheckedRows) else CheckedRows(rows)
         if not isinstance(checked.rows, DataFrame):
-            name = getattr(transform, "__name__", "of the table")
             raise InvalidInput(
-                f"table {table}: the function {name} must return a DataFrame of Spark, but it returned "
-                f"{_described(checked.rows)}. Nothing was written. Correct the function"
+                f"table {table}: the function {_name(transform)} must return a DataFrame of Spark, but it "
+                f"returned {_described(checked.rows)}. Nothing was written. Correct the function"
             )
         checked.rows.schema  # noqa: B018  # a session on Spark Connect analyzes only now
         _analyze(checked.rows)
@@ -175,6 +174,31 @@ def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> Ch
             "Correct the function"
         ) from error
     return checked
+
+
+def _called(table: str, transform: Transform, source_rows: DataFrame) -> DataFrame | CheckedRows:
+    """Return what a transformation returns. Its own errors become an error that names the table.
+
+    Errors of Spark and of this package pass, and so does what Dagster reacts to, such as `RetryRequested`.
+    """
+    passed: tuple[type[Exception], ...] = (KinesisAssetsError, *spark_errors())
+    try:
+        return transform(source_rows)
+    except passed:
+        raise
+    except Exception as error:
+        kind = type(error)
+        if kind.__module__.partition(".")[0] == "dagster":
+            raise
+        reason = f"{kind.__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(": ")
+        raise InvalidInput(
+            f"table {table}: the function {_name(transform)} failed, so nothing was written: {reason}. "
+            "Correct the function, or what it uses"
+        ) from error
+
+
+def _name(transform: Transform) -> str:
+    return getattr(transform, "__name__", "of the table")
 
 
 def _analyze(rows: DataFrame) -> None:

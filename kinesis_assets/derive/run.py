@@ -105,7 +105,8 @@ def derive(
         Each commit. The caller may stop after any of them.
 
     Raises:
-        InvalidInput: Spark refuses the transformation, or the table cannot have the columns that it returns.
+        InvalidInput: The transformation fails, Spark refuses it, or the table cannot have the columns that it
+            returns.
         LandingFailed: The Spark job failed.
         SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
         TableError: The source or the table cannot be used, or another run was first; see `commit`.

@@ -175,6 +175,14 @@ def cancel_tagged(spark: SparkSession, tag: str) -> None:
         spark.sparkContext.cancelJobsWithTag(tag)
 
 
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of Spark's errors."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    # A call to a JVM that was killed raises ConnectionError.
+    return (PySparkException, ConnectionError, *java_errors())
+
+
 @contextmanager
 def wrap_spark_errors(subject: str) -> Iterator[None]:
     """Convert Spark's errors within the context to a one-line error.
@@ -185,13 +193,11 @@ def wrap_spark_errors(subject: str) -> Iterator[None]:
     Raises:
         LandingFailed: Spark raised an error.
     """
-    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
+    from pyspark.errors import AnalysisException  # noqa: PLC0415
 
-    # A call to a JVM that was killed raises ConnectionError.
-    errors: tuple[type[Exception], ...] = (PySparkException, ConnectionError, *java_errors())
     try:
         yield
-    except errors as error:
+    except spark_errors() as error:
         reason = first_line(error) if isinstance(error, AnalysisException) else _cause(error)
         raise LandingFailed(f"{subject}: the Spark job failed, nothing was committed: {reason}") from error
 

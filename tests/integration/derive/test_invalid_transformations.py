@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import dagster as dg
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
@@ -14,7 +15,7 @@ from kinesis_assets.dagster.bad_records import with_bad_records
 from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.checked_rows import CheckedRows
 from kinesis_assets.derive.upsert import Upsert
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, LandingFailed
 from support.derived import order, orders
 
 MODES = {"append": None, "upsert": Upsert(("id",), ("amount",))}
@@ -99,6 +100,49 @@ def test_a_roll_up_by_a_column_that_cannot_identify_groups_is_refused(bench, der
 def nothing(rows):
     """Count rows without returning them, as a function without `return` does."""
     rows.count()
+
+
+def broken(rows):
+    """Use an attribute that a list does not have."""
+    return rows.select(rows.columns.price)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_function_that_fails_is_an_error_with_the_table_and_the_reason(either, bounded):
+    transform = with_bad_records(broken, either.table.uri, 0.5 if bounded else None)
+    with pytest.raises(InvalidInput) as caught:
+        either.run(transform=transform)
+    assert str(caught.value) == (
+        f"table {either.table.uri}: the function broken failed, so nothing was written: AttributeError: "
+        "'list' object has no attribute 'price'. Correct the function, or what it uses"
+    )
+    assert isinstance(caught.value.__cause__, AttributeError)
+    assert not DeltaTable.is_deltatable(either.table.folder.uri)
+
+
+def test_a_column_that_is_missing_as_an_attribute_is_named_on_every_version_of_spark(bench, derived):
+    bench.put(order(1))
+    bench.run()
+    with pytest.raises(InvalidInput, match=f"^table {derived.table.uri}: .*price.*Correct the function"):
+        derived.run(transform=lambda rows: rows.select(rows.price))
+
+
+def test_a_function_may_request_that_dagster_retries_the_run(bench, derived):
+    bench.put(order(1))
+    bench.run()
+
+    def unavailable(_):
+        raise dg.RetryRequested
+
+    with pytest.raises(dg.RetryRequested):
+        derived.run(transform=unavailable)
+
+
+def test_an_error_of_a_job_that_a_function_runs_is_an_error_of_spark(bench, derived):
+    bench.put(order(1))
+    bench.run()
+    with pytest.raises(LandingFailed, match=r"the Spark job failed, .*[]:] no"):
+        derived.run(transform=lambda rows: rows.select(F.raise_error(F.lit("no"))).collect())
 
 
 RESULTS = {
