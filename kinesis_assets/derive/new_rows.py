@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.ranked_files import RankedFile
     from kinesis_assets.derive.source import Source, SourceCommit
+    from kinesis_assets.kinesis.role import AssumedRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,13 @@ class NewRows:
         return sorted(values, key=lambda value: (value is None, value))
 
 
-def new_rows(table: str, since: Cursor | None = None, *, max_bytes: int = MAX_BYTES) -> NewRows:
+def new_rows(
+    table: str,
+    since: Cursor | None = None,
+    *,
+    max_bytes: int = MAX_BYTES,
+    role: AssumedRole | None = None,
+) -> NewRows:
     """Return the next rows of a raw or derived table after a position.
 
     Without a position, the rows that the table has now are returned first, in steps.
@@ -76,16 +83,19 @@ def new_rows(table: str, since: Cursor | None = None, *, max_bytes: int = MAX_BY
         table: The table's path or URI.
         since: The `cursor` of the last rows; None for the first.
         max_bytes: The size of files in bytes after which no further commit is included.
+        role: The role that reads the log of a table on S3, as `KinesisResource.role_for` returns it for a
+            stream; None for the credentials of this process.
 
     Raises:
         InvalidInput: The path or URI is invalid.
+        RoleNotAssumed: The role cannot be assumed.
         TableError: The table cannot be read, is neither raw nor derived, or was restored or overwritten.
         TableOfAnotherSource: The position belongs to another table.
         SourceCommitsMissing: The commits since the position are no longer recorded.
         SourceRowsMissing: The table has fewer rows than its commits added, and no amendment says why.
         TableUnsuitable: The table has more rows than its commits added.
     """
-    return rows_since(open_source(table), since, max_bytes)
+    return rows_since(open_source(table, role), since, max_bytes)
 
 
 def rows_since(source: Source, since: Cursor | None, max_bytes: float) -> NewRows:

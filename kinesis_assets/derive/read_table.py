@@ -11,8 +11,12 @@ from kinesis_assets.derive.source import open_source
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.kinesis.role import AssumedRole
 
-def read_table(spark: SparkSession, table: str) -> tuple[DataFrame, dict[str, str | int]]:
+
+def read_table(
+    spark: SparkSession, table: str, *, role: AssumedRole | None = None
+) -> tuple[DataFrame, dict[str, str | int]]:
     """Read the newest version of a raw or derived table, for an asset that is not a derived table itself.
 
     Spark's tasks open the files themselves, so no library for Delta or for S3 is needed.
@@ -20,6 +24,8 @@ def read_table(spark: SparkSession, table: str) -> tuple[DataFrame, dict[str, st
     Args:
         spark: The session. Its executors need this package.
         table: The table's path or URI.
+        role: The role that reads a table on S3, as `KinesisResource.role_for` returns it for a stream. The
+            tasks of Spark assume it too. None for the credentials of each process.
 
     Returns:
         All rows of the version; and what was read, as metadata of a materialization: `cursor`, the position
@@ -28,10 +34,11 @@ def read_table(spark: SparkSession, table: str) -> tuple[DataFrame, dict[str, st
 
     Raises:
         InvalidInput: The path or URI is invalid.
+        RoleNotAssumed: The role cannot be assumed.
         TableError: The table cannot be read by files, is neither raw nor derived, or was restored or
             overwritten.
     """
-    source = open_source(table)
+    source = open_source(table, role)
     files = files_of(source.delta)
     metadata: dict[str, str | int] = {
         "cursor": str(source.end),

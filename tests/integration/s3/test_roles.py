@@ -11,6 +11,8 @@ from pyspark import cloudpickle
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
+from kinesis_assets.derive.new_rows import new_rows
+from kinesis_assets.derive.read_table import read_table
 from kinesis_assets.derive.run import Derivation, derive
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import TableMissing
@@ -25,6 +27,8 @@ from support.token_service import BASE_SECRET
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.task import LandingJob
@@ -104,3 +108,35 @@ def test_every_request_for_a_derived_table_and_its_source_is_signed_as_the_role(
     with pytest.raises(TableMissing):
         next(derive(NO_SPARK, derived.table, Derivation(f"s3://{BUCKET}/missing", lambda rows: rows)))
     assert signers() <= sts.expirations.keys()
+
+
+def test_new_rows_are_found_as_the_role(role: AssumedRole, sts: TokenService, signers: Signers) -> None:
+    derived = PlainDerived(f"s3://{BUCKET}/orders", role=role)
+    derived.append((1, 1, "a"))
+    signers()
+    assert len(new_rows(derived.table.uri, role=role).files) == 1
+    keys = signers()
+    assert keys
+    assert keys <= sts.expirations.keys()
+
+
+def test_a_table_is_read_as_the_role_by_this_process_and_by_the_tasks(
+    spark: SparkSession,
+    role: AssumedRole,
+    sts: TokenService,
+    signers: Signers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    derived = PlainDerived(f"s3://{BUCKET}/orders", role=role)
+    derived.append((1, 1, "a"), (2, 2, "b"))
+    signers()
+    of_workers = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    monkeypatch.setattr(spark.sparkContext, "environment", spark.sparkContext.environment | of_workers)
+    rows, _ = read_table(spark, derived.table.uri, role=role)
+    keys = signers()
+    assert keys
+    assert keys <= sts.expirations.keys()
+    assert sorted(row["key"] for row in rows.collect()) == [1, 2]
+    keys = signers()
+    assert keys
+    assert keys <= sts.expirations.keys()
