@@ -1,8 +1,7 @@
-"""The standalone cluster on which the tests run, for the sections that measure it."""
+"""A standalone cluster whose Python has no packages, and the packages that tasks import."""
 
 from __future__ import annotations
 
-import sys
 import tarfile
 import tempfile
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.paths import ROOT
+from benchmarks.servers.spark_cluster import StandaloneCluster, bare_python, packed_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,13 +35,6 @@ class Cluster:
 @contextmanager
 def standalone_cluster() -> Iterator[Cluster]:
     """Run a cluster until the end of the block."""
-    sys.path.append(str(ROOT / "tests"))  # from which the tests import `support`
-    from support.spark_cluster import (  # noqa: PLC0415
-        StandaloneCluster,
-        bare_python,
-        packed_environment,
-    )
-
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         archive = packed_environment(folder)

@@ -21,6 +21,7 @@ from botocore.validate import validate_parameters
 from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.metrics.instruments import (
     COMMIT_DURATION,
     INSTRUMENTS,
@@ -34,7 +35,6 @@ from support.dg_project import DgProject
 from support.otlp_receiver import OtlpReceiver
 from support.pipeline import SPARK_CONFIG
 from support.two_shards import FIRST
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

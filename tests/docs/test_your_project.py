@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from benchmarks.harness.waiting import wait_for_next_second
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.notebook_kernel import NotebookKernel
-from support.waiting import wait_for_next_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kinesis_assets
+from benchmarks.harness.waiting import wait_until
 from support.clean_environment import clean_environment
 from support.shell import Shell
-from support.waiting import wait_until
 from support.webserver import Webserver
 
 if TYPE_CHECKING:

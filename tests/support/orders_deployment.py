@@ -17,6 +17,7 @@ import dagster as dg
 from deltalake import DeltaTable
 
 import kinesis_assets
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.run import embedded_stream
@@ -24,7 +25,6 @@ from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.testing import Faults, LocalKinesis
 from support.shifted_clock import ShiftedClock
 from support.stream_names import raw_key
-from support.waiting import wait_until
 from support.webserver import Webserver
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from support.waiting import wait_until
+from benchmarks.harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from support.waiting import wait_until
+from benchmarks.harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.waiting import SECONDS, wait_until
 from chaos.faults.forked import PROGRAMS, Forked
 from kinesis_assets.errors import TableMissing
 from support.pipeline import Pipeline
-from support.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from chaos.faults.site.fault_points import Fault

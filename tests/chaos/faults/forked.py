@@ -12,9 +12,9 @@ from multiprocessing import forkserver, get_context
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from benchmarks.harness.waiting import wait_until
 from chaos.faults import one_continuous_run, one_operation, one_run
 from chaos.faults.site.fault_points import Fault
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

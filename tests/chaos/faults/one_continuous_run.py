@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
@@ -21,7 +22,6 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from support.timing import READING, WRITING
-from support.waiting import SECONDS, wait_until
 
 REPORTED, MORE = "reported", "more"
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench, Process

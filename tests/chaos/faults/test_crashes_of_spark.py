@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from chaos.faults.bench import Process
 from chaos.faults.site.fault_points import DAGSTER, DRIVER, MOMENTS, WORKER, Fault
-from support.waiting import SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 import kinesis_assets
+from benchmarks.harness.waiting import SECONDS, wait_until
 from chaos.faults.site.fault_points import Fault
 from support.pipeline import SPARK_CONFIG
-from support.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import SECONDS
 from benchmarks.servers.bucket import create_bucket, moto_endpoint
 from benchmarks.servers.s3_proxy import Commit, S3Proxy
 from chaos.faults.site.fault_points import Fault
 from kinesis_assets.table.table import PositionedTable
-from support.waiting import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from benchmarks.harness.waiting import SECONDS
 from support.dagster_pages import DagsterPages
 from support.orders_deployment import deployed
 from support.pictures import take_picture
-from support.waiting import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

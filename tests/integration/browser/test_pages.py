@@ -11,12 +11,12 @@ import dagster as dg
 from deltalake import DeltaTable
 from playwright.sync_api import expect
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.demo.orders import STREAM
 from support.daemon import FIRST, LAST
 from support.orders_deployment import RAW, SHARDS
-from support.waiting import wait_until
 
 Status = dg.DagsterRunStatus
 SHARD = SHARDS[1]

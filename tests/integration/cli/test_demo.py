@@ -20,7 +20,7 @@ from uuid import uuid4
 import pytest
 
 import kinesis_assets
-from support.waiting import SECONDS, wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

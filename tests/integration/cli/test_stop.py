@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from support.waiting import SECONDS, wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 
 
 def test_an_interrupted_run_commits_and_prints_what_it_has_read(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support import spark_cluster
-from support.spark_cluster import ConnectServer, StandaloneCluster
+from benchmarks.servers import spark_cluster
+from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 

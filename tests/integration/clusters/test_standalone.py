@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support.spark_cluster import StandaloneCluster
+from benchmarks.servers.spark_cluster import StandaloneCluster
 from support.tables import numbers, put_numbers
 
 pytestmark = pytest.mark.timeout(900)

@@ -12,6 +12,7 @@ import dagster as dg
 import msgspec
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.checks.check_settings import SCANNING
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.ingest.plan import plan_run
@@ -22,7 +23,6 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
 from support.stream_names import raw_key
 from support.two_shards import FIRST
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,6 +10,7 @@ import time
 import dagster as dg
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
 from kinesis_assets.errors import InvalidInput
@@ -17,7 +18,6 @@ from support.continuous_runs import ContinuousRuns
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.dagster_runs import totals
 from support.stream_names import raw_key, shard_partitions
-from support.waiting import wait_until
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION

@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster import continuous_tables
 from kinesis_assets.dagster.dagster_internals import report_event
@@ -20,7 +21,6 @@ from kinesis_assets.dagster.partition_ranges import range_tags
 from support.continuous_runs import MATERIALIZATION, ContinuousRuns
 from support.daemon import Daemon, Status
 from support.stream_names import raw_key
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

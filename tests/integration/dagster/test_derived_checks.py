@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.checks.check_settings import SCANNING
 from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
@@ -17,7 +18,6 @@ from kinesis_assets.decoders import from_json
 from support.continuous_runs import ContinuousRuns
 from support.daemon import Daemon, Status
 from support.dagster_runs import execute
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.run_liveness import SECONDS_SILENT
@@ -24,7 +25,6 @@ from support.daemon import Daemon, SensorClock, Status
 from support.dagster_runs import execute
 from support.shard_ids import A
 from support.stream_names import raw_key
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets import build_kinesis_stream, derived_table
-from support.waiting import wait_until
 
 places = json.loads(os.environ["WAITING_DERIVATION"])
 

@@ -19,7 +19,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from support.waiting import wait_until
+from benchmarks.harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
+from benchmarks.harness.waiting import wait_until
 from integration.emulators.emulators import STOPPED_CHANGE_MS, Service, client
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.waiting import wait_until
+from benchmarks.harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

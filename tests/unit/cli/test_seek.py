@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from benchmarks.harness.waiting import wait_for_next_second
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -16,7 +17,6 @@ from kinesis_assets.table.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.ownership import application
 from support.shard_ids import A, B
-from support.waiting import wait_for_next_second
 
 FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.run_log import LOG_INTERVAL, LandingLog, RunLog
 from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
 from kinesis_assets.kinesis.position import Position
@@ -13,7 +14,6 @@ from kinesis_assets.table.progress import PROGRESS_FOLDER, Progress, ProgressFil
 from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.storage import TableFolder
 from support.virtual_time import VirtualTime
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

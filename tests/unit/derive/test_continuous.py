@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.errors import CursorConflict
 from kinesis_assets.retry import Backoff
-from support.waiting import wait_until
 
 SOON = Backoff(0.01, 0.01)
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.manifest import Landing, decode_all, encode
 from kinesis_assets.ingest.task import LandingJob, land_group
@@ -20,7 +21,6 @@ from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.table import data_file_writer
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.progress import Progress, ProgressFiles
-from support.waiting import wait_until
 
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")

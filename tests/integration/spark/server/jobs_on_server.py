@@ -21,6 +21,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.spark_resource import SparkResource
 from kinesis_assets.decoders import Glue, Gzip, SchemaVersion, decode
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -36,7 +37,6 @@ from kinesis_assets.spark.data_source import KinesisDataSource
 from kinesis_assets.spark.parallelism import parallelism
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 from kinesis_assets.table.table import PositionedTable
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

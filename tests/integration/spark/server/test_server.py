@@ -15,13 +15,13 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import wait_until
 from integration.spark.server.processes import SCRIPT, SECONDS, children, processes_with, result_of
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
 from kinesis_assets.spark.connect import has_package
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.supervisor import Supervisor
 from support.tables import put_numbers
-from support.waiting import wait_until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
 MARKER = uuid4().hex

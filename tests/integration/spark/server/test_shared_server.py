@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from integration.spark.server.processes import SECONDS, processes_with, result_of
 from integration.spark.server.sockets import assert_authenticates, outside, process_tree
 from kinesis_assets.errors import LandingFailed
@@ -24,7 +25,6 @@ from kinesis_assets.spark.local_settings import JAVA_OPTIONS
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.server_process import _kill_if_unresponsive
 from support.tables import numbers, put_numbers
-from support.waiting import wait_until
 
 TESTS = Path(__file__).parents[3]
 reads_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")

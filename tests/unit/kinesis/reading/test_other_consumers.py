@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.read_timing import ReadTiming
 from support.one_shard import data
-from support.waiting import wait_until
 
 RECORDS = 20
 SHARD = "shardId-000000000000"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.spark.environment import pack_environment
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,8 @@ PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options of processes that live for a few tests: compiling for speed costs more than it saves."""
+
+WORKERS = 2
 
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker ")
@@ -123,12 +125,13 @@ class StandaloneCluster(SparkProcesses):
     def __enter__(self) -> Self:
         place = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
         master, log = self.start("master", ["spark-class", "org.apache.spark.deploy.master.Master", *place])
-        self.url = wait_until(lambda: _MASTER.search(log.read_text()), master, failure=log)[1]
-        for number in range(2):
+        found = wait_until(lambda: _MASTER.findall(log.read_text()), master, failure=log)
+        self.url = found[0]
+        for number in range(WORKERS):
             size = ["--cores", "4", "--memory", "2g", "--work-dir", str(self.folder / f"work-{number}")]
             name = "org.apache.spark.deploy.worker.Worker"
             self.start(f"worker-{number}", ["spark-class", name, *place, *size, self.url])
-        wait_until(lambda: len(_REGISTERED.findall(log.read_text())) == 2, master, failure=log)
+        wait_until(lambda: len(_REGISTERED.findall(log.read_text())) == WORKERS, master, failure=log)
         return self
 
     @property
