@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 from dagster import ComponentTree
 from dagster.components.testing import create_defs_folder_sandbox
@@ -51,3 +53,19 @@ def loaded(
 def definitions_of(component: dg.Component) -> dg.Definitions:
     """Return the definitions of a component that is alone in its project."""
     return component.build_defs(ComponentTree.for_test().load_context)
+
+
+@cache
+def schema_of(component: type[dg.Component]) -> dict[str, Any]:
+    """Return the schema of a component's YAML, as `dg` and editors show it."""
+    schema: dict[str, Any] = component.get_model_cls().model_json_schema()
+    return schema
+
+
+@cache
+def validator_of(component: type[dg.Component], name: str | None = None) -> jsonschema.Draft202012Validator:
+    """Return the validator of one field of a component's YAML, or of all fields."""
+    schema = schema_of(component)
+    if name is not None:  # the definitions are those that the field may refer to
+        schema = schema["properties"][name] | {"$defs": schema.get("$defs", {})}
+    return jsonschema.Draft202012Validator(schema)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from alembic.script import ScriptDirectory
+from dagster._config.pythonic_config import resource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,6 +18,22 @@ def migrations() -> Iterator[None]:
     """Load the migrations of Dagster's databases once, instead of for each instance that a test creates."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", staticmethod(cache(ScriptDirectory.from_config)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def config_schemas() -> Iterator[None]:
+    """Infer the schema of each class of resources once, instead of for each resource that a test creates."""
+    infer = resource.infer_schema_from_config_class
+    schema_of = cache(lambda kind, omitted: infer(kind, fields_to_omit=set(omitted)))
+
+    def inferred(kind: type, *, fields_to_omit: Collection[str], default: Any = None) -> Any:
+        if default is not None:
+            return infer(kind, fields_to_omit=set(fields_to_omit), default=default)
+        return schema_of(kind, frozenset(fields_to_omit))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resource, "infer_schema_from_config_class", inferred)
         yield
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import tomllib
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from dagster.components.core.snapshot import get_package_entry_snap
 from dagster_shared.serdes.objects import EnvRegistryKey
 
 import kinesis_assets
+from support.dagster_components import schema_of, validator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +25,8 @@ COMPONENTS = [each for each in PUBLIC if isinstance(each, type) and issubclass(e
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.__name__)
 
 
-@cache
-def schema_of(component: type[dg.Component]) -> dict[str, Any]:
-    return component.get_model_cls().model_json_schema()
-
-
 def fields_of(component: type[dg.Component]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from schema_of(component)["properties"].items()
-
-
-def alone(component: type[dg.Component], name: str) -> dict[str, Any]:
-    """The schema of a field, with the definitions that it may refer to."""
-    schema = schema_of(component)
-    return schema["properties"][name] | {"$defs": schema.get("$defs", {})}
 
 
 @every_component
@@ -56,13 +45,13 @@ def test_every_field_has_a_description_and_a_valid_example(component):
         assert field["description"].endswith("."), name
         assert field["examples"], name
         for example in field["examples"]:
-            jsonschema.Draft202012Validator(alone(component, name)).validate(example)
+            validator_of(component, name).validate(example)
 
 
 @every_component
 def test_every_field_may_be_a_template(component):
     for name, _ in fields_of(component):
-        jsonschema.Draft202012Validator(alone(component, name)).validate("{{ env.SETTING_OF_THE_TESTS }}")
+        validator_of(component, name).validate("{{ env.SETTING_OF_THE_TESTS }}")
 
 
 @every_component

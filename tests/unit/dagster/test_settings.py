@@ -16,6 +16,7 @@ from kinesis_assets.cli.options import stream_options
 from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.errors import InvalidInput
+from support.dagster_components import schema_of, validator_of
 from support.stream_names import io_manager_key
 
 
@@ -31,7 +32,7 @@ def test_the_settings_are_the_arguments_of_the_builder_with_their_defaults():
 
 def properties() -> dict[str, Any]:
     """The fields of the YAML, as `dg` and editors show them."""
-    return KinesisStreamComponent.get_model_cls().model_json_schema()["properties"]
+    return schema_of(KinesisStreamComponent)["properties"]
 
 
 def test_the_schema_of_the_yaml_describes_every_setting():
@@ -57,7 +58,7 @@ def test_every_example_of_a_setting_is_valid(name):
         required["role_arn"] = StreamSettings.model_fields["role_arn"].examples[0]
     for example in field.examples:
         build_kinesis_stream(**required | {name: example})
-        jsonschema.validate(example, properties()[name])
+        validator_of(KinesisStreamComponent, name).validate(example)
 
 
 def test_the_schema_of_the_yaml_has_the_choices_and_bounds():
@@ -108,7 +109,7 @@ def test_a_value_is_refused_alike_by_builder_component_and_command_line(name, va
     assert said[2] == f"--set: {said[0]}" or name == "colour"
     assert not any("\n" in each for each in said)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(fields, KinesisStreamComponent.get_model_cls().model_json_schema())
+        validator_of(KinesisStreamComponent).validate(fields)
 
 
 @pytest.mark.parametrize("name", sorted(WITH_ROLE))
@@ -141,7 +142,7 @@ def test_a_setting_of_a_role_is_checked_by_its_form(name, value):
 @pytest.mark.parametrize("name", StreamSettings.model_fields)
 def test_every_field_of_the_yaml_may_be_a_template(name):
     template = "{{ env.SETTING_OF_THE_TESTS }}"
-    jsonschema.validate(template, properties()[name])
+    validator_of(KinesisStreamComponent, name).validate(template)
     KinesisStreamComponent.get_model_cls()(**{"stream": "clicks", "table": "clicks"} | {name: template})
 
 

@@ -7,14 +7,13 @@ import re
 from typing import Any, get_args
 
 import dagster as dg
-import jsonschema
 import pytest
 
 from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.table_settings import TableSettings
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components
-from support.dagster_components import dagsters_own_warnings
+from support.dagster_components import dagsters_own_warnings, schema_of, validator_of
 from support.stream_names import io_manager_key, raw_key
 
 pytestmark = dagsters_own_warnings
@@ -38,7 +37,7 @@ def loaded(**attributes: Any) -> dg.Definitions:
 
 def properties() -> dict[str, Any]:
     """The fields of the YAML, as `dg` and editors show them."""
-    return KinesisTableComponent.get_model_cls().model_json_schema()["properties"]
+    return schema_of(KinesisTableComponent)["properties"]
 
 
 # The fields
@@ -76,13 +75,13 @@ def test_every_example_of_a_setting_is_valid(name):
     }.get(name, {})
     for example in TableSettings.model_fields[ALIASES[name]].examples:
         KinesisTableComponent(**ORDERS | others | {name: example})
-        jsonschema.validate(example, properties()[name])
+        validator_of(KinesisTableComponent, name).validate(example)
 
 
 @pytest.mark.parametrize("name", ALIASES)
 def test_every_field_of_the_yaml_may_be_a_template(name):
     template = "{{ env.SETTING_OF_THE_TESTS }}"
-    jsonschema.validate(template, properties()[name])
+    validator_of(KinesisTableComponent, name).validate(template)
     KinesisTableComponent.get_model_cls()(**ORDERS | {name: template})
 
 
