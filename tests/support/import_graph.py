@@ -54,19 +54,25 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax tree of each module."""
+    return {name: ast.parse(path.read_text()) for name, path in modules().items()}
+
+
+@cache
 def imports() -> dict[str, set[str]]:
     """Return the modules of the package that each module imports."""
     known = modules()
-    return {name: _imported(path, known) - {name} for name, path in known.items()}
+    return {name: _imported(name, tree, known) - {name} for name, tree in trees().items()}
 
 
-def _imported(path: Path, known: dict[str, Path]) -> set[str]:
+def _imported(module: str, tree: ast.Module, known: dict[str, Path]) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             named = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: a relative import"
+            assert not node.level, f"{module}: a relative import"
             named = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from support.import_graph import modules
+from support.import_graph import trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,8 @@ def test_no_other_module_imports_private_modules_of_these_libraries():
     libraries = {name.partition(".")[0] for name in PUBLIC}.union(*INTERNALS.values())
     found = [
         (module, name)
-        for module, path in modules().items()
-        for name in imports_of(ast.parse(path.read_text()))
+        for module, tree in trees().items()
+        for name in imports_of(tree)
         if (library := name.partition(".")[0]) in libraries and library not in INTERNALS.get(module, set())
     ]
     assert len(found) > 30
@@ -59,11 +59,12 @@ def test_no_other_module_imports_private_modules_of_these_libraries():
 
 
 def test_no_other_module_uses_private_attributes_of_another_library():
-    trees = {module: ast.parse(path.read_text()) for module, path in modules().items()}
-    own = {name for tree in trees.values() for node in ast.walk(tree) if (name := _defined(node)) is not None}
+    own = {
+        name for tree in trees().values() for node in ast.walk(tree) if (name := _defined(node)) is not None
+    }
     used = {
         (module, node.attr)
-        for module, tree in trees.items()
+        for module, tree in trees().items()
         if module not in INTERNALS
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
