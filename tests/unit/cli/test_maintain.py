@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,7 +15,6 @@ from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from support.plain_derived import PlainDerived
-from support.terminal import printed_on_a_terminal
 
 COLUMNS = ["stream", "asset", "step", "of", "state", "rows", "files", "bytes", "reason"]
 
@@ -49,15 +46,6 @@ def test_default_output_is_a_table_with_a_header(cli, stream_options, empty_tabl
     header, row = (line.split() for line in cli("maintain", *stream_options).out.splitlines())
     assert header == COLUMNS[1:]
     assert row[1:4] == ["checkpoint", "_delta_log", "done"]
-
-
-@pytest.mark.usefixtures("empty_table")
-def test_on_a_terminal_a_bar_is_shown_until_the_steps_are_printed(stream_options):
-    printed = printed_on_a_terminal(
-        str(Path(sys.prefix, "bin", "kinesis-assets")), "maintain", *stream_options
-    )
-    assert "maintaining the tables" in printed
-    assert printed.rindex("maintaining the tables") < printed.index("checkpoint")
 
 
 def test_a_dry_run_prints_the_steps_and_changes_nothing(cli, stream_options, empty_table, table):
