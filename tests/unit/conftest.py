@@ -6,8 +6,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from alembic.script import ScriptDirectory
-from dagster._config.pythonic_config import resource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -16,6 +14,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session", autouse=True)
 def migrations() -> Iterator[None]:
     """Load the migrations of Dagster's databases once, instead of for each instance that a test creates."""
+    from alembic.script import ScriptDirectory  # noqa: PLC0415  # pytest-xdist's own process needs none
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", staticmethod(cache(ScriptDirectory.from_config)))
         yield
@@ -24,6 +24,8 @@ def migrations() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def config_schemas() -> Iterator[None]:
     """Infer the schema of each class of resources once, instead of for each resource that a test creates."""
+    from dagster._config.pythonic_config import resource  # noqa: PLC0415  # likewise
+
     infer = resource.infer_schema_from_config_class
     schema_of = cache(lambda kind, omitted: infer(kind, fields_to_omit=set(omitted)))
 

@@ -1,4 +1,4 @@
-"""Tests of jobs and of days of ticks, which Dagster executes in this process, with its databases in memory."""
+"""Jobs and days of ticks, which Dagster executes in this process, with its databases in memory."""
 
 from __future__ import annotations
 
