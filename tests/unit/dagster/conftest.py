@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import time
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from dagster.components.core import package_entry, snapshot
 from dagster_shared.serdes.objects import package_entry as package_json
 
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
-from support.daemon import Daemon, SensorClock
+from support.in_memory import daemon, instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    import dagster as dg
-
-    from kinesis_assets.dagster.in_process import StreamProject
+__all__ = ["daemon", "instance"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,41 +34,3 @@ def library_schemas() -> Iterator[None]:
             lambda key, *facts: found[key] if key in found else found.setdefault(key, describe(key, *facts)),
         )
         yield
-
-
-@pytest.fixture
-def instance(instance_in_memory: dg.DagsterInstance) -> dg.DagsterInstance:
-    """An instance in memory: SQLite on a disk would take most of a test's time."""
-    return instance_in_memory
-
-
-@pytest.fixture
-def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
-    """A daemon that calls the sensor's function: through Dagster a tick takes ten times as long."""
-    daemon = Daemon(project, instance)
-    daemon.clock = time.time
-    return daemon
-
-
-@pytest.fixture
-def sensor_clock(source, daemon: Daemon) -> SensorClock:
-    """The clock of a sensor of a stream with two shards, which are partitions."""
-    source.create(2)
-    daemon.tick()
-    return SensorClock(daemon)
-
-
-@pytest.fixture
-def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
-    """Writes a new heartbeat of a run."""
-    mtimes = iter(range(1, 1_000))
-
-    def beat(run: dg.DagsterRun) -> None:
-        opened = daemon.opened
-        table = opened.table
-        heartbeat = Heartbeat(table, run.run_id, seconds=60)
-        heartbeat._beat()
-        seconds = next(mtimes)
-        os.utime(Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
-
-    return beat

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import time
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from support.daemon import Daemon
+from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
+from support.daemon import Daemon, SensorClock
+from support.in_memory import daemon, instance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import dagster as dg
 
-    from kinesis_assets.dagster.in_process import StreamProject
+__all__ = ["daemon", "instance"]
 
 
 @pytest.fixture(autouse=True)
@@ -21,14 +26,24 @@ def sdk_clients(shared_sdk_clients: None) -> None:
 
 
 @pytest.fixture
-def instance(instance_in_memory: dg.DagsterInstance) -> dg.DagsterInstance:
-    """An instance in memory: SQLite on a disk would take most of a test's time."""
-    return instance_in_memory
+def sensor_clock(source, daemon: Daemon) -> SensorClock:
+    """The clock of a sensor of a stream with two shards, which are partitions."""
+    source.create(2)
+    daemon.tick()
+    return SensorClock(daemon)
 
 
 @pytest.fixture
-def daemon(project: StreamProject, instance: dg.DagsterInstance) -> Daemon:
-    """A daemon that calls the sensor's function: through Dagster a tick takes ten times as long."""
-    daemon = Daemon(project, instance)
-    daemon.clock = time.time
-    return daemon
+def beat(daemon: Daemon) -> Callable[[dg.DagsterRun], None]:
+    """Writes a new heartbeat of a run."""
+    mtimes = iter(range(1, 1_000))
+
+    def beat(run: dg.DagsterRun) -> None:
+        opened = daemon.opened
+        table = opened.table
+        heartbeat = Heartbeat(table, run.run_id, seconds=60)
+        heartbeat._beat()
+        seconds = next(mtimes)
+        os.utime(Path(opened.settings.table, HEARTBEATS_FOLDER, run.run_id), (seconds, seconds))
+
+    return beat
