@@ -54,6 +54,12 @@ def exit_at_once() -> None:
         os._exit(0)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the process that only distributes tests from searching its objects for garbage when it ends."""
+    if session.config.getoption("numprocesses", None):
+        gc.freeze()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Exit with one line if Java is missing and any of the tests needs it."""
     gc.enable()
