@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
@@ -38,28 +37,6 @@ hypothesis_settings.load_profile("untimed")  # how long an example takes depends
 hypothesis_settings.register_profile("quick", hypothesis_settings(), max_examples=20)  # for `make check`
 
 
-class Exit:
-    """How this process ends: at once, if it is one of pytest-xdist's and all tests are unit tests.
-
-    Otherwise Python frees each object before it exits, which takes about a second of CPU time.
-    """
-
-    at_once = False
-
-
-@atexit.register
-def exit_at_once() -> None:
-    """End the process, if it may be. Functions that were registered later have been called before."""
-    if Exit.at_once:
-        os._exit(0)
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Keep the process that only distributes tests from searching its objects for garbage when it ends."""
-    if session.config.getoption("numprocesses", None):
-        gc.freeze()
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Exit with one line if Java is missing and any of the tests needs it."""
     gc.enable()
@@ -67,7 +44,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(20_000)
     if all(item.path.is_relative_to(UNIT) for item in session.items):
         stay_on_one_core()
-        Exit.at_once = "PYTEST_XDIST_WORKER" in os.environ
         pa.set_cpu_count(1)  # the tables are small: threads would only wait for each other
         pa.set_io_thread_count(1)
         return
