@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,55 +12,21 @@ from kinesis_assets.ingest import run as run_module
 from kinesis_assets.table.commit import commit
 from support.fixtures.gateway import on_each_store
 from support.fixtures.spark import SPARK
-from support.pipeline import spark_fields
+from support.racer import Racer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.pipeline import Pipeline
 
-RACING_RUN = Path(__file__).with_name("racing_run.py")
-
-
-class Racer:
-    """A process that writes one shard's rows and waits before its commit: see `racing_run.py`."""
-
-    def __init__(self, pipeline: Pipeline, shard_id: str) -> None:
-        project = {
-            "stream": pipeline.stream,
-            "table": pipeline.table.uri,
-            "endpoint_url": pipeline.settings.endpoint_url,
-            **spark_fields(),
-        }
-        argument = json.dumps({"project": project, "shard": shard_id})
-        self.process = subprocess.Popen(
-            [sys.executable, str(RACING_RUN), argument],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def proceed(self) -> None:
-        """Let the process go on to its next step."""
-        assert self.process.stdin is not None
-        print("proceed", file=self.process.stdin, flush=True)
-
-    def read_line(self) -> str:
-        """Return the next line that the process writes."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
 
 @pytest.fixture
 def racers(pipeline: Pipeline) -> Iterator[tuple[Racer, Racer]]:
-    """Two processes on the only shard of a stream."""
-    (shard_id,) = pipeline.create(1)
-    both = (Racer(pipeline, shard_id), Racer(pipeline, shard_id))
-    assert [racer.read_line() for racer in both] == ["started", "started"]
-    yield both
-    for racer in both:
-        racer.process.communicate(timeout=300)
+    """Two processes."""
+    del pipeline  # they inherit its environment
+    first, second = Racer(), Racer()
+    with first, second:
+        yield first, second
 
 
 @pytest.fixture
@@ -87,14 +49,16 @@ def overtake(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_conflict(
     pipeline: Pipeline, racers: tuple[Racer, Racer]
 ) -> None:
+    shards = pipeline.create(1)
     for _ in range(20 if SPARK == "local" else 3):
         pipeline.put_many(50)
         for racer in racers:
-            racer.proceed()
-        assert [racer.read_line() for racer in racers] == ["ready to commit", "ready to commit"]
+            racer.start(pipeline, shards)
         for racer in racers:
-            racer.proceed()
-        events = [event for racer in racers for event in json.loads(racer.read_line())]
+            racer.wait_until_ready()
+        for racer in racers:
+            racer.commit()
+        events = [event for racer in racers for event in racer.events()]
         assert sorted(event["state"] for event in events) == ["committed", "conflict"]
         assert sorted(event["rows"] for event in events) == [0, 50]
         pipeline.assert_exactly_once()

@@ -21,6 +21,7 @@ PROGRAM = "github.com/versity/versitygw/cmd/versitygw"
 VERSION = "v1.8.0"
 """Older versions check the condition of a put before they write, but not again when they publish."""
 
+LOOPBACK = "127.0.0.1"
 BUILDS = Path(__file__).parents[2] / ".local" / "versitygw"
 
 
@@ -55,18 +56,19 @@ def build() -> Path:
 
 
 @contextmanager
-def running(program: Path, folder: Path) -> Iterator[str]:
+def running(program: Path, folder: Path, host: str = LOOPBACK) -> Iterator[str]:
     """Run the server until the end of the block. Its keys are those of the environment.
 
     Args:
         program: The program.
         folder: A folder for the buckets. Its file system needs extended attributes.
+        host: The address at which it listens.
 
     Yields:
         The URL of the server.
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    with socket.create_server((host, 0)) as probe:
+        address = f"{host}:{probe.getsockname()[1]}"
     buckets, log = folder / "buckets", folder / "log"
     buckets.mkdir()
     keys = ["--access", os.environ["AWS_ACCESS_KEY_ID"], "--secret", os.environ["AWS_SECRET_ACCESS_KEY"]]
