@@ -19,8 +19,8 @@ from kinesis_assets.spark.task_modules import TASK_MODULES
 
 _VERSION = re.compile(r"3\.\d{1,2}")
 
-_OF_SPARK = {"pyspark", "py4j"}
-"""Distributions that an executor has with Spark."""
+_NOT_PACKED = {"pyspark", "py4j", "kinesis-assets"}
+"""Distributions that an executor has with Spark, and this package, which each session sends."""
 
 _IMPORT = """
 import importlib, sys
@@ -56,7 +56,7 @@ def task_requirements() -> list[str]:
     return sorted(
         f"{distribution.name}=={distribution.version}"
         for distribution in distributions()
-        if distribution.name not in _OF_SPARK
+        if distribution.name not in _NOT_PACKED
         and any(str(distribution.locate_file(file)) in found for file in distribution.files or ())
     )
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import kinesis_assets
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.environment import pack_environment, task_requirements
 
@@ -19,6 +24,26 @@ def test_tasks_need_exactly_these_packages_in_the_installed_versions():
     requirements = [requirement.split("==") for requirement in task_requirements()]
     assert {name for name, _ in requirements} == NEEDED
     assert all(re.match(r"\d+\.", version) for _, version in requirements)
+
+
+def test_this_package_is_not_packed_where_a_wheel_of_it_is_installed(tmp_path):
+    package = Path(kinesis_assets.__file__).parent
+    (tmp_path / package.name).symlink_to(package)
+    record = tmp_path / "kinesis_assets-0.1.0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Name: kinesis-assets\nVersion: 0.1.0\n")
+    modules = (path.relative_to(package.parent).as_posix() for path in package.rglob("*.py"))
+    (record / "RECORD").write_text("".join(f"{module},,\n" for module in modules))
+    printing = "from kinesis_assets.spark.environment import *; print(*task_requirements())"
+    done = subprocess.run(
+        [sys.executable, "-c", printing],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {requirement.partition("==")[0] for requirement in done.stdout.split()} == NEEDED
 
 
 @pytest.mark.parametrize("version", ["3", "2.7", "3.12.1", "3.12; rm"])
