@@ -141,10 +141,12 @@ class _Built:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._step, name)
 
-    def log_dagster_event(self, level: int, msg: str, dagster_event: dg.DagsterEvent, *_: Any, **__: Any) -> None:
+    def log_dagster_event(
+        self, level: int, msg: str, dagster_event: dg.DagsterEvent, *_: Any, **__: Any
+    ) -> None:
         """Keep the entry with which `DagsterLogManager.log_dagster_event` would store an event."""
         self.entries.append(
-            dg.EventLogEntry(
+            dg.EventLogEntry(  # type: ignore[no-untyped-call]
                 error_info=None,
                 level=level,
                 user_message=msg,

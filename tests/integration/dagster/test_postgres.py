@@ -57,6 +57,7 @@ def test_a_run_is_recorded_in_postgresql(postgres_port, cli, stream_options, sou
 
 def test_the_events_of_many_shards_are_stored_by_one_statement_for_each_type(postgres_port, tmp_path):
     shards = [f"shard-{number:02}" for number in range(20)]
+    failed = shards[5]
     statements: list[str] = []
 
     def note(_connection, _cursor, statement, *_) -> None:
@@ -64,10 +65,12 @@ def test_the_events_of_many_shards_are_stored_by_one_statement_for_each_type(pos
 
     @dg.asset(output_required=False, partitions_def=dg.StaticPartitionsDefinition(shards))
     def letters(context):
-        types = {
-            shard: dg.AssetObservation if shard == shards[5] else dg.AssetMaterialization for shard in shards
-        }
-        events = [kind(context.asset_key, partition=shard) for shard, kind in types.items()]
+        events = [
+            (dg.AssetObservation if shard == failed else dg.AssetMaterialization)(
+                letters.key, partition=shard
+            )
+            for shard in shards
+        ]
         sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
         try:
             report_events(context.get_step_execution_context(), events)
@@ -78,6 +81,6 @@ def test_the_events_of_many_shards_are_stored_by_one_statement_for_each_type(pos
     (tmp_path / "dagster.yaml").write_text(storage_on(postgres_port))
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         dg.materialize([letters], instance=instance, tags=range_tags(shards))
-        assert instance.get_materialized_partitions(letters.key) == {*shards} - {shards[5]}
+        assert instance.get_materialized_partitions(letters.key) == {*shards} - {failed}
         assert len(instance.fetch_observations(letters.key, limit=10).records) == 1
     assert sum(statement.startswith("INSERT INTO event_logs") for statement in statements) == 2
