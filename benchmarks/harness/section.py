@@ -43,6 +43,10 @@ class Goal(Enum):
         "whole run over 1,000 shards with 1,000 records each",
         "at most 40 s, one commit, at most 8 files per arrival date",
     )
+    DEPLOYED_RUN = (
+        "plan, probe, landing, commit and report of a run of the sensor on PostgreSQL, over the same shards",
+        "at most 20 s, and no run without new records",
+    )
     SENSOR_TICK = ("sensor tick with 1,000 shards and 20 ms latency", "at most 8 s")
     PEAK_MEMORY = (
         "peak memory of a task above idle, records of any size up to 10 MiB, 64 shards at once",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.continuous_tables import continuous_derivations, tag_of
-from kinesis_assets.dagster.dagster_internals import report_event
+from kinesis_assets.dagster.dagster_internals import report_event, report_events
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.run_log import RunLog
 from kinesis_assets.dagster.shard_events import TotalsReport, shard_events, totals_event
@@ -53,8 +53,7 @@ def run_continuously(
     checks = RunChecks(step, stream, plan.listing)
 
     def report(result: RunResult) -> None:
-        for event in shard_events(context.asset_key, stream.name, result):
-            report_event(context, event)
+        report_events(step, shard_events(context.asset_key, stream.name, result))
         checks.report()
 
     def report_totals(totals: RunTotals) -> None:

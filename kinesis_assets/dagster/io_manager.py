@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event
+from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event, report_events
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.key_prefix import KEY_PREFIX
@@ -165,18 +165,17 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
 
         Raises what `execute` raises.
         """
-        log_event = partial(report_event, context)
-        result = self.execute(context.get_step_execution_context(), context.asset_key, plan, log_event)
+        step = context.get_step_execution_context()
+        result = self.execute(step, context.asset_key, plan, partial(report_event, context))
         news = result.only(shards_with_news(plan, result))
-        for event in shard_events(context.asset_key, self.stream, news):
-            log_event(event)
+        report_events(step, shard_events(context.asset_key, self.stream, news))
 
     def execute(
         self,
         step: dg.StepExecutionContext,
         key: dg.AssetKey,
         plan: RunPlan,
-        log_event: Callable[[dg.AssetMaterialization | dg.AssetObservation], object],
+        log_event: Callable[[dg.AssetObservation], object],
     ) -> RunResult:
         """Land and commit a plan, and report the totals. If it fails or is stopped, also report each shard.
 
@@ -184,7 +183,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             step: The step that materializes the asset.
             key: The asset's key.
             plan: The plan.
-            log_event: Stores an event.
+            log_event: Stores the event of the stream as a whole.
 
         Raises:
             DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
@@ -208,8 +207,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         )
 
         def log_each(result: RunResult) -> None:
-            for event in shard_events(key, self.stream, result):
-                log_event(event)
+            report_events(step, shard_events(key, self.stream, result))
 
         def log_totals(result: RunResult) -> None:
             totals = RunTotals.of(result)

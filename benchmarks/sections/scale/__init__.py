@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from benchmarks.harness.section import Section
-from benchmarks.sections.scale import backlog, empty_calls, idle_shards, profiles, sensor_ticks, small_pages
+from benchmarks.sections.scale import (
+    backlog,
+    deployed_run,
+    empty_calls,
+    idle_shards,
+    profiles,
+    sensor_ticks,
+    small_pages,
+)
 from benchmarks.servers.replay_client import replay_server
 
 ROUNDS = 5
@@ -16,6 +24,7 @@ def section(full: bool) -> Section:
         idle = idle_shards.measure(server, ROUNDS)
         calls = empty_calls.measure(server, ROUNDS)
         runs = backlog.measure(server, backlog.BACKLOG, slow_rounds)
+        deployed = deployed_run.measure(server, backlog.BACKLOG)
         ticks = sensor_ticks.measure(server, slow_rounds)
         rates = [
             *small_pages.measure(server, 64, 200 if full else 100, ROUNDS, paced_rounds=slow_rounds),
@@ -26,6 +35,7 @@ def section(full: bool) -> Section:
         idle_shards.describe(idle, ROUNDS),
         empty_calls.describe(calls),
         backlog.describe(runs),
+        deployed_run.describe(deployed),
         sensor_ticks.describe(ticks),
         small_pages.describe(rates, ROUNDS, paced_rounds=slow_rounds),
         profiles.describe(profile),
@@ -34,6 +44,7 @@ def section(full: bool) -> Section:
         *small_pages.targets(rates),
         *idle_shards.targets(idle),
         backlog.target(runs),
+        deployed_run.target(deployed),
         sensor_ticks.target(ticks),
     ]
     return Section("A thousand shards", "\n\n".join(text), results)

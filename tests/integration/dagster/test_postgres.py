@@ -1,20 +1,19 @@
-"""The PostgreSQL storage that dagster.yaml has as a comment, on a server that the test starts."""
+"""Dagster's storage in PostgreSQL, on a server that the test starts."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+import sqlalchemy
 import yaml
 
 import kinesis_assets
+from kinesis_assets.dagster.dagster_internals import report_events
+from kinesis_assets.dagster.partition_ranges import range_tags
+from support.postgresql import postgresql, storage_on
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:
@@ -23,41 +22,11 @@ if TYPE_CHECKING:
 PROJECT = Path(kinesis_assets.__file__).parents[1]
 
 
-def binaries() -> Path:
-    """Return the folder of PostgreSQL's programs, which Debian keeps off the PATH."""
-    on_path = shutil.which("initdb")
-    found = [Path(on_path).parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if found:
-        return found[-1]
-    missing = pytest.fail if os.environ.get("CI") else pytest.skip
-    missing("PostgreSQL's initdb is not installed")
-    raise AssertionError("unreachable")
-
-
 @pytest.fixture
 def postgres_port() -> Iterator[int]:
-    """The port of a server on loopback. As root, it runs as the user postgres, because it refuses root."""
-    programs = binaries()
-    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    folder = Path(tempfile.mkdtemp())
-    if as_user:
-        shutil.chown(folder, "postgres")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    data = ["-D", str(folder / "data")]
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder}"
-
-    def run(program: str, *arguments: str) -> None:
-        command = [*as_user, str(programs / program), *data, *arguments]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=300)
-
-    run("initdb", "-A", "trust", "-U", "dagster")
-    run("pg_ctl", "-o", options, "-l", str(folder / "log"), "-w", "start")
-    try:
+    """The port of a server on loopback."""
+    with postgresql() as port:
         yield port
-    finally:
-        run("pg_ctl", "-m", "fast", "stop")
-        shutil.rmtree(folder)
 
 
 def with_postgres_storage(text: str, port: int) -> str:
@@ -84,3 +53,34 @@ def test_a_run_is_recorded_in_postgresql(postgres_port, cli, stream_options, sou
         assert type(instance.run_storage).__name__ == "PostgresRunStorage"
         assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]
         assert len(instance.get_materialized_partitions(raw_key(source.name))) == 2
+
+
+def test_the_events_of_many_shards_are_stored_by_one_statement_for_each_type(postgres_port, tmp_path):
+    shards = [f"shard-{number:02}" for number in range(20)]
+    failed = shards[5]
+    statements: list[str] = []
+
+    def note(_connection, _cursor, statement, *_) -> None:
+        statements.append(statement)
+
+    @dg.asset(output_required=False, partitions_def=dg.StaticPartitionsDefinition(shards))
+    def letters(context):
+        events = [
+            (dg.AssetObservation if shard == failed else dg.AssetMaterialization)(
+                letters.key, partition=shard
+            )
+            for shard in shards
+        ]
+        sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
+        try:
+            report_events(context.get_step_execution_context(), events)
+        finally:
+            sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
+        yield from ()
+
+    (tmp_path / "dagster.yaml").write_text(storage_on(postgres_port))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        dg.materialize([letters], instance=instance, tags=range_tags(shards))
+        assert instance.get_materialized_partitions(letters.key) == {*shards} - {failed}
+        assert len(instance.fetch_observations(letters.key, limit=10).records) == 1
+    assert sum(statement.startswith("INSERT INTO event_logs") for statement in statements) == 2

@@ -13,10 +13,12 @@ from dagster.components import DefsStateConfig, DefsStateConfigArgs
 from kinesis_assets import KinesisResource, ShardIOManager
 from kinesis_assets.dagster import dagster_internals, partition_ranges
 from kinesis_assets.dagster.dagster_internals import (
+    EVENTS_OF_A_BATCH,
     add_asset_metadata,
     initialized,
     loading_of,
     report_event,
+    report_events,
     sensor_cursors,
     stored_state,
 )
@@ -119,6 +121,77 @@ def test_an_event_is_reported(instance, caplog, missing):
     assert materialized(instance) == {A: 1, B: 2}
     assert len(instance.fetch_observations(KEY, limit=10).records) == 1
     assert ("has no DagsterEvent.asset_materialization" in caplog.text) == (missing != "nothing")
+
+
+def letters_reporting(report):
+    """Return an asset whose body reports events of its partitions."""
+
+    @dg.asset(key=KEY, output_required=False, partitions_def=dg.StaticPartitionsDefinition([A, B]))
+    def letters(context):
+        report(context, [observation_of(B, 2), materialization_of(A, 1)])
+        yield from ()
+
+    return letters
+
+
+def materialization_of(partition: str, rows: int) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization(KEY, partition=partition, metadata={"rows": rows})
+
+
+def observation_of(partition: str, rows: int) -> dg.AssetObservation:
+    metadata = {"rows": rows}
+    return dg.AssetObservation(KEY, partition=partition, description="why", metadata=metadata)
+
+
+def stored(instance: dg.DagsterInstance) -> list[list[dg.EventLogEntry]]:
+    """Return the entries of the materializations and those of the observations, without their times."""
+    fetches = (instance.fetch_materializations, instance.fetch_observations)
+    found = [[record.event_log_entry for record in fetch(KEY, limit=10).records] for fetch in fetches]
+    return [[entry._replace(timestamp=0.0) for entry in entries] for entries in found]
+
+
+def test_events_in_a_batch_are_stored_as_they_are_one_by_one(instance):
+    def report_twice(context, events):
+        for event in events:
+            report_event(context, event)
+        report_events(context.get_step_execution_context(), events)
+
+    materialize(instance, letters_reporting(report_twice))
+    for at_once, alone in stored(instance):
+        assert at_once == alone
+
+
+@pytest.mark.parametrize("missing", ["nothing", "instance", "run_id"])
+def test_without_the_private_names_events_are_stored_one_by_one(instance, caplog, missing):
+    def report(context, events):
+        report_events(Without(context.get_step_execution_context(), missing), events)
+
+    materialize(instance, letters_reporting(report))
+    assert [len(entries) for entries in stored(instance)] == [1, 1]
+    assert ("has no EventLogStorage.store_event_batch" in caplog.text) == (missing != "nothing")
+
+
+def test_a_batch_has_events_of_one_type_and_is_bounded(instance):
+    batches = []
+
+    class Storage:
+        def store_event_batch(self, entries) -> None:
+            batches.append([entry.dagster_event_type.value for entry in entries])
+
+    class Instance:
+        event_log_storage = Storage()
+
+    class Step(Without):
+        instance = Instance()
+
+    def report(context, events):
+        observation, materialization = events
+        many = [materialization] * EVENTS_OF_A_BATCH
+        report_events(Step(context.get_step_execution_context(), "nothing"), [observation, *many])
+
+    materialize(instance, letters_reporting(report))
+    materialized, observed = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
+    assert batches == [[materialized] * (EVENTS_OF_A_BATCH - 1), [observed], [materialized]]
 
 
 @pytest.mark.parametrize("missing", ["schedule_storage", "all_instigator_state"])
