@@ -14,11 +14,11 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.pipeline import SPARK_CONFIG
 from support.postgresql import postgresql, storage_on
 from support.stream_names import raw_key
-from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
