@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,19 +19,16 @@ from benchmarks.harness.cpu import tree_cpu
 from benchmarks.harness.paths import ROOT
 from benchmarks.harness.section import Goal, Target
 from benchmarks.harness.single_process import REGION
+from benchmarks.harness.waiting import wait_until
 from benchmarks.sections.events import postgresql
 from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.servers.replay_client import ReplayServer
     from benchmarks.servers.replay_streams import StreamSpec
 
 MAX_SECONDS = 20
 IDLE_TICKS = 3
-TIMEOUT = 600
-"""Seconds after which the daemon counts as failed."""
 
 _DEFINITIONS = """
 import dagster as dg
@@ -68,7 +65,8 @@ def measure(server: ReplayServer, spec: StreamSpec) -> DeployedRun | None:
     """Measure the first run of a new deployment, and some ticks after it; None without PostgreSQL.
 
     Raises:
-        RuntimeError: The daemon has ended, or the run has failed or has no end.
+        AssertionError: The daemon has ended, or nothing has happened for minutes.
+        RuntimeError: The run has failed, or has not reported each shard.
     """
     with ExitStack() as stack:
         try:
@@ -93,15 +91,12 @@ def measure(server: ReplayServer, spec: StreamSpec) -> DeployedRun | None:
         )
         stack.callback(_kill, daemon)
 
-        def check() -> None:
-            if daemon.poll() is not None:
-                raise RuntimeError(f"Dagster's daemon has ended: {(home / 'log').read_text()[-500:]}")
-
-        _wait(lambda: bool(instance.get_runs(limit=1)), check)
+        wait = partial(wait_until, process=daemon, failure=home / "log", interval=0.2)
+        wait(lambda: instance.get_runs(limit=1))
         before = tree_cpu(daemon.pid) + tree_cpu(database)
-        _wait(lambda: instance.get_runs(limit=1)[0].is_finished, check)
+        wait(lambda: instance.get_runs(limit=1)[0].is_finished)
         cpu = tree_cpu(daemon.pid) + tree_cpu(database) - before
-        _wait(lambda: _ticks_after_the_run(instance, spec.name) >= IDLE_TICKS, check)
+        wait(lambda: _ticks_after_the_run(instance, spec.name) >= IDLE_TICKS)
         return _measured(instance, spec, cpu)
 
 
@@ -109,15 +104,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _wait(condition: Callable[[], bool], check: Callable[[], None]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        check()
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"nothing happened within {TIMEOUT} s")
-        time.sleep(0.2)
 
 
 def _ticks_after_the_run(instance: dg.DagsterInstance, stream: str) -> int:
