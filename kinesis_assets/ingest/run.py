@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
-"""A function that lands ranges of independent shards, as `land` does in Spark."""
+"""A function that lands ranges of independent shards, as `ingest/land.py` does in Spark."""
 
 PROGRESS_INTERVAL = 10.0
 """Seconds from one file about the progress of a task to the next."""

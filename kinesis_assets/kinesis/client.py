@@ -1,4 +1,4 @@
-"""The calls to one stream, through the AWS SDK."""
+"""The calls to one stream: through the AWS SDK, except those that read records, see `SignedCall`."""
 
 from __future__ import annotations
 

@@ -213,12 +213,12 @@ def _decode_whole(content: bytes) -> StreamPositions:
 
 
 def _with_changes(
-    file: _File, base_token: int, whole: bytes, base_at: Callable[[int], StreamPositions]
+    file: _File, base_id: int, whole: bytes, base_at: Callable[[int], StreamPositions]
 ) -> StoredPositions:
     if crc32(whole) != file.check:
         raise msgspec.ValidationError("its compressed content is damaged")
     increment = msgspec.msgpack.decode(whole, type=_Increment)
-    base = base_at(base_token)
+    base = base_at(base_id)
     if base.identity != file.identity:
         raise msgspec.ValidationError("its base is of another stream")
     shards, added = apply(base.shards, increment.changes)
@@ -232,7 +232,7 @@ def _with_changes(
         positions,
         down_to_base=tuple(CommitRef(*each) for each in increment.down_to_base),
         before_base=increment.before_base,
-        base=base_token,
+        base=base_id,
         repeated=increment.repeated,
         archive=file.archive,
     )

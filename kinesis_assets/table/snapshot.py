@@ -155,7 +155,7 @@ class TableSnapshot:
 
     def positions_of(self, arn: str) -> StreamPositions | None:
         """Read the positions of the newest stream with an ARN. Raises `PositionsUnreadable`."""
-        commit_id = self._transactions.version_of(application_of_arn(arn))
+        commit_id = self._transactions.commit_id_of(application_of_arn(arn))
         if commit_id is None:
             return None
         found = self.positions_at(commit_id)
@@ -183,7 +183,7 @@ class TableSnapshot:
     def amendment(self, identity: StreamIdentity) -> Amendment | None:
         """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
         self.refuse_other_stream(identity)
-        commit_id = self._transactions.version_of(amendment_application(identity))
+        commit_id = self._transactions.commit_id_of(amendment_application(identity))
         if commit_id is None:
             return None
         found = self.amendment_at(commit_id)

@@ -33,6 +33,7 @@ class PositionedTable(TableFiles):
 
     Attributes:
         rewrites: Finds restores and overwrites in the table's log.
+        chain, files, folder: See `TableFiles`.
 
     Args:
         uri: The table's path or URI.

@@ -31,8 +31,8 @@ class Transactions:
         self._newest: dict[str, int] | None = None
         self._found: dict[str, int | None] = {}
 
-    def version_of(self, application: str) -> int | None:
-        """Return the version of an application's newest transaction; None if there is none."""
+    def commit_id_of(self, application: str) -> int | None:
+        """Return the commit id that an application's newest transaction has as its version; None without one."""
         if self._newest is None:
             self._newest = {}
             with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises

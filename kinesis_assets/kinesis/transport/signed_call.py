@@ -33,7 +33,7 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
 class WireStruct(Protocol[AnswerT_co]):
-    """A struct that the JSON of a response is decoded to."""
+    """A struct that the JSON of a response is decoded to: those of `kinesis/records/wire.py`."""
 
     def to_result(self) -> AnswerT_co:
         """Convert the struct to the result of the call.
