@@ -25,7 +25,7 @@ unit: $(READY)
 	@echo "Unit tests"
 	@$(BIN)/pytest -q -n 3 --dist worksteal $(EXAMPLES) -m "not real_time" tests/unit
 
-# Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
+# Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about 25 minutes.
 test: unit
 	@$(MAKE) --no-print-directory -j 2 real-time integration
 
