@@ -32,7 +32,7 @@ class Transactions:
         self._found: dict[str, int | None] = {}
 
     def commit_id_of(self, application: str) -> int | None:
-        """Return the commit id that an application's newest transaction has as its version; None without one."""
+        """Return the commit id of an application: the version of its newest transaction, if there is one."""
         if self._newest is None:
             self._newest = {}
             with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises
