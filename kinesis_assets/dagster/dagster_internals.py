@@ -116,9 +116,9 @@ def report_events(
     while batch := list(islice(remaining, EVENTS_OF_A_BATCH)):
         try:
             store = step.instance.event_log_storage.store_event_batch
-            built = _Built(step)
+            collecting = _CollectingStep(step)
             for event in batch:
-                _log_event(built, event)
+                _log_event(collecting, event)
         except (AttributeError, TypeError):
             _warn("EventLogStorage.store_event_batch", "the events of a run are stored one by one")
             for event in batch:
@@ -126,11 +126,11 @@ def report_events(
             continue
         # Event logs store only events of the same type at once.
         for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION):
-            if entries := [entry for entry in built.entries if entry.dagster_event_type == kind]:
+            if entries := [entry for entry in collecting.entries if entry.dagster_event_type == kind]:
                 store(entries)
 
 
-class _Built:
+class _CollectingStep:
     """A step whose log keeps the entries of the event log that it is given, and stores none."""
 
     def __init__(self, step: dg.StepExecutionContext) -> None:

@@ -130,6 +130,14 @@ def assert_one_winner(events: Sequence[Mapping[str, Any]], shard_ids: Sequence[s
         assert {(event["error_class"], event["rows"]) for event in lost} <= {("PositionConflict", 0)}
 
 
+def commit_new_records(drivers: Sequence[Racer], pipeline: Pipeline, shard_ids: Sequence[str]) -> None:
+    """Let drivers materialize new records of the same shards at once. One of them commits each shard."""
+    pipeline.put_many(200)
+    start(drivers, pipeline, shard_ids)
+    commit(drivers)
+    assert_one_winner(events_of(drivers), shard_ids)
+
+
 def test_of_the_drivers_on_a_shard_one_commits_each_round(pipeline: Pipeline, drivers: Drivers) -> None:
     shards = pipeline.create(4)
     everything = dict.fromkeys(drivers, shards)
@@ -160,10 +168,7 @@ def test_a_host_that_was_cut_off_before_its_commit_adds_no_row_of_the_other(
     wait_until(lambda: hosts["b"].hangs)
     commit(on_a)
     assert_one_winner(events_of(on_a), shards)
-    pipeline.put_many(200)
-    start(on_a, pipeline, shards)
-    commit(on_a)
-    assert_one_winner(events_of(on_a), shards)
+    commit_new_records(on_a, pipeline, shards)
     assert pipeline.delta.history(1)[0]["timestamp"] / 1000 > began + AHEAD
     hosts["b"].reconnect()
     conflicts = events_of(on_b)
@@ -172,10 +177,7 @@ def test_a_host_that_was_cut_off_before_its_commit_adds_no_row_of_the_other(
     }
     assert len(conflicts) == 2 * len(shards)
     pipeline.assert_exactly_once()
-    pipeline.put_many(200)
-    start(on_b, pipeline, shards)
-    commit(on_b)
-    assert_one_winner(events_of(on_b), shards)
+    commit_new_records(on_b, pipeline, shards)
     assert pipeline.delta.history(1)[0]["timestamp"] / 1000 < time.time() - AHEAD
     pipeline.assert_exactly_once()
     pipeline.assert_rows_equal_positions()
@@ -216,9 +218,6 @@ def test_no_record_is_lost_or_duplicated_by_a_host_that_is_cut_off_at_random_mom
             stop.set()
         for each in races:
             each.result()
-    pipeline.put_many(100)
-    start([*drivers.values()], pipeline, shards)
-    commit([*drivers.values()])
-    assert_one_winner(events_of([*drivers.values()]), shards)
+    commit_new_records([*drivers.values()], pipeline, shards)
     pipeline.assert_exactly_once()
     pipeline.assert_rows_equal_positions()

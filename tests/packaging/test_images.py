@@ -66,6 +66,7 @@ class Engine:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
+    """A container engine that has the base image. Without one the tests are skipped, even in CI."""
     engines = [Engine(program) for program in ("docker", "podman") if shutil.which(program)]
     running = next((engine for engine in engines if engine.succeeds("info")), None)
     if running is None:
