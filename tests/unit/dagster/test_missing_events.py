@@ -112,6 +112,20 @@ def test_commits_that_a_run_has_reported_are_not_reported_again(source, daemon):
     assert [facts for facts in daemon.materializations() if "rows" in facts] == []
 
 
+def test_of_a_run_that_died_while_it_reported_only_the_missing_shards_are_reported(source, daemon):
+    source.create(2)
+    source.put(A, 3)
+    source.put(B, 4)
+    daemon.tick()
+    run = daemon.run({FIRST: A, LAST: B})
+    result = daemon.commit([A, B], run.run_id)
+    batch = {"batch_id": str(result.batch_id)}
+    daemon.report_event(run, dg.AssetMaterialization(raw_key(source.name), partition=A, metadata=batch))
+    daemon.end(run, Status.FAILURE)
+    daemon.tick()
+    assert [facts["shard"] for facts in daemon.materializations() if "rows" in facts] == [B]
+
+
 def test_a_fresh_cursor_adds_nothing_that_was_added_before(source, daemon):
     source.create(1)
     source.put(A, 3)
