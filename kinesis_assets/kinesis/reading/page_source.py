@@ -44,6 +44,11 @@ class PageSource:
         """Whether the last page ended the shard."""
         return self._shard_end.reached
 
+    @property
+    def end_unconfirmed(self) -> bool:
+        """Whether the next page may confirm the end of the shard."""
+        return self._shard_end.unconfirmed
+
     def drop_iterator(self) -> None:
         """Request a new iterator for the next page."""
         self._iterator = None

@@ -146,7 +146,7 @@ class ShardReading:
                 self._started = True
                 response = yield from self._next_page()
                 if response is None:
-                    self.end = self._end_before_page() or RangeEnd.TIME_LIMIT
+                    self.end = self._limit_reached() or RangeEnd.TIME_LIMIT
                     break
                 yield from self._yield_page(*response)
                 del response
@@ -191,9 +191,19 @@ class ShardReading:
         return any(quota.used_up for quota in self._quotas)
 
     def _end_before_page(self) -> RangeEnd | None:
-        """Return the reason to end the range before the next page, if there is one."""
-        if self._stop_requested() or self._used_up:
-            return RangeEnd.BOUND
+        """Return the reason to end the range before the next page, if there is one.
+
+        A used-up quota does not prevent the page that confirms the end of the shard: it has no records.
+        """
+        if self._pages.end_unconfirmed and not self._stop_requested():
+            return self._time_limit_reached()
+        return self._limit_reached()
+
+    def _limit_reached(self) -> RangeEnd | None:
+        """Return the reason to read no more records, if there is one."""
+        return RangeEnd.BOUND if self._stop_requested() or self._used_up else self._time_limit_reached()
+
+    def _time_limit_reached(self) -> RangeEnd | None:
         timed_out = self._deadline is not None and self._clock.monotonic() >= self._deadline
         # A started reading continues to a record or the tip: the next run would meet the same empty pages.
         before_first = self._started and not self.records
@@ -209,7 +219,7 @@ class ShardReading:
             return True
         if silent:
             return False
-        return self._used_up or (self._end_before_page() is not None and self.records > 0)
+        return self._used_up or (self._limit_reached() is not None and self.records > 0)
 
     def _check_for_loss(self, page: Page, service_time: datetime) -> Awaitable[None]:
         """Record a gap before a page, or fail, if records may have expired there."""
@@ -281,7 +291,7 @@ class ShardReading:
         unread = records[taken]
         unread_ms = int(service_time.timestamp() * 1000) - unread.arrival_ms
         self.millis_behind_latest = max(page.millis_behind_latest, unread_ms)
-        if taken == self._first_rejected and not self._end_before_page():
+        if taken == self._first_rejected and not self._limit_reached():
             maximum = self.range.max_bad_records
             raise TooManyBadRecords(
                 self.range.shard_id,

@@ -36,13 +36,14 @@ class ShardEnd:
 
     Attributes:
         reached: Whether the last checked response ends the shard.
+        unconfirmed: Whether a response has ended the shard, and a second one must confirm it.
     """
 
     def __init__(self, client: StreamClient, shard_id: str) -> None:
         self.reached = False
+        self.unconfirmed = False
         self._client = client
         self._shard_id = shard_id
-        self._null_before = False
 
     def check(self, *, null_iterator: bool, children: bool, records: bool) -> Awaitable[None]:
         """Check a response before any of it is used.
@@ -55,9 +56,9 @@ class ShardEnd:
         Raises:
             CallFailed: The end of the shard is not confirmed (`UNCONFIRMED`), or listing the shards failed.
         """
-        second, self.reached = self._null_before and not records, False
+        second, self.reached = self.unconfirmed and not records, False
         if null_iterator or records:
-            self._null_before = null_iterator
+            self.unconfirmed = null_iterator
         if not (null_iterator and second):
             return
         if children:

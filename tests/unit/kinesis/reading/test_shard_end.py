@@ -83,6 +83,32 @@ def test_an_empty_page_before_the_second_response_does_not_prolong_the_reading(r
     assert faults.count("GetRecords") == 3
 
 
+def test_a_reading_whose_last_record_uses_up_its_limit_still_confirms_the_end(reading, split):
+    split()
+    reading = limited(reading, 6)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+
+
+def test_an_unconfirmed_end_does_not_raise_the_limit(reading, split, faults):
+    split()
+    faults.page_size(2)
+    faults.null_iterator(times=1)
+    reading = limited(reading, 2)
+    assert (items(reading), reading.end) == ([0, 1], RangeEnd.BOUND)
+
+
+def test_a_reading_at_its_limit_ends_without_an_error_if_the_end_cannot_be_confirmed(reading, split, faults):
+    split()
+    faults.fail("GetRecords", status=500, after=1)
+    reading = limited(reading, 6)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.BOUND)
+
+
+def limited(reading, records):
+    bounds = Bounds(max_records=records)
+    return ShardReading(reading._client, structs.replace(reading.range, bounds=bounds))
+
+
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_one_null_iterator_of_an_open_shard_does_not_end_it(reading, faults, after):
     faults.page_size(2)
