@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 TASK_SPEC = StreamSpec("whole", shards=32, pages=12, page_records=1000)
@@ -119,7 +119,7 @@ class _Pages:
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
 
-    def __call__(self, arguments: Mapping[str, Any], _reservation: object) -> Awaitable[tuple[Page, str]]:
+    def __call__(self, arguments: Mapping[str, Any], _reservation: object) -> NonBlocking[tuple[Page, str]]:
         yield from ()  # there is nothing to wait for
         page = self._pages[arguments["ShardIterator"]]
         return replace(page, records=page.records[:]), _DATE  # a copy, whose columns are not yet created

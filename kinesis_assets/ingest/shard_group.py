@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from kinesis_assets.kinesis.reading.reading import ShardReading
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable, Wait
+    from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
 
     Handler = Callable[[ShardReading, Records], Iterable[Wait]]
 
@@ -53,7 +53,7 @@ class ShardGroup:
         self._loop.run([self._read(number, handler) for number in range(len(self._readings))])
         return self._errors
 
-    def _read(self, number: int, handler: Handler) -> Awaitable[None]:
+    def _read(self, number: int, handler: Handler) -> NonBlocking[None]:
         reading = self._readings[number]
         try:
             with closing(reading.steps()) as steps:

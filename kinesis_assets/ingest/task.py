@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.transport.awaitables import Wait
+    from kinesis_assets.kinesis.transport.waits import Wait
     from kinesis_assets.table.storage import TableFolder
 
 BYTES_IN_FLIGHT = 128 << 20

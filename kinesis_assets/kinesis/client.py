@@ -25,7 +25,6 @@ from kinesis_assets.kinesis.shards import (
 )
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.kinesis.transport.awaitables import run_until_complete, to_thread
 from kinesis_assets.kinesis.transport.http_connection import ResponseTooLong
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter, Reservation
 from kinesis_assets.kinesis.transport.sdk_internals import (
@@ -35,14 +34,15 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
     warn_about_missing_internal,
 )
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
+from kinesis_assets.kinesis.transport.waits import run_until_complete, to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
 
@@ -197,7 +197,7 @@ class StreamClient:
         """
         return run_until_complete(self.getting_iterator(shard_id, position))[0]
 
-    def getting_iterator(self, shard_id: str, position: Position) -> Awaitable[tuple[str, datetime]]:
+    def getting_iterator(self, shard_id: str, position: Position) -> NonBlocking[tuple[str, datetime]]:
         """`shard_iterator` as a generator that yields its waits; also returns the service's clock."""
         named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
         if self._get_shard_iterator is None:
@@ -217,7 +217,7 @@ class StreamClient:
 
     def getting_records(
         self, iterator: str, limit: int, reservation: Reservation | None = None
-    ) -> Awaitable[tuple[Page, datetime]]:
+    ) -> NonBlocking[tuple[Page, datetime]]:
         """`get_records` as a generator that yields its waits; memory is reserved before the body is read."""
         arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn is not None:
@@ -236,14 +236,14 @@ class StreamClient:
 
     def _directly(
         self, call: SignedCall[AnswerT_co], arguments: Mapping[str, Any], reservation: Reservation
-    ) -> Awaitable[tuple[AnswerT_co, str | None]]:
+    ) -> NonBlocking[tuple[AnswerT_co, str | None]]:
         with self._failures(call.operation):
             given = yield from call(arguments, reservation)
         return self._whole(call.operation, given)
 
     def _get_records_by_sdk(
         self, arguments: Mapping[str, Any], reservation: Reservation
-    ) -> Awaitable[tuple[Page | IncompleteBody, str | None]]:
+    ) -> NonBlocking[tuple[Page | IncompleteBody, str | None]]:
         yield from reservation.acquire(int(MEMORY_PER_BODY_BYTE * self._largest_body))
 
         def page() -> tuple[Page | IncompleteBody, str | None]:

@@ -26,8 +26,8 @@ from kinesis_assets.kinesis.quota import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.kinesis.transport.waits import to_thread
 from kinesis_assets.replay.existing_keys import ExistingKeys
 from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.manifest_checks import check_filling
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.record import Records
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
     from kinesis_assets.table.file_stats import FileStats
 
 
@@ -117,7 +117,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     writer = DataFileWriter(filesystem, landing.batch_id, landing.layout)
     counts: defaultdict[str, _MissingRecords] = defaultdict(_MissingRecords)
 
-    def write_missing(reading: ShardReading, records: Records) -> Awaitable[None]:
+    def write_missing(reading: ShardReading, records: Records) -> NonBlocking[None]:
         shard_id = reading.range.shard_id
         batch = record_batch(client.stream, shard_id, records)
         missing = yield from to_thread(lambda: existing.missing(shard_id, batch))  # reads files

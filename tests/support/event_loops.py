@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from kinesis_assets.kinesis.transport.awaitables import SocketWait
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.waits import SocketWait
 
 LONG = 600
 

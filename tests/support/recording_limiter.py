@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.memory_limiter import Reservation
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 
 class RecordingLimiter(MemoryLimiter):
@@ -24,7 +24,7 @@ class RecordingLimiter(MemoryLimiter):
         self.requested: list[int] = []
         self.max_reserved = 0
 
-    def acquire(self, amount: int, reservation: Reservation) -> Awaitable[int]:
+    def acquire(self, amount: int, reservation: Reservation) -> NonBlocking[int]:
         self.requested.append(amount)
         taken = yield from super().acquire(amount, reservation)
         self.max_reserved = max(self.max_reserved, self._reserved)

@@ -8,7 +8,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.reading.shard_end import ShardEnd
 from kinesis_assets.kinesis.records.page_checks import check_follows
 from kinesis_assets.kinesis.service_time import ITERATOR_LIFETIME, UNCERTAIN, agree
-from kinesis_assets.kinesis.transport.awaitables import with_socket_timeout
+from kinesis_assets.kinesis.transport.waits import with_socket_timeout
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.memory_limiter import Reservation
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 _T = TypeVar("_T")
 
@@ -57,7 +57,7 @@ class PageSource:
         """Continue after a page."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
-    def iterator(self, position: Position) -> Awaitable[str]:
+    def iterator(self, position: Position) -> NonBlocking[str]:
         """Return the iterator from the previous page, or a new one at a position."""
         if self._iterator is None:
             self._iterator, self._issued = yield from self._in_time(
@@ -67,7 +67,7 @@ class PageSource:
 
     def page(
         self, iterator: str, limit: int, position: Position, reservation: Reservation | None
-    ) -> Awaitable[tuple[Page, datetime]]:
+    ) -> NonBlocking[tuple[Page, datetime]]:
         """Read a page and check it.
 
         Args:
@@ -103,7 +103,7 @@ class PageSource:
         finally:
             del page  # the traceback of an error must not keep the page alive
 
-    def _in_time(self, call: Awaitable[_T]) -> Awaitable[_T]:
+    def _in_time(self, call: NonBlocking[_T]) -> NonBlocking[_T]:
         """Apply `response_timeout` to a call."""
         within = self._response_timeout
         return call if within is None else with_socket_timeout(call, within)

@@ -1,6 +1,6 @@
 """Read one range of a shard, page by page, with an exact position at every moment.
 
-A reading does not wait by itself: it yields records, and the waits before its next step (`awaitables`). A
+A reading does not wait by itself: it yields records, and the waits before its next step (`waits`). A
 caller that reads one shard waits; a caller that reads many shards reads the others meanwhile (`event_loop`).
 """
 
@@ -23,7 +23,7 @@ from kinesis_assets.kinesis.reading.user_records import is_inside, user_records
 from kinesis_assets.kinesis.records.aggregation import is_damaged
 from kinesis_assets.kinesis.records.checksums import checksums
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.awaitables import Pause, to_thread
+from kinesis_assets.kinesis.transport.waits import Pause, to_thread
 
 if TYPE_CHECKING:
     import threading
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable, Wait
     from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+    from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
 
 
 class ShardReading:
@@ -221,7 +221,7 @@ class ShardReading:
             return False
         return self._used_up or (self._limit_reached() is not None and self.records > 0)
 
-    def _check_for_loss(self, page: Page, service_time: datetime) -> Awaitable[None]:
+    def _check_for_loss(self, page: Page, service_time: datetime) -> NonBlocking[None]:
         """Record a gap before a page, or fail, if records may have expired there."""
         gap = None if self._loss is None else self._loss.possible_gap(page, service_time, self.position)
         if self._loss is None or gap is None:
@@ -234,7 +234,7 @@ class ShardReading:
         elif self._loss.accept(gap):
             self.gaps.append(gap)
 
-    def _is_available(self, sequence_number: str) -> Awaitable[bool]:
+    def _is_available(self, sequence_number: str) -> NonBlocking[bool]:
         """Whether a record can still be read; if so, all records after it can be read, too.
 
         The read runs in a thread. Its pauses would let other readings start, which would then wait for the
@@ -312,7 +312,7 @@ class ShardReading:
             return RangeEnd.TIP
         return RangeEnd.BOUND if self.position == self.range.up_to else None
 
-    def _next_page(self) -> Awaitable[tuple[Page, datetime] | None]:
+    def _next_page(self) -> NonBlocking[tuple[Page, datetime] | None]:
         """Read the page at `position`, with retries; None if the range ends during the retries."""
         retries = PageRetries(
             self._timing.page_retries,

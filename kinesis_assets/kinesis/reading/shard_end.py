@@ -17,11 +17,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete
-from kinesis_assets.kinesis.transport.awaitables import to_thread
+from kinesis_assets.kinesis.transport.waits import to_thread
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 UNCONFIRMED = "ShardEndUnconfirmed"
 """The code of the `CallFailed` for a response that ends a shard without confirmation."""
@@ -45,7 +45,7 @@ class ShardEnd:
         self._client = client
         self._shard_id = shard_id
 
-    def check(self, *, null_iterator: bool, children: bool, records: bool) -> Awaitable[None]:
+    def check(self, *, null_iterator: bool, children: bool, records: bool) -> NonBlocking[None]:
         """Check a response before any of it is used.
 
         Args:

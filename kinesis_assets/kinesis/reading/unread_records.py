@@ -14,14 +14,14 @@ from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.kinesis.transport.awaitables import Pause, with_deadline
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.waits import Pause, with_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 _T = TypeVar("_T")
 
@@ -111,11 +111,11 @@ class Prober:
     def _seconds_left(self) -> float:
         return self._end - self.client.settings.timing.clock.monotonic()
 
-    def _in_time(self, call: Awaitable[_T]) -> Awaitable[_T]:
+    def _in_time(self, call: NonBlocking[_T]) -> NonBlocking[_T]:
         """Let a call fail at the end of the time, even if its response arrives byte by byte."""
         return with_deadline(call, self._seconds_left)
 
-    def _probe(self, client: StreamClient, probe: Probe, found: dict[str, str | None]) -> Awaitable[None]:
+    def _probe(self, client: StreamClient, probe: Probe, found: dict[str, str | None]) -> NonBlocking[None]:
         if self._seconds_left() <= 0:
             return
         try:

@@ -16,14 +16,14 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from socket import socketpair
 from typing import TYPE_CHECKING, assert_never
 
-from kinesis_assets.kinesis.transport.awaitables import MemoryWait, Pause, SocketWait, ThreadWait
+from kinesis_assets.kinesis.transport.waits import MemoryWait, Pause, SocketWait, ThreadWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from selectors import BaseSelector
     from socket import socket
 
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable, Wait
+    from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
 
 
 class EventLoop:
@@ -39,7 +39,7 @@ class EventLoop:
         self._remaining = 0
         self._pauses_end = False
         self._paused: list[tuple[float, int]] = []  # a heap
-        self._generators: Sequence[Awaitable[None]] = ()
+        self._generators: Sequence[NonBlocking[None]] = ()
         self._socket_waits: dict[int, tuple[float, SocketWait]] = {}
         self._earliest_deadline = math.inf  # of the socket waits
         self._memory_waits: deque[tuple[MemoryWait, int]] = deque()
@@ -53,7 +53,7 @@ class EventLoop:
         self._pauses_end = True
         self._wake()
 
-    def run(self, generators: Sequence[Awaitable[None]]) -> None:
+    def run(self, generators: Sequence[NonBlocking[None]]) -> None:
         """Run generators until all have ended.
 
         They start in the given order. Those that paused continue in the order in which their pauses end.

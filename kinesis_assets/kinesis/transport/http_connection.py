@@ -16,14 +16,14 @@ from botocore import exceptions as sdk_errors
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
-from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.http_response import BodyTooLong, HttpResponse, receive
+from kinesis_assets.kinesis.transport.waits import to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.sdk_internals import ConnectionPool
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
@@ -70,8 +70,8 @@ class HttpEndpoint:
         self._start = request_line + _lines(proxy_headers.items())
 
     def post(
-        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], Awaitable[None]]
-    ) -> Awaitable[HttpResponse]:
+        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], NonBlocking[None]]
+    ) -> NonBlocking[HttpResponse]:
         """Send one request, without retries, and return the response.
 
         Args:

@@ -11,14 +11,14 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
 
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
-from kinesis_assets.kinesis.transport.awaitables import call_when_ready, wait_for_socket
+from kinesis_assets.kinesis.transport.waits import call_when_ready, wait_for_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 _RECEIVE_BYTES = 256 << 10
 """Maximum bytes per receive call while the length of the response is unknown. Most responses are shorter."""
@@ -84,9 +84,9 @@ def receive(
     connection: socket,
     seconds: float,
     largest_body: int,
-    before_body: Callable[[int], Awaitable[None]],
+    before_body: Callable[[int], NonBlocking[None]],
     clock: Clock = MACHINE_CLOCK,
-) -> Awaitable[HttpResponse]:
+) -> NonBlocking[HttpResponse]:
     """Receive the response to a request.
 
     Args:
@@ -145,12 +145,12 @@ class _Receiver:
         """Set the deadline to `_MAX_SECONDS` from now."""
         self._deadline = self._clock.monotonic() + _MAX_SECONDS
 
-    def receive(self) -> Awaitable[bytes]:
+    def receive(self) -> NonBlocking[bytes]:
         """Receive some bytes; empty if the connection was closed."""
         self._check_deadline()
         return call_when_ready(lambda: self._connection.recv(_RECEIVE_BYTES), self._connection, self._seconds)
 
-    def receive_into(self, buffer: memoryview) -> Awaitable[int]:
+    def receive_into(self, buffer: memoryview) -> NonBlocking[int]:
         """Receive bytes into a buffer, and return how many; 0 if the connection was closed."""
         self._check_deadline()
         return call_when_ready(lambda: self._connection.recv_into(buffer), self._connection, self._seconds)
@@ -160,7 +160,7 @@ class _Receiver:
             raise TimeoutError(f"the response was not complete after {_MAX_SECONDS:.0f} s")
 
 
-def _receive_head(receiver: _Receiver, received: memoryview) -> Awaitable[tuple[memoryview, memoryview]]:
+def _receive_head(receiver: _Receiver, received: memoryview) -> NonBlocking[tuple[memoryview, memoryview]]:
     """Receive the head of a response.
 
     Args:
@@ -182,7 +182,7 @@ def _receive_head(receiver: _Receiver, received: memoryview) -> Awaitable[tuple[
     return view[:end], view[end:]
 
 
-def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Awaitable[memoryview]:
+def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> NonBlocking[memoryview]:
     """Receive a body of `length` bytes, or less if the connection is closed early."""
     count = len(received)
     if count < length:
@@ -200,7 +200,7 @@ def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Awa
 
 def _parse_body(
     receiver: _Receiver, parser: HttpResponseParser, found: _ResponseParts, received: memoryview, largest: int
-) -> Awaitable[None]:
+) -> NonBlocking[None]:
     """Receive and parse a body that marks its own end or ends with the connection."""
     count = len(received)
     _parse(parser, received)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.transport.awaitables import MemoryWait
+from kinesis_assets.kinesis.transport.waits import MemoryWait
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 
 class MemoryLimiter:
@@ -30,7 +30,7 @@ class MemoryLimiter:
         """Return an empty reservation, for one page at a time."""
         return Reservation(self)
 
-    def acquire(self, amount: int, reservation: Reservation) -> Awaitable[int]:
+    def acquire(self, amount: int, reservation: Reservation) -> NonBlocking[int]:
         """Reserve bytes once they are free, and return how many were reserved.
 
         Args:
@@ -65,7 +65,7 @@ class Reservation:
         self._limiter = limiter
         self._held = 0
 
-    def acquire(self, amount: int) -> Awaitable[None]:
+    def acquire(self, amount: int) -> NonBlocking[None]:
         """Release the reserved bytes and reserve `amount` bytes instead."""
         self.release()
         self._held = yield from self._limiter.acquire(amount, self)

@@ -18,16 +18,16 @@ from botocore.exceptions import ClientError
 
 from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
 from kinesis_assets.kinesis.records.wire import IncompleteBody
-from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.http_connection import HttpEndpoint
 from kinesis_assets.kinesis.transport.sdk_internals import Signing, connections_of, parser_error
+from kinesis_assets.kinesis.transport.waits import to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.kinesis.transport.awaitables import Awaitable
     from kinesis_assets.kinesis.transport.http_response import HttpResponse
     from kinesis_assets.kinesis.transport.memory_limiter import Reservation
+    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
@@ -94,7 +94,7 @@ class SignedCall(Generic[AnswerT_co]):
 
     def __call__(
         self, arguments: Mapping[str, Any], reservation: Reservation
-    ) -> Awaitable[tuple[AnswerT_co | IncompleteBody, str | None]]:
+    ) -> NonBlocking[tuple[AnswerT_co | IncompleteBody, str | None]]:
         """Make one call, and return its result and the `Date` header of the response.
 
         The memory of the response is reserved before its body is received, except for the first 256 KiB,
@@ -128,7 +128,7 @@ class SignedCall(Generic[AnswerT_co]):
         except ValueError as error:  # includes msgspec's errors
             return IncompleteBody(str(error)), date
 
-    def _sign(self, request: Any) -> Awaitable[None]:
+    def _sign(self, request: Any) -> NonBlocking[None]:
         """Sign a request.
 
         Shortly before the credentials expire, one call refreshes them over the network, in another thread.

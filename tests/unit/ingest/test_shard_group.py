@@ -11,7 +11,7 @@ import pytest
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.shard_group import ShardGroup
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.awaitables import to_thread
+from kinesis_assets.kinesis.transport.waits import to_thread
 
 
 def a_page():

@@ -12,7 +12,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.awaitables import Pause
+from kinesis_assets.kinesis.transport.waits import Pause
 from kinesis_assets.testing import Faults, UserRecord, aggregate
 from support.one_shard import BEGINNING, MIDDLE, SHARD, data
 from support.service_faults import FAILURES, THROTTLING, draw_waits, each_fault

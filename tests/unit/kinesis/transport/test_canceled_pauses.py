@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from kinesis_assets.kinesis.transport.awaitables import Pause
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.waits import Pause
 from support.event_loops import LONG, recording, to_read
 
 

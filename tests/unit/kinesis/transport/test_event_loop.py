@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from kinesis_assets.kinesis.transport.awaitables import Pause, ThreadWait, to_thread
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.kinesis.transport.waits import Pause, ThreadWait, to_thread
 from support.event_loops import recording, run, to_read
 from support.recording_limiter import RecordingLimiter
 

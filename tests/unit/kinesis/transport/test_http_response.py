@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
 from kinesis_assets.kinesis.transport import http_response
-from kinesis_assets.kinesis.transport.awaitables import Pause, run_until_complete
 from kinesis_assets.kinesis.transport.http_response import receive
+from kinesis_assets.kinesis.transport.waits import Pause, run_until_complete
 from support.virtual_time import VirtualTime
 
 LARGEST = 1 << 20

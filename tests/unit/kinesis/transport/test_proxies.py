@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from kinesis_assets.errors import CallFailed, InvalidInput
-from kinesis_assets.kinesis.transport.awaitables import to_thread
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.waits import to_thread
 from support.http_pages import SIZED, call, client_of, code_of, directly_and_by_the_sdk
 from support.scripted_server import After, Response, ScriptedServer, read_request
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from kinesis_assets.kinesis.transport.awaitables import Pause, SocketWait, ThreadWait
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.kinesis.transport.waits import Pause, SocketWait, ThreadWait
 from support.event_loops import LONG, recording, run, to_read
 
 pytestmark = pytest.mark.real_time

@@ -1,4 +1,4 @@
-"""Awaitables: pauses, sockets, threads and memory."""
+"""What generators wait for: pauses, sockets, threads and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from kinesis_assets.kinesis.transport.awaitables import (
+from kinesis_assets.kinesis.transport.waits import (
     MemoryWait,
     Pause,
     SocketWait,

@@ -105,14 +105,14 @@ class MemoryWait:
 Wait = Pause | SocketWait | ThreadWait[Any] | MemoryWait
 """An event that a generator waits for."""
 
-Awaitable = Generator[Wait, None, _T]
+NonBlocking = Generator[Wait, None, _T]
 """A generator that yields the events that it waits for, and returns a result.
 
 It is no coroutine of asyncio: our event loop can also wait for memory, and a single call needs no loop.
 """
 
 
-def run_until_complete(generator: Awaitable[_T]) -> _T:
+def run_until_complete(generator: NonBlocking[_T]) -> _T:
     """Run a generator to its end in this thread, blocking for each event, and return its result."""
     with closing(generator):
         while True:
@@ -124,7 +124,7 @@ def run_until_complete(generator: Awaitable[_T]) -> _T:
             wait.block()
 
 
-def with_socket_timeout(generator: Awaitable[_T], seconds: float) -> Awaitable[_T]:
+def with_socket_timeout(generator: NonBlocking[_T], seconds: float) -> NonBlocking[_T]:
     """Run a generator with an upper limit for each wait for a socket.
 
     Args:
@@ -143,7 +143,7 @@ def with_socket_timeout(generator: Awaitable[_T], seconds: float) -> Awaitable[_
             yield wait
 
 
-def with_deadline(generator: Awaitable[_T], seconds_left: Callable[[], float]) -> Awaitable[_T]:
+def with_deadline(generator: NonBlocking[_T], seconds_left: Callable[[], float]) -> NonBlocking[_T]:
     """Run a generator that waits for no socket after a deadline, however often data arrives until then.
 
     After the deadline, its next wait for a socket raises `TimeoutError` in it.
@@ -168,14 +168,14 @@ def with_deadline(generator: Awaitable[_T], seconds_left: Callable[[], float]) -
                 yield wait
 
 
-def to_thread(function: Callable[[], _T]) -> Awaitable[_T]:
+def to_thread(function: Callable[[], _T]) -> NonBlocking[_T]:
     """Call a blocking function in another thread, and return its result."""
     wait = ThreadWait(function)
     yield wait
     return wait.result()
 
 
-def wait_for_socket(socket: socket, seconds: float, *, to_send: bool = False) -> Awaitable[None]:
+def wait_for_socket(socket: socket, seconds: float, *, to_send: bool = False) -> NonBlocking[None]:
     """Wait until a socket is ready for receiving, or for sending.
 
     Raises:
@@ -187,7 +187,7 @@ def wait_for_socket(socket: socket, seconds: float, *, to_send: bool = False) ->
         raise TimeoutError("timed out")
 
 
-def call_when_ready(function: Callable[[], _T], socket: socket, seconds: float) -> Awaitable[_T]:
+def call_when_ready(function: Callable[[], _T], socket: socket, seconds: float) -> NonBlocking[_T]:
     """Call a function that receives from a non-blocking socket or sends to it, until it does not block.
 
     Args:
