@@ -33,16 +33,16 @@ real-time: $(READY)
 	@echo "Unit tests that wait for real timeouts"
 	@$(BIN)/pytest -q -n 4 --dist worksteal -m real_time $$(grep -rl real_time tests/unit --include='test_*.py')
 
+# In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(READY)
 	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
-	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
+	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/docs tests/contract tests/integration
 
-# Also the wheel in an empty environment, and what happens when processes are killed and responses are lost.
+# Also the wheel in an empty environment, Spark 3.5, and what happens when processes are killed and responses are lost.
 test-all: test
 	@$(MAKE) --no-print-directory -j 2 wheel chaos
-	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory -j 2 soak spark35
 
-# In the order of the files: the one with the most tests is not the longest.
 chaos: $(READY)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
 	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks

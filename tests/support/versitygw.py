@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import socket
@@ -13,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.waiting import wait_until
+from support.file_lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,7 @@ def build() -> Path:
     """
     program = BUILDS / VERSION / "versitygw"
     BUILDS.mkdir(parents=True, exist_ok=True)
-    with (BUILDS / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test sessions may share the folder
+    with locked(BUILDS / "lock"):  # several test sessions may share the folder
         if program.exists():
             return program
         if shutil.which("go") is None:

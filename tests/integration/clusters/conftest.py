@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
+from support.file_lock import locked
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 
@@ -24,9 +26,24 @@ def bare_python(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def packed(environment, tmp_path_factory):
-    """The archive with the packages that tasks import."""
+    """The archive with the packages that tasks import, which all processes of pytest-xdist share."""
     del environment
-    return spark_cluster.packed_environment(tmp_path_factory.mktemp("packed"))
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "packed"
+    folder.mkdir(exist_ok=True)
+    with locked(folder / "lock"):
+        return next(folder.glob("*.tar.gz"), None) or spark_cluster.packed_environment(folder)
+
+
+@pytest.fixture(scope="session")
+def python_with_packages(packed, tmp_path_factory):
+    """A Python interpreter with these packages, for runs that do not have to send them."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    return str(folder / "bin" / "python")
 
 
 @pytest.fixture(scope="module")

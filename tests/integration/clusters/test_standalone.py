@@ -58,7 +58,7 @@ def test_an_interpreter_that_is_missing_is_named(cluster, run, kinesis, stream, 
 
 
 def test_a_killed_executor_loses_and_repeats_no_record(
-    cluster, packed, run, kinesis, stream, faults, tmp_path
+    cluster, python_with_packages, run, kinesis, stream, faults, tmp_path
 ):
     put_numbers(kinesis, stream, 400, shards=2)
     faults.page_size(20, stream=stream)
@@ -70,13 +70,15 @@ def test_a_killed_executor_loses_and_repeats_no_record(
         killed.append(pid)
 
     faults.before("GetRecords", kill, stream=stream, after=8, times=1)
-    code, _, errors = run(spark_config=cluster.config, python_environment=str(packed))
+    code, _, errors = run(spark_config=cluster.config, python_executable=python_with_packages)
     assert code == 0, errors
     assert killed
     assert numbers(tmp_path / "table") == list(range(400))
 
 
-def test_speculative_tasks_write_no_record_twice(cluster, packed, run, kinesis, stream, faults, tmp_path):
+def test_speculative_tasks_write_no_record_twice(
+    cluster, python_with_packages, run, kinesis, stream, faults, tmp_path
+):
     put_numbers(kinesis, stream, 400, shards=2)
     faults.page_size(20, stream=stream)
     shard_id = kinesis.list_shards(StreamName=stream)["Shards"][0]["ShardId"]
@@ -88,7 +90,7 @@ def test_speculative_tasks_write_no_record_twice(cluster, packed, run, kinesis, 
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "100ms",
     }
-    code, _, errors = run(spark_config=cluster.config | speculation, python_environment=str(packed))
+    code, _, errors = run(spark_config=cluster.config | speculation, python_executable=python_with_packages)
     assert code == 0, errors
     assert numbers(tmp_path / "table") == list(range(400))
 
