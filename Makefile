@@ -9,7 +9,7 @@ READY := .venv/ready
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters spark35 pictures docs soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters bucket spark35 pictures docs soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -76,6 +76,10 @@ spark35: $(READY)
 clusters: $(READY)
 	@SPARK=standalone $(BIN)/pytest -q tests/contract
 	@SPARK=connect $(BIN)/pytest -q tests/contract
+
+# The whole contract in a bucket on an S3 server that honors conditional puts, with clocks ten minutes apart.
+bucket: $(READY)
+	@STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile tests/contract
 
 MINUTES ?= 3
 
