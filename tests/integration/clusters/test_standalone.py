@@ -7,8 +7,10 @@ import signal
 import subprocess
 
 import pytest
+from deltalake import DeltaTable
 
 from benchmarks.servers.spark_cluster import StandaloneCluster
+from support.bench import Bench
 from support.tables import numbers, put_numbers
 
 pytestmark = pytest.mark.timeout(900)
@@ -55,6 +57,34 @@ def test_an_interpreter_that_is_missing_is_named(cluster, run, kinesis, stream, 
     assert "on an executor" in errors
     assert "/nowhere/python3" in errors
     assert not (tmp_path / "table" / "_delta_log").exists()
+
+
+@pytest.fixture
+def landed(kinesis, settings, stream, table):
+    """A raw table with the numbers 0, 1 and 2."""
+    put_numbers(kinesis, stream, 3)
+    Bench(kinesis, settings, stream, table).run()
+
+
+@pytest.mark.usefixtures("landed")
+def test_a_derivation_on_executors_without_the_packages_is_refused(cluster, derive, tmp_path):
+    code, errors = derive(spark_config=cluster.config)
+    assert code == 1
+    (error,) = [line for line in errors.splitlines() if line.startswith(f"table {tmp_path / 'numbers'}: ")]
+    assert ": on an executor (" in error
+    assert "No module named" in error
+    assert "set python_environment" in error
+    assert not (tmp_path / "numbers" / "_delta_log").exists()
+
+
+@pytest.mark.usefixtures("landed")
+def test_a_derivation_on_executors_with_the_packages_writes_its_table(
+    cluster, python_with_packages, derive, tmp_path
+):
+    code, errors = derive(spark_config=cluster.config, python_executable=python_with_packages)
+    assert code == 0, errors
+    rows = DeltaTable(str(tmp_path / "numbers")).to_pyarrow_table(columns=["number"])
+    assert sorted(rows["number"].to_pylist()) == [0, 1, 2]
 
 
 def test_a_killed_executor_loses_and_repeats_no_record(
