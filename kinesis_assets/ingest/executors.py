@@ -23,6 +23,7 @@ from kinesis_assets.spark.probe_task import examine
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.spark.setting_names import CHECKED
 from kinesis_assets.spark.task_modules import TASK_MODULES
+from kinesis_assets.spark.worker_start import start_failure
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.storage import write_new
@@ -136,9 +137,10 @@ def _examined(spark: SparkSession, subject: str, check: ExecutorCheck) -> dict[s
     # A function of Arrow data would need packages that may be missing.
     probe = F.udf(lambda _: run(), "string", useArrow=False)
     try:
-        with wrap_spark_errors(subject):
+        with wrap_spark_errors(f"{subject}: on an executor"):
             row = spark.range(0, 1, 1, 1).select(probe("id")).first()
     except LandingFailed as error:
-        raise ExecutorUnsuitable(f"on an executor: {error}") from error
+        failure = start_failure(str(error.__cause__))
+        raise ExecutorUnsuitable(f"{subject}: {failure}" if failure else str(error)) from error
     facts: dict[str, Any] = json.loads(row[0]) if row else {}
     return facts
