@@ -16,6 +16,7 @@ from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
 from support.file_lock import locked
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
+DERIVED_RUN = Path(__file__).with_name("derived_run.py")
 
 
 @pytest.fixture(scope="session")
@@ -70,16 +71,26 @@ def run(settings, stream, tmp_path):
         place = ["--table", str(tmp_path / "table"), "--endpoint-url", str(settings.endpoint_url)]
         given = [f"{name}={json.dumps(value)}" for name, value in given.items()]
         options = [*options, *(part for pair in given for part in ("--set", pair))]
-        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-        environment = {name: value for name, value in environment.items() if name != "PYSPARK_PYTHON"}
-        done = subprocess.run(
-            [SCRIPT, "run", "--stream", stream, *place, "--json", *options],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        done = _run([SCRIPT, "run", "--stream", stream, *place, "--json", *options], tmp_path)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return run
+
+
+@pytest.fixture
+def derive(settings, stream, tmp_path):
+    """Derives `tmp_path / "numbers"` from the stream's table. Returns the exit code and the errors."""
+
+    def derive(**given):
+        place = {"table": str(tmp_path / "table"), "endpoint_url": settings.endpoint_url}
+        fields = json.dumps({"stream": stream, **place, **given})
+        done = _run([sys.executable, DERIVED_RUN, fields, tmp_path / "numbers"], tmp_path)
+        return done.returncode, done.stderr
+
+    return derive
+
+
+def _run(command, folder):
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    environment = {name: value for name, value in environment.items() if name != "PYSPARK_PYTHON"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)

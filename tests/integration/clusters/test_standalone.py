@@ -7,9 +7,19 @@ import signal
 import subprocess
 
 import pytest
+from deltalake import DeltaTable
 
-from benchmarks.servers.spark_cluster import StandaloneCluster
+from benchmarks.servers.spark_cluster import PYTHON_VERSION, StandaloneCluster
+from support.bench import Bench
 from support.tables import numbers, put_numbers
+
+OTHER_VERSION = """
+import sys
+from collections import namedtuple
+
+fields = "major minor micro releaselevel serial"
+sys.version_info = namedtuple("version_info", fields)(3, 99, 0, "final", 0)
+"""
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -52,9 +62,67 @@ def test_an_interpreter_that_is_missing_is_named(cluster, run, kinesis, stream, 
     put_numbers(kinesis, stream, 3)
     code, _, errors = run(spark_config=cluster.config, python_executable="/nowhere/python3")
     assert code == 1
-    assert "on an executor" in errors
+    assert f"stream {stream}: on an executor" in errors
     assert "/nowhere/python3" in errors
+    assert f"Set python_executable to an interpreter of Python {PYTHON_VERSION}" in errors
     assert not (tmp_path / "table" / "_delta_log").exists()
+
+
+def test_an_archive_whose_interpreter_is_missing_is_refused(cluster, run, kinesis, stream, tmp_path):
+    put_numbers(kinesis, stream, 3)
+    python = executable(tmp_path / "python", "exec python3.99")
+    code, _, errors = run(spark_config=cluster.config, python_executable=python)
+    assert code == 1
+    assert f"stream {stream}: on an executor" in errors
+    assert "does not start: " in errors
+    assert "python3.99: not found. Set python_executable" in errors
+
+
+def test_another_version_of_python_is_named(cluster, run, kinesis, stream, tmp_path):
+    put_numbers(kinesis, stream, 3)
+    (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION)
+    path = f'PYTHONPATH="{tmp_path}${{PYTHONPATH:+:$PYTHONPATH}}"'
+    python = executable(tmp_path / "python", f'{path} exec python{PYTHON_VERSION} "$@"')
+    code, _, errors = run(spark_config=cluster.config, python_executable=python)
+    assert code == 1
+    assert f"stream {stream}: on an executor" in errors
+    assert f"Python is 3.99, and {PYTHON_VERSION} on this machine" in errors
+    assert f"Set python_executable to an interpreter of Python {PYTHON_VERSION}" in errors
+
+
+def executable(path, command):
+    """Write a shell script, and return its path."""
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def landed(kinesis, settings, stream, table):
+    """A raw table with the numbers 0, 1 and 2."""
+    put_numbers(kinesis, stream, 3)
+    Bench(kinesis, settings, stream, table).run()
+
+
+@pytest.mark.usefixtures("landed")
+def test_a_derivation_on_executors_without_the_packages_is_refused(cluster, derive, tmp_path):
+    code, errors = derive(spark_config=cluster.config)
+    assert code == 1
+    (error,) = [line for line in errors.splitlines() if line.startswith(f"table {tmp_path / 'numbers'}: ")]
+    assert ": on an executor (" in error
+    assert "No module named" in error
+    assert "set python_environment" in error
+    assert not (tmp_path / "numbers" / "_delta_log").exists()
+
+
+@pytest.mark.usefixtures("landed")
+def test_a_derivation_on_executors_with_the_packages_writes_its_table(
+    cluster, python_with_packages, derive, tmp_path
+):
+    code, errors = derive(spark_config=cluster.config, python_executable=python_with_packages)
+    assert code == 0, errors
+    rows = DeltaTable(str(tmp_path / "numbers")).to_pyarrow_table(columns=["number"])
+    assert sorted(rows["number"].to_pylist()) == [0, 1, 2]
 
 
 def test_a_killed_executor_loses_and_repeats_no_record(
