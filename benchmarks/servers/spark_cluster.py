@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,10 +14,13 @@ import venv
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import click
 import pyspark
 
+from benchmarks.harness.interruption import wait_for_interruption
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.spark.environment import pack_environment
 
@@ -218,9 +223,28 @@ class ConnectServer(SparkProcesses):
 CLUSTERS: dict[str, type[SparkProcesses]] = {"standalone": StandaloneCluster, "connect": ConnectServer}
 
 
+@click.command()
+@click.argument("kind", type=click.Choice(list(CLUSTERS)))
+def main(kind: str) -> None:
+    """Run a cluster, and print the options with which kinesis-assets uses it."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with CLUSTERS[kind](folder, bare_python(folder / "bare")) as cluster:
+            # The cluster's own Python has no packages; that of this process has those that tasks import.
+            settings = {"spark_config": cluster.config, "python_executable": sys.executable}
+            pairs = [shlex.quote(f"{field}={json.dumps(value)}") for field, value in settings.items()]
+            options = " ".join(f"--set {pair}" for pair in pairs)
+            command = f"kinesis-assets run {options} --stream ... --table ..."
+            wait_for_interruption(f"To use {cluster.url}:\n{command}")
+
+
 def _accepts(port: int) -> bool:
     try:
         socket.create_connection((LOOPBACK, port), timeout=5).close()
     except OSError:
         return False
     return True
+
+
+if __name__ == "__main__":
+    main()
