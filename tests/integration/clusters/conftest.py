@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.file_lock import locked
 from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
-from support.file_lock import locked
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 DERIVED_RUN = Path(__file__).with_name("derived_run.py")
