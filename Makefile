@@ -9,7 +9,7 @@ READY := .venv/ready
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters spark35 pictures docs soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters bucket spark35 pictures docs soak faults bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -33,16 +33,16 @@ real-time: $(READY)
 	@echo "Unit tests that wait for real timeouts"
 	@$(BIN)/pytest -q -n 4 --dist worksteal -m real_time $$(grep -rl real_time tests/unit --include='test_*.py')
 
+# In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(READY)
 	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
-	@$(BIN)/pytest -q -n 2 --dist loadfile tests/integration tests/contract tests/docs
+	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/docs tests/contract tests/integration
 
-# Also the wheel in an empty environment, and what happens when processes are killed and responses are lost.
+# Also the wheel in an empty environment, Spark 3.5, and what happens when processes are killed and responses are lost.
 test-all: test
 	@$(MAKE) --no-print-directory -j 2 wheel chaos
-	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory -j 2 soak spark35
 
-# In the order of the files: the one with the most tests is not the longest.
 chaos: $(READY)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
 	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
@@ -76,6 +76,10 @@ spark35: $(READY)
 clusters: $(READY)
 	@SPARK=standalone $(BIN)/pytest -q tests/contract
 	@SPARK=connect $(BIN)/pytest -q tests/contract
+
+# The whole contract in a bucket on an S3 server that honors conditional puts, with clocks ten minutes apart.
+bucket: $(READY)
+	@STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile tests/contract
 
 MINUTES ?= 3
 

@@ -37,7 +37,7 @@ class LandingFailed(KinesisAssetsError):
 
 
 class ExecutorUnsuitable(KinesisAssetsError):
-    """Spark's executors cannot run tasks, or their packages cannot be packed. Nothing was planned."""
+    """Spark's executors cannot run tasks, or their packages cannot be packed. Nothing was changed."""
 
 
 class SparkServerFailed(KinesisAssetsError):

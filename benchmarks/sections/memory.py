@@ -85,7 +85,7 @@ FULL_CASES = [*CASES, Case("records of 1 byte", 1, 10_000)]
 @contextmanager
 def endpoint() -> Iterator[str]:
     """Run the embedded stream in a process of its own until the end of the block."""
-    serve = "from kinesis_assets.emulator import serve; serve(0)"
+    serve = "from kinesis_assets.emulator import serve; serve(0, print)"
     command = [sys.executable, "-u", "-c", serve]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

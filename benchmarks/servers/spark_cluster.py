@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import venv
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import click
 import pyspark
 
+from benchmarks.harness.interruption import wait_for_interruption
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.spark.environment import pack_environment
 
@@ -32,8 +38,8 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WORKERS = 2
 
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
-_REGISTERED = re.compile(r"Registering worker ")
-_EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_REGISTERED = re.compile(r"Registering worker (\S+)")
+_PLACE = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
 
 
 def bare_python(folder: Path) -> Path:
@@ -54,13 +60,18 @@ def packed_environment(folder: Path) -> Path:
     return archive
 
 
-class SparkProcesses:
+class SparkProcesses(ABC):
     """Processes of Spark, which are killed at the end of the context.
 
     Args:
         folder: Where they write their logs and work.
         python: The folder of the Python interpreter that is the first on their PATH.
+
+    Attributes:
+        url: Where sessions connect to.
     """
+
+    url = ""
 
     def __init__(self, folder: Path, python: Path) -> None:
         self.folder = folder
@@ -81,7 +92,21 @@ class SparkProcesses:
         }
         self._processes: list[subprocess.Popen[bytes]] = []
 
+    @abstractmethod
+    def launch(self) -> None:
+        """Start the processes, and wait until they accept sessions."""
+
+    @property
+    @abstractmethod
+    def config(self) -> dict[str, str]:
+        """The settings of a session."""
+
     def __enter__(self) -> Self:
+        try:
+            self.launch()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,24 +140,41 @@ class StandaloneCluster(SparkProcesses):
     """A master and two workers, whose executors are processes of their own.
 
     Each session has one executor of one core on each worker. Four sessions can run at once.
-
-    Attributes:
-        url: The master.
     """
 
-    url = ""
+    def __init__(self, folder: Path, python: Path) -> None:
+        super().__init__(folder, python)
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._started = 0
 
-    def __enter__(self) -> Self:
-        place = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
-        master, log = self.start("master", ["spark-class", "org.apache.spark.deploy.master.Master", *place])
+    def launch(self) -> None:
+        """Start the processes, and wait until the master has registered the workers."""
+        command = ["spark-class", "org.apache.spark.deploy.master.Master", *_PLACE]
+        master, log = self.start("master", command)
         found = wait_until(lambda: _MASTER.findall(log.read_text()), master, failure=log)
         self.url = found[0]
-        for number in range(WORKERS):
+        self.start_workers()
+
+    def start_workers(self) -> None:
+        """Start the workers that are missing, and wait until the master has registered them."""
+        while len(self._workers) < WORKERS:
+            number = self._started
             size = ["--cores", "4", "--memory", "2g", "--work-dir", str(self.folder / f"work-{number}")]
             name = "org.apache.spark.deploy.worker.Worker"
-            self.start(f"worker-{number}", ["spark-class", name, *place, *size, self.url])
-        wait_until(lambda: len(_REGISTERED.findall(log.read_text())) == WORKERS, master, failure=log)
-        return self
+            worker, _ = self.start(f"worker-{number}", ["spark-class", name, *_PLACE, *size, self.url])
+            self._workers.append(worker)
+            self._started += 1
+        master, log = self._processes[0], self.folder / "master.log"
+        wait_until(
+            lambda: len(set(_REGISTERED.findall(log.read_text()))) == self._started, master, failure=log
+        )
+
+    def kill_worker(self) -> None:
+        """Kill a worker and its executors, which are in its process group, as if its machine failed."""
+        worker = self._workers.pop()
+        self._processes.remove(worker)
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
 
     @property
     def config(self) -> dict[str, str]:
@@ -149,27 +191,12 @@ class StandaloneCluster(SparkProcesses):
             "spark.ui.enabled": "false",
         }
 
-    def executors(self) -> list[int]:
-        """Return the ids of the processes of the executors."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                is_executor = _EXECUTOR in (process / "cmdline").read_bytes()
-                if is_executor and (process / "cwd").readlink().is_relative_to(self.folder):
-                    found.append(int(process.name))
-        return found
-
 
 class ConnectServer(SparkProcesses):
-    """A Spark Connect server with two cores that Spark's own command starts.
+    """A Spark Connect server with two cores that Spark's own command starts."""
 
-    Attributes:
-        url: The value of SPARK_REMOTE.
-    """
-
-    url = ""
-
-    def __enter__(self) -> Self:
+    def launch(self) -> None:
+        """Start the server, and wait until it accepts connections."""
         with socket.create_server((LOOPBACK, 0)) as free:
             port = free.getsockname()[1]
         settings = {
@@ -186,12 +213,29 @@ class ConnectServer(SparkProcesses):
         server, log = self.start("connect", command)
         self.url = f"sc://localhost:{port}"
         wait_until(lambda: _accepts(port), server, failure=log)
-        return self
 
     @property
     def config(self) -> dict[str, str]:
         """The settings of a session on the server."""
         return {"spark.remote": self.url}
+
+
+CLUSTERS: dict[str, type[SparkProcesses]] = {"standalone": StandaloneCluster, "connect": ConnectServer}
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(list(CLUSTERS)))
+def main(kind: str) -> None:
+    """Run a cluster, and print the options with which kinesis-assets uses it."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with CLUSTERS[kind](folder, bare_python(folder / "bare")) as cluster:
+            # The cluster's own Python has no packages; that of this process has those that tasks import.
+            settings = {"spark_config": cluster.config, "python_executable": sys.executable}
+            pairs = [shlex.quote(f"{field}={json.dumps(value)}") for field, value in settings.items()]
+            options = " ".join(f"--set {pair}" for pair in pairs)
+            command = f"kinesis-assets run {options} --stream ... --table ..."
+            wait_for_interruption(f"To use {cluster.url}:\n{command}")
 
 
 def _accepts(port: int) -> bool:
@@ -200,3 +244,7 @@ def _accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+if __name__ == "__main__":
+    main()

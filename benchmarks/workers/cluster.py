@@ -26,7 +26,7 @@ from kinesis_assets.ingest.executors import check_executors
 from kinesis_assets.spark.local_settings import is_local, local_settings
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.session import prepare, start_session
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,8 @@ def two_runs(
             meter.measure(SHIPPING, partial(add_package, spark))
         with tempfile.TemporaryDirectory() as folder:
             request = ReadRequest(url, stream, records, folder)
-            meter.measure(CHECK, partial(check_executors, spark, client(request), PositionedTable(folder)))
+            table = TableFolder.at(folder)
+            meter.measure(CHECK, partial(check_executors, spark, f"stream {stream}", table, client(request)))
             read = meter.measure(RUN, partial(land_stream, spark, request))
             assert read.records == records, read
     spark.stop()

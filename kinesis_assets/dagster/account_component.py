@@ -15,6 +15,7 @@ from pydantic import PrivateAttr
 
 from kinesis_assets.dagster.account_settings import AccountSettings, table_of
 from kinesis_assets.dagster.account_state import AccountState, KnownStream, refreshed
+from kinesis_assets.dagster.asset_props import stream_roles
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import stored_state
 from kinesis_assets.dagster.scaffolder import SettingsScaffolder
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from kinesis_assets.dagster.asset_props import AssetRole, KinesisAssetProps
+    from kinesis_assets.dagster.asset_props import KinesisAssetProps
     from kinesis_assets.kinesis.account import ListedStream
 
 _log = logging.getLogger(__name__)
@@ -163,8 +164,7 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
         except InvalidInput as error:
             raise InvalidInput(f"streams: {name}: {error}") from None
         names = StreamNames.of(name, settings["key_prefix"])
-        roles: dict[dg.AssetKey, AssetRole] = {names.stream_key: "stream", names.raw_key: "raw"}
-        return self.customized(context, name, roles, definitions)
+        return self.customized(context, name, stream_roles(names), definitions)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

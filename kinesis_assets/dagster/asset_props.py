@@ -13,6 +13,8 @@ from kinesis_assets.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kinesis_assets.dagster.stream_names import StreamNames
+
 AssetRole = Literal["stream", "raw", "table", "errors"]
 """The stream, its raw table, a typed table, or the table of records that could not be decoded."""
 
@@ -30,6 +32,11 @@ class KinesisAssetProps:
     role: AssetRole
     stream: str
     spec: dg.AssetSpec
+
+
+def stream_roles(names: StreamNames) -> dict[dg.AssetKey, AssetRole]:
+    """Return the roles of the assets that `build_kinesis_stream` defines."""
+    return {names.stream_key: "stream", names.raw_key: "raw"}
 
 
 def with_asset_specs(

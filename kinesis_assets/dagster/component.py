@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import dagster as dg
 
+from kinesis_assets.dagster.asset_props import stream_roles
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.yaml_component import YamlComponent, type_spec
-
-if TYPE_CHECKING:
-    from kinesis_assets.dagster.asset_props import AssetRole
 
 
 class StreamScaffolder(SettingsScaffolder):
@@ -34,5 +30,5 @@ class KinesisStreamComponent(StreamSettings, YamlComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the stream's definitions."""
         names = StreamNames.of(self.stream, self.key_prefix)
-        roles: dict[dg.AssetKey, AssetRole] = {names.stream_key: "stream", names.raw_key: "raw"}
-        return self.customized(context, names.stream, roles, build_kinesis_stream(**self.of(StreamSettings)))
+        definitions = build_kinesis_stream(**self.of(StreamSettings))
+        return self.customized(context, names.stream, stream_roles(names), definitions)

@@ -66,16 +66,21 @@ class Consumption:
         return Heartbeat(self._table(context), context.run.run_id, seconds=inf)
 
     def commits(self, context: dg.AssetExecutionContext, spark: SparkSession) -> Iterator[DerivedCommit]:
-        """Consume what the source has now, and yield each commit. Raises the errors of `derive`.
+        """Consume what the source has now, and yield each commit. The executors are checked before the first.
 
         Args:
             context: The context of a running asset of the same code location.
             spark: The session.
+
+        Raises what `check_executors` and `derive` raise.
         """
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
+        from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # as above
 
+        table = self._table(context)
+        check_executors(spark, f"table {self.table}", table.folder)
         source = uri_of(definition_of(context, self.upstream), self.upstream)
-        return derive(spark, self._table(context), self.derivation(source), by=context.run.run_id)
+        return derive(spark, table, self.derivation(source), by=context.run.run_id)
 
     def _table(self, context: dg.AssetExecutionContext) -> DerivedTable:
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above

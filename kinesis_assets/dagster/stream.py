@@ -187,7 +187,7 @@ class OpenStream:
         if uses_connect(config) or not is_local(config):
             from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # only clusters need it
 
-            check_executors(self.start_spark(), self.client, self.table)
+            check_executors(self.start_spark(), f"stream {self.name}", self.table.folder, self.client)
 
     def start_heartbeat(self, step: dg.StepExecutionContext) -> None:
         """Write heartbeats until the run ends, so that the sensor detects a run whose process has died.

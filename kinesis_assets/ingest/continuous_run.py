@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
     from kinesis_assets.ingest.run import Land
     from kinesis_assets.ingest.run_timing import RunTiming
+    from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
@@ -88,6 +93,7 @@ class ContinuousRun:
         self._stopped = threading.Event()
         self._shards: dict[str, ShardTracker] = {}
         self._has_committed = False
+        self._landed_at = -inf
         self._previous: StreamPositions | None = None
         self._newest_batch: int | None = None
 
@@ -142,6 +148,7 @@ class ContinuousRun:
                 self._shards[shard_id].behind or self._shards[shard_id].conflict for shard_id in due
             )
             next_start = now if immediately else now + timing.commit_interval
+            next_start = max(next_start, self._landed_at + settings.timing.seconds_between_calls)
             if ended - started >= timing.may_end_after:
                 next_start = max(next_start, ended + _PAUSE * (ended - now))
             self._stopped.wait(max(0.0, min(next_start, end) - ended))
@@ -189,7 +196,7 @@ class ContinuousRun:
             if self._stopped.is_set():  # `stop` was called before it could see the batch id
                 return
             result = execute_run(
-                self._land,
+                self._timed_land,
                 self._client,
                 self._table,
                 plan,
@@ -216,6 +223,12 @@ class ContinuousRun:
         self._on_iteration(result)
         if any(self._shards[shard_id].finished for shard_id in plan.ranges):
             self._shard_list.expire()  # the shard has children
+
+    def _timed_land(self, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+        """Land ranges, and note when that ended: later than every call."""
+        landing = self._land(job, ranges, allowance)
+        self._landed_at = self._clock.monotonic()
+        return landing
 
     def _raise_errors(self) -> None:
         errors = {shard_id: error for shard_id, shard in self._shards.items() if (error := shard.final_error)}

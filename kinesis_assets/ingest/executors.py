@@ -1,6 +1,7 @@
 """Check that executors can run the tasks of a run, before anything is planned or changed.
 
-One task imports what tasks need, reads a shard, and writes a file into the table's folder.
+One task imports what tasks need, reads a shard if they read a stream, and writes a file into the folder of
+their table.
 """
 
 from __future__ import annotations
@@ -12,43 +13,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pyarrow.fs import FileType
 
-from kinesis_assets.errors import (
-    CallFailed,
-    ExecutorUnsuitable,
-    KinesisAssetsError,
-    LandingFailed,
-    RoleNotAssumed,
-)
-from kinesis_assets.ingest.task import client_of
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.retry_policy import is_throttled
-from kinesis_assets.kinesis.reading.unread_records import Probe, Prober
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.errors import ExecutorUnsuitable, KinesisAssetsError, LandingFailed
+from kinesis_assets.ingest.shard_check import ShardCheck
 from kinesis_assets.spark.probe_task import examine
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.spark.setting_names import CHECKED
 from kinesis_assets.spark.task_modules import TASK_MODULES
+from kinesis_assets.spark.worker_start import start_failure
 from kinesis_assets.table.clocks import TOLERANCE
-from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.storage import write_new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.storage import TableFolder
-    from kinesis_assets.table.table import PositionedTable
-
-_SECONDS = 30.0
-"""The time for the calls of an executor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,67 +42,58 @@ class ExecutorCheck:
     """What an executor tries. It can be pickled and holds no secrets.
 
     Attributes:
-        stream: The stream's name or ARN.
-        settings: The client's settings.
-        shard_id: A shard to read; None if the stream has no open one.
-        since: Where to read it from.
+        shard: What it reads of a stream; None if it reads none.
         folder: The table's folder.
         file: Path of the file to write, relative to the folder.
     """
 
-    stream: str
-    settings: ClientSettings
-    shard_id: str | None
-    since: datetime
+    shard: ShardCheck | None
     folder: TableFolder
     file: str
 
     def __call__(self) -> str | None:
         """Return what failed; None if nothing did."""
-        try:
-            client = client_of(self.stream, self.settings)
-        except RoleNotAssumed as refused:
-            return str(refused)
-        if self.shard_id is not None:
-            prober = Prober(client, _SECONDS)
-            prober.probe([Probe(self.shard_id, Position.at_timestamp(self.since), self.since, None)])
-            error = prober.error
-            if isinstance(error, CallFailed) and not is_throttled(error):
-                return str(error)
+        if self.shard is not None and (failure := self.shard()) is not None:
+            return failure
         try:
             write_new(self.folder.open(), self.file).close()
         except (OSError, KinesisAssetsError) as error:
-            return f"table {self.folder.uri}: cannot be written to: {error}"
+            return f"{self.folder.uri} cannot be written to: {error}"
         return None
 
 
-def check_executors(spark: SparkSession, client: StreamClient, table: PositionedTable) -> None:
-    """Check an executor of a session, once for each stream and table.
+def check_executors(
+    spark: SparkSession, subject: str, folder: TableFolder, client: StreamClient | None = None
+) -> None:
+    """Check an executor of a session, once for each table.
 
     A session whose tasks run in the environment of this process is not checked.
+
+    Args:
+        spark: The session.
+        subject: What the tasks work for, such as "stream orders", for errors.
+        folder: The folder of the table that they write.
+        client: The stream that they read; None if they read none.
 
     Raises:
         ExecutorUnsuitable: The executor cannot run tasks, assume the role, reach the stream or write to the
             table; or its clock differs from this machine's by more than `clocks.TOLERANCE`.
         StreamError: The shards cannot be listed.
     """
-    subject = f"{client.address} {table.uri}"
-    if spark.conf.get(CHECKED, subject) == subject:
+    checked = spark.conf.get(CHECKED, folder.uri) or ""
+    if folder.uri in checked.splitlines():
         return
-    listing = retry_listing(client, lambda each: each)
-    shard_id = next((shard.shard_id for shard in listing.shards if not shard.closed), None)
-    file = f"{PROBES_FOLDER}/{new_id(table.clock)}"
-    check = ExecutorCheck(
-        str(client.address), client.settings, shard_id, listing.summary.service_time, table.folder, file
-    )
+    shard = None if client is None else ShardCheck.of(client)
+    file = f"{PROBES_FOLDER}/{uuid4().hex}"
+    check = ExecutorCheck(shard, folder, file)
     before = time.time()
-    facts = _examined(spark, f"stream {client.stream}", check)
+    facts = _examined(spark, subject, check)
     after = time.time()
-    where = f"stream {client.stream}: on an executor ({facts['host']}, {facts['python']}): "
+    where = f"{subject}: on an executor ({facts['host']}, {facts['python']}): "
     _refuse_failures(where, facts)
-    _refuse_other_folder(where, table.folder, file)
+    _refuse_other_folder(where, folder, file)
     _refuse_other_clock(where, facts["time"], before, after)
-    spark.conf.set(CHECKED, subject)
+    spark.conf.set(CHECKED, f"{checked}{folder.uri}\n")
 
 
 def _refuse_failures(where: str, facts: Mapping[str, Any]) -> None:
@@ -160,9 +137,10 @@ def _examined(spark: SparkSession, subject: str, check: ExecutorCheck) -> dict[s
     # A function of Arrow data would need packages that may be missing.
     probe = F.udf(lambda _: run(), "string", useArrow=False)
     try:
-        with wrap_spark_errors(subject):
+        with wrap_spark_errors(f"{subject}: on an executor"):
             row = spark.range(0, 1, 1, 1).select(probe("id")).first()
     except LandingFailed as error:
-        raise ExecutorUnsuitable(f"on an executor: {error}") from error
+        failure = start_failure(str(error.__cause__))
+        raise ExecutorUnsuitable(f"{subject}: {failure}" if failure else str(error)) from error
     facts: dict[str, Any] = json.loads(row[0]) if row else {}
     return facts

@@ -14,8 +14,9 @@ class RunTiming:
     Attributes:
         follow_for: Duration of the run.
         commit_interval: Time from the start of an iteration to the start of the next. The next iteration
-            starts immediately if a shard is behind or another run committed first. An iteration requests no
-            more pages of a shard this long after the shard's first record.
+            starts immediately if a shard is behind or another run committed first, but never sooner after
+            the end of a landing than `ReadTiming.seconds_between_calls`. An iteration requests no more pages
+            of a shard this long after the shard's first record.
         handover: Another run may replace this one from this long before the end of `follow_for`. This run
             ends when it sees the other one, and this long after `follow_for` at the latest.
         max_listing_age: Maximum age of a shard list before the shards are listed again. The streams of an

@@ -1,10 +1,12 @@
-"""Default settings for Spark on this machine."""
+"""Default settings for Spark on this machine, and the settings of the site: those that Spark itself reads."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+from argparse import ArgumentParser
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +52,14 @@ def is_on_this_machine(spark_config: Mapping[str, Any]) -> bool:
 
 
 def setting(spark_config: Mapping[str, Any], name: str) -> str | None:
-    """Return a setting of a session, or of spark-defaults.conf; None if neither has it."""
+    """Return a setting of a session, or of the site; None if neither has it."""
     return spark_config.get(name) or _site_settings().get(name)
 
 
 def local_settings(spark_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a session's settings, with our defaults if it runs on this machine.
 
-    The session's settings and those of spark-defaults.conf have precedence.
+    The session's settings and those of the site have precedence.
     """
     if not is_local(spark_config):
         return dict(spark_config)
@@ -71,8 +73,7 @@ def local_settings(spark_config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _log_options() -> list[str]:
     """Return the options with which Spark logs as in `log4j2.properties`; none if it has a configuration."""
-    folder = _site_folder()
-    configured = folder is not None and any(Path(folder).glob("log4j2.*"))
+    configured = any(_site_folder().glob("log4j2.*"))
     # A space in the path would end the option.
     return [] if configured or " " in str(_LOG) else [f"-Dlog4j2.configurationFile={_LOG.as_uri()}"]
 
@@ -83,25 +84,33 @@ def _master(spark_config: Mapping[str, Any], site: Mapping[str, str]) -> str:
         return str(spark_config["spark.master"])
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return ""  # spark-submit has started the JVM with it
-    submitted = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    if "--master" in submitted[:-1]:
-        return submitted[submitted.index("--master") + 1]
     return site.get("spark.master") or os.environ.get("MASTER") or "local[*]"
 
 
-def _site_folder() -> str | None:
-    """Return the folder of Spark's configuration; None if there is none."""
-    home = os.environ.get("SPARK_HOME")
-    return os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
+def _site_folder() -> Path:
+    """Return the folder of Spark's configuration, whether or not it exists."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    # Importing pyspark itself is slow.
+    home = os.environ.get("SPARK_HOME") or str(distribution("pyspark").locate_file("pyspark"))
+    return Path(folder) if folder else Path(home, "conf")
 
 
 def _site_settings() -> dict[str, str]:
-    """Return the settings of spark-defaults.conf."""
-    folder = _site_folder()
-    if not folder:
-        return {}
+    """Return the settings of PYSPARK_SUBMIT_ARGS, and of its properties file or spark-defaults.conf."""
+    options = ArgumentParser(add_help=False, allow_abbrev=False)
+    options.add_argument("--master")
+    options.add_argument("--conf", "-c", action="append", default=[])
+    options.add_argument("--properties-file")
+    given, _ = options.parse_known_args(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    settings = _settings_in(Path(given.properties_file or _site_folder() / "spark-defaults.conf"))
+    settings |= dict(each.split("=", 1) for each in given.conf if "=" in each)
+    return settings | ({"spark.master": given.master} if given.master else {})
+
+
+def _settings_in(properties: Path) -> dict[str, str]:
+    """Return the settings in a properties file; none if it does not exist."""
     try:
-        lines = Path(folder, "spark-defaults.conf").read_text().splitlines()
+        lines = properties.read_text().splitlines()
     except OSError:
         return {}  # Spark ignores it too
     pairs = (line.replace("=", " ", 1).split(maxsplit=1) for line in lines)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.cache_folder import cache_folder
 from kinesis_assets.spark.code_version import code_hash, package_modules
-from kinesis_assets.spark.setting_names import CHECKED, UNCHECKED
+from kinesis_assets.spark.setting_names import CHECKED
 from kinesis_assets.spark.spark_3 import is_remote
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_package(spark: SparkSession) -> None:
         before = list(sys.path)
         spark.sparkContext.addPyFile(str(archive))
         sys.path[:] = before  # this process and its children go on with the package that they have
-    spark.conf.set(CHECKED, UNCHECKED)
+    spark.conf.set(CHECKED, "")
 
 
 def package_archive() -> Path:

@@ -7,12 +7,10 @@ ARCHIVES = "spark.archives"
 """Archives that each executor unpacks, separated by commas: path or URI, #, and the name of the folder."""
 
 CHECKED = "spark.kinesis_assets.checked"
-"""The stream and the table for which the executors of a session were checked; `UNCHECKED` before that.
+"""The folders of the tables for which the executors of a session were checked, one a line.
 
 A session whose tasks run in the environment of this process has no such setting.
 """
-
-UNCHECKED = "unchecked"
 
 CODE = "spark.kinesis_assets.code"
 """The version of this package's code that the Python workers of a server have installed."""

@@ -19,16 +19,15 @@ import boto3
 import pytest
 
 from benchmarks.harness.waiting import wait_until
+from benchmarks.servers.versitygw import running, variables_of
 from kinesis_assets.emulator import server as emulator
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis
-from support.fixtures.gateway import variables_of
 from support.hosts import HostsUnavailable, hosts_with_clocks
 from support.pipeline import Pipeline
 from support.racer import Racer
 from support.timing import WRITING
-from support.versitygw import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

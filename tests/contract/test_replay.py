@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -11,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
+from kinesis_assets.table.positions_chain import POSITIONS_FOLDER
 
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
@@ -20,8 +20,10 @@ pytestmark = pytest.mark.any_spark
 
 def positions_file(pipeline: Pipeline) -> bytes:
     """Return the content of the positions file that the table's log names."""
-    commit_id = pipeline.positions.commit_id
-    return Path(pipeline.table.uri, "_kinesis", "positions", f"{commit_id}.json").read_bytes()
+    path = f"{POSITIONS_FOLDER}/{pipeline.positions.commit_id}.json"
+    with pipeline.table.files.open_input_file(path) as source:
+        content: bytes = source.read()
+    return content
 
 
 def delete_every(pipeline: Pipeline, step: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -12,6 +11,7 @@ from deltalake import DeltaTable
 from kinesis_assets.dagster.in_process import StreamProject, run_replay
 from kinesis_assets.errors import StreamNotFound
 from support.pipeline import SPARK_CONFIG
+from support.table_folder import exists
 
 if TYPE_CHECKING:
     from kinesis_assets.testing import LocalKinesis
@@ -55,7 +55,7 @@ def test_the_name_of_a_shared_stream_is_not_its_identity(pipeline: Pipeline, sha
     del shared
     with pytest.raises(StreamNotFound):
         list(project_of(pipeline, pipeline.stream).materialize(pipeline.instance, list(pipeline.listed())))
-    assert not Path(pipeline.table.uri).exists()
+    assert not exists(pipeline.table)
 
 
 def test_a_shared_stream_is_read_and_replayed_exactly_once_by_its_arn(

@@ -10,6 +10,7 @@ import pytest
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.testing import UserRecord, aggregate
+from support.table_folder import exists
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,11 +122,11 @@ def test_each_shard_starts_where_a_file_of_starts_says(pipeline: Pipeline, tmp_p
     assert sorted(pipeline.stored) == sorted(expected)
 
 
-def test_a_start_that_the_service_rejects_changes_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_a_start_that_the_service_rejects_changes_nothing(pipeline: Pipeline) -> None:
     first, second = pipeline.create(2)
     pipeline.put_many(10)
     of_second = next(number for shard, number, _ in pipeline.acknowledged if shard == second)
     for start in (f"AT_SEQUENCE_NUMBER:{of_second}", {first: f"AT_SEQUENCE_NUMBER:{of_second}"}):
         with pytest.raises(InvalidInput):
             pipeline.materialize(start=start)
-    assert not (tmp_path / "table").exists()
+    assert not exists(pipeline.table)

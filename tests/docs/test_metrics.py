@@ -58,6 +58,18 @@ def variables(title: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in block.splitlines())
 
 
+def exporting(title: str, receiver: OtlpReceiver) -> dict[str, str]:
+    """Return the environment variables of a section, with a receiver in place of the section's."""
+    environment = variables(title)
+    return environment | {ENDPOINT: f"{receiver.url}{urlsplit(environment[ENDPOINT]).path}"}
+
+
+def assert_sent_as_configured(environment: dict[str, str], receiver: OtlpReceiver) -> None:
+    """Assert that all metrics have the path and the service name of the environment."""
+    assert {point.path for point in receiver.points} == {urlsplit(environment[ENDPOINT]).path}
+    assert {point.resource["service.name"] for point in receiver.points} == {environment["OTEL_SERVICE_NAME"]}
+
+
 @dataclass
 class Deployment:
     """A Dagster project with the stream of the test and the page's configuration of the SDK.
@@ -115,6 +127,8 @@ def deployment(
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
+    with dg.DagsterInstance.get():
+        pass  # its databases exist now: two processes at once cannot create them
     path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     project = DgProject.create(root, {**os.environ, "PYTHONPATH": path})
     (code,) = blocks("Configure the SDK", "python")
@@ -135,14 +149,10 @@ def deployment(
     source.delete()
 
 
-@pytest.mark.parametrize("title", ["Prometheus", "CloudWatch"])
 def test_the_code_location_and_its_runs_export_what_the_page_says(
-    title: str, deployment: Deployment, receiver: OtlpReceiver, source: Source
+    deployment: Deployment, receiver: OtlpReceiver, source: Source
 ) -> None:
-    environment = variables(title)
-    path = urlsplit(environment[ENDPOINT]).path
-    environment |= {
-        ENDPOINT: f"{receiver.url}{path}",
+    environment = exporting("Prometheus", receiver) | {
         "OTEL_METRIC_EXPORT_INTERVAL": "1000",
         "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "process",
     }
@@ -162,18 +172,18 @@ def test_the_code_location_and_its_runs_export_what_the_page_says(
     # The sensor has no rows to report, and is evaluated in another process than the run.
     assert processes(TIME_TO_LOSS.name) > processes(ROWS.name)
     assert processes(LAG.name) == processes(TIME_TO_LOSS.name)
-    assert {point.path for point in receiver.points} == {path}
-    assert {point.resource["service.name"] for point in receiver.points} == {environment["OTEL_SERVICE_NAME"]}
+    assert_sent_as_configured(environment, receiver)
 
 
 def test_a_receiver_that_fails_fails_no_run(deployment: Deployment, receiver: OtlpReceiver) -> None:
     receiver.status = 503
-    environment = {ENDPOINT: f"{receiver.url}/v1/metrics"}
+    environment = exporting("CloudWatch", receiver)
     with deployment.daemon(environment) as daemon:
         wait_until(
             lambda: deployment.statuses() == {dg.DagsterRunStatus.SUCCESS}, daemon, failure=deployment.log
         )
     assert receiver.of(ROWS.name)
+    assert_sent_as_configured(environment, receiver)
     assert DeltaTable(str(deployment.table)).to_pyarrow_table(columns=["data"]).num_rows == 10
 
 

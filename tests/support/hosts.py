@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.waiting import wait_until
+from support.process_clock import shifted_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PROGRAMS = ("ip", "unshare", "nsenter", "cc")
-CLOCK = Path(__file__).with_name("shifted_clock.c")
 
 _OWN_NETWORK = Path("/proc/self/ns/net")
 _CONNECTING = "02"
@@ -91,10 +91,8 @@ def hosts_with_clocks(seconds_ahead: Mapping[str, int], folder: Path) -> Iterato
         network = _claim_network(next(iter(firsts.values())))
         hosts = {}
         for number, (name, first) in enumerate(firsts.items()):
-            library = folder / f"{name}.so"
-            offset = f"-DSECONDS_AHEAD={seconds_ahead[name]}"
-            _run("cc", "-shared", "-fPIC", "-O1", offset, "-o", library, CLOCK)
-            hosts[name] = _joined(network, number, first, {"LD_PRELOAD": str(library)})
+            clock = shifted_clock(seconds_ahead[name], folder / f"{name}.so")
+            hosts[name] = _joined(network, number, first, clock)
         yield hosts
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from pyarrow.fs import FileType
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
@@ -21,6 +23,12 @@ LOG_ENTRIES = "_delta_log/*.json"
 
 def folder_of(table: PositionedTable | DerivedTable) -> Path:
     return Path(unquote(urlparse(table.folder.uri).path))
+
+
+def exists(table: PositionedTable) -> bool:
+    """Return whether the table's folder exists, on a disk or in a bucket."""
+    folder = table.files.base_fs.get_file_info(table.files.base_path.rstrip("/"))
+    return folder.type is not FileType.NotFound
 
 
 def files_of(table: PositionedTable | DerivedTable, pattern: str = "**/*") -> set[str]:

@@ -49,8 +49,7 @@ class ShardReading:
         range_: The range.
         quota: The quota that the reading shares with others.
         stop: An event; once it is set, no further page is requested.
-        limiter: The memory limiter. A page holds a reservation from before its body is read until the step
-            after its last records.
+        limiter: The memory limiter. A page holds a reservation until the step after its last records.
 
     Attributes:
         range: The range.
@@ -191,19 +190,14 @@ class ShardReading:
         return any(quota.used_up for quota in self._quotas)
 
     def _end_before_page(self) -> RangeEnd | None:
-        """Return the reason to end the range before the next page, if there is one.
+        """Return the reason to end the range before the next page, if there is one."""
+        # The page that confirms the end of a shard needs no quota: it has no records.
+        return self._limit_reached(quotas=not self._pages.end_unconfirmed)
 
-        A used-up quota does not prevent the page that confirms the end of the shard: it has no records.
-        """
-        if self._pages.end_unconfirmed and not self._stop_requested():
-            return self._time_limit_reached()
-        return self._limit_reached()
-
-    def _limit_reached(self) -> RangeEnd | None:
+    def _limit_reached(self, *, quotas: bool = True) -> RangeEnd | None:
         """Return the reason to read no more records, if there is one."""
-        return RangeEnd.BOUND if self._stop_requested() or self._used_up else self._time_limit_reached()
-
-    def _time_limit_reached(self) -> RangeEnd | None:
+        if self._stop_requested() or (quotas and self._used_up):
+            return RangeEnd.BOUND
         timed_out = self._deadline is not None and self._clock.monotonic() >= self._deadline
         # A started reading continues to a record or the tip: the next run would meet the same empty pages.
         before_first = self._started and not self.records
@@ -215,10 +209,9 @@ class ShardReading:
 
         It must not hide a failure: a shard without records has failed, unless the quota is used up.
         """
-        if self._stop_requested():
-            return True
-        if silent:
-            return False
+        stop = self._stop_requested()
+        if stop or silent:
+            return stop
         return self._used_up or (self._limit_reached() is not None and self.records > 0)
 
     def _check_for_loss(self, page: Page, service_time: datetime) -> NonBlocking[None]:

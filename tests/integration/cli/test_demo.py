@@ -46,10 +46,10 @@ def test_dev_reports_a_port_in_use(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_demo_verifies_that_each_record_is_in_the_table_exactly_once(tmp_path):
+def test_make_demo_verifies_that_each_record_is_in_the_table_exactly_once(tmp_path):
     done = subprocess.run(
-        [SCRIPT, "demo"],
-        cwd=tmp_path,
+        ["make", "--no-print-directory", "demo"],
+        cwd=PROJECT,
         env=os.environ | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -29,12 +29,12 @@ def service(connect_server, monkeypatch):
 
 
 def test_a_run_replaces_its_token_and_stops_its_session(
-    service, packed, run, kinesis, stream, faults, tmp_path
+    service, python_with_packages, run, kinesis, stream, faults, tmp_path
 ):
     put_numbers(kinesis, stream, 400, shards=2)
     faults.page_size(20, stream=stream)
     faults.delay(1.0, stream=stream, times=20)  # the job takes longer than a token is valid
-    code, events, errors = run(managed_spark=SETTINGS, python_environment=str(packed))
+    code, events, errors = run(managed_spark=SETTINGS, python_executable=python_with_packages)
     assert (code, len(events)) == (0, 2), errors
     assert numbers(tmp_path / "table") == list(range(400))
     assert service.requests[:3] == [
@@ -47,9 +47,9 @@ def test_a_run_replaces_its_token_and_stops_its_session(
     assert service.refused == []
 
 
-def test_a_run_without_records_stops_its_session(service, packed, run, kinesis, stream):
+def test_a_run_without_records_stops_its_session(service, python_with_packages, run, kinesis, stream):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    code, _, errors = run(managed_spark=SETTINGS, python_environment=str(packed))
+    code, _, errors = run(managed_spark=SETTINGS, python_executable=python_with_packages)
     assert code == 0, errors
     started = [request for request in service.requests if request[0] == "POST"]
     stopped = [request for request in service.requests if request[0] == "DELETE"]

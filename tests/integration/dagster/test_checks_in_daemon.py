@@ -47,12 +47,13 @@ concurrency: {runs: {max_concurrent_runs: 0}} # the runs that the sensor request
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the instance."""
+    """The folder of the instance, whose databases exist: two processes at once cannot create them."""
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "dagster.yaml").write_text(SETTINGS)
     monkeypatch.setenv("DAGSTER_HOME", str(folder))
-    return folder
+    with dg.DagsterInstance.get():
+        return folder
 
 
 @pytest.fixture

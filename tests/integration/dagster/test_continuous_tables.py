@@ -18,6 +18,8 @@ from kinesis_assets.dagster import continuous_tables
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.partition_ranges import range_tags
+from kinesis_assets.spark.setting_names import CHECKED
+from kinesis_assets.table.storage import TableFolder
 from support.continuous_runs import MATERIALIZATION, ContinuousRuns
 from support.daemon import Daemon, Status
 from support.stream_names import raw_key
@@ -55,6 +57,11 @@ class Tables:
             return rows.groupBy("number").count()
 
         self.definitions = dg.Definitions(assets=[numbers, counts])
+
+    @property
+    def folders(self) -> list[str]:
+        """The URIs of the tables' folders."""
+        return [TableFolder.at(path).uri for path in self._paths.values()]
 
     def rows(self, name: str) -> list[tuple[int, ...]]:
         """Return the rows of a table, without their batch id, in order."""
@@ -106,6 +113,17 @@ class TestRuns:
         assert tables.rows("numbers") == [(0,), (0,), (1,)]
         assert materialized(runs, run, NUMBERS) == [2, 1]
         assert materialized(runs, run, COUNTS) == [2, 1]
+
+    def test_unknown_executors_are_checked_for_each_table(self, spark, source, make_runs, tables, request):
+        spark.conf.set(CHECKED, "")  # as if the session was on a cluster
+        request.addfinalizer(lambda: spark.conf.unset(CHECKED))
+        source.create(1)
+        source.put(A, 1)
+        source.split(A)
+        run = make_runs().run_continuously(A, seconds=300)
+        assert run.status is Status.SUCCESS
+        assert tables.rows("counts") == [(0, 1)]
+        assert spark.conf.get(CHECKED).splitlines() == tables.folders
 
     def test_rows_that_no_run_has_consumed_are_consumed_at_the_start(self, source, make_runs, tables):
         source.create(1)

@@ -62,17 +62,11 @@ def test_scaffolded_components_pass_their_own_checks(project: DgProject) -> None
     assert "typed_orders" in project.checked("list", "defs")
 
 
-def test_settings_that_do_not_fit_are_refused_and_write_nothing(project: DgProject) -> None:
-    for options, reason in (
-        (["--stream", "page views", "--table", "clicks"], "invalid stream name 'page views'"),
-        (["--stream", "clicks"], "table is missing"),
-        (["--stream", "clicks", "--table", "clicks", "--max-records", "0"], "max_records must be above 0"),
-        (["--stream", "clicks", "--table", "clicks", "--on-data-loss", "ignore"], "'fail' or 'continue'"),
-    ):
-        done = project.dg("scaffold", "defs", STREAM, "clicks", *options)
-        assert done.returncode != 0, options
-        assert reason in done.stdout
-        assert not list(project.defs.iterdir())
+def test_a_setting_that_does_not_fit_is_refused_and_writes_nothing(project: DgProject) -> None:
+    done = project.dg("scaffold", "defs", STREAM, "clicks", "--stream", "page views", "--table", "clicks")
+    assert done.returncode != 0
+    assert "invalid stream name 'page views'" in done.stdout
+    assert not list(project.defs.iterdir())
 
 
 def test_check_yaml_names_the_line_and_the_choices(project: DgProject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -71,6 +72,19 @@ def test_a_shard_that_is_behind_is_read_again_without_waiting(bench):
     bench.later(seconds=2)
     harness = RunHarness(bench, timing=timing, policy=policy, last_iteration=3).run(A)
     assert harness.events == [{A: ("committed", 10)}] * 3
+
+
+def test_the_first_call_of_an_iteration_waits_for_its_turn_after_the_last_one_of_the_iteration_before(
+    bench, faults
+):
+    bench.create()
+    bench.set_timing(seconds_between_calls=0.2)
+    called = []
+    faults.before("GetRecords", lambda: called.append(time.monotonic()))
+    timing = replace(TIMING, commit_interval=0.01)
+    RunHarness(bench, timing=timing, last_iteration=4).run(A)
+    assert len(called) == 4
+    assert min(later - earlier for earlier, later in pairwise(called)) >= 0.2
 
 
 def test_an_iteration_reads_no_longer_than_the_commit_interval(bench, faults):

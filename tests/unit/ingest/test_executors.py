@@ -10,10 +10,15 @@ import pytest
 from kinesis_assets.errors import ExecutorUnsuitable
 from kinesis_assets.ingest import executors
 from kinesis_assets.ingest.executors import ExecutorCheck, check_executors
-from kinesis_assets.spark.setting_names import CHECKED, UNCHECKED
+from kinesis_assets.ingest.shard_check import ShardCheck
+from kinesis_assets.spark.setting_names import CHECKED
+from kinesis_assets.table.storage import TableFolder
 from support.token_service import ROLE
 
 HEALTHY = {"host": "worker-1", "python": "/usr/bin/python3 3.12.4", "missing": None, "error": None}
+
+SUBJECT = "stream clicks"
+FILE = "_kinesis/probes/1"
 
 
 class Session:
@@ -25,7 +30,7 @@ class Session:
 
     def __init__(self, monkeypatch, probe):
         self.conf = self
-        self.settings = {CHECKED: UNCHECKED}
+        self.settings = {CHECKED: ""}
         self.probes = 0
         self._probe = probe
         monkeypatch.setattr(executors, "_examined", self._examined)
@@ -38,7 +43,7 @@ class Session:
 
     def _examined(self, spark, subject, check):
         assert spark is self
-        assert "stream" in subject
+        assert subject == SUBJECT
         self.probes += 1
         return HEALTHY | {"time": datetime.now(UTC).timestamp()} | self._probe(check)
 
@@ -55,25 +60,45 @@ def opened(bench):
     return bench
 
 
+def check(session, opened, folder=None):
+    """Check the executors for the stream's table, or for another table with its records."""
+    check_executors(session, SUBJECT, folder or opened.table.folder, opened.client)
+
+
 def test_an_executor_that_reads_and_writes_is_accepted_and_leaves_no_file(opened, monkeypatch, tmp_path):
     session = Session(monkeypatch, tried)
-    check_executors(session, opened.client, opened.table)
-    assert session.settings[CHECKED].endswith(opened.table.uri)
+    check(session, opened)
+    assert session.settings[CHECKED].splitlines() == [opened.table.folder.uri]
     assert not [path for path in tmp_path.rglob("_kinesis/probes/*") if path.is_file()]
 
 
-def test_a_session_is_checked_once_for_a_stream_and_a_table(opened, monkeypatch):
+def test_a_session_is_checked_once_for_each_table(opened, monkeypatch, tmp_path):
     session = Session(monkeypatch, tried)
-    check_executors(session, opened.client, opened.table)
-    check_executors(session, opened.client, opened.table)
-    assert session.probes == 1
+    other = TableFolder.at(str(tmp_path / "other"))
+    for folder in (opened.table.folder, other, opened.table.folder, other):
+        check(session, opened, folder)
+    assert session.probes == 2
+
+
+def test_a_table_whose_path_starts_like_that_of_a_checked_one_is_checked(opened, monkeypatch, tmp_path):
+    session = Session(monkeypatch, tried)
+    for name in ("clicks_by_day", "clicks"):
+        check(session, opened, TableFolder.at(str(tmp_path / name)))
+    assert session.probes == 2
 
 
 def test_a_session_of_this_environment_is_not_checked(opened, monkeypatch):
     session = Session(monkeypatch, tried)
     del session.settings[CHECKED]
-    check_executors(session, opened.client, opened.table)
+    check(session, opened)
     assert session.probes == 0
+
+
+def test_without_a_stream_no_call_to_kinesis_is_made(opened, monkeypatch, faults):
+    session = Session(monkeypatch, tried)
+    before = len(faults.calls)
+    check_executors(session, SUBJECT, opened.table.folder)
+    assert (session.probes, len(faults.calls)) == (1, before)
 
 
 @pytest.mark.parametrize(
@@ -88,46 +113,50 @@ def test_a_session_of_this_environment_is_not_checked(opened, monkeypatch):
 def test_what_fails_on_an_executor_is_refused(opened, monkeypatch, found, message):
     session = Session(monkeypatch, lambda _: found)
     with pytest.raises(ExecutorUnsuitable, match=message):
-        check_executors(session, opened.client, opened.table)
-    assert session.settings[CHECKED] == UNCHECKED
+        check(session, opened)
+    assert session.settings[CHECKED] == ""
 
 
 @pytest.mark.parametrize("seconds", [-4000, 4000])
 def test_another_clock_is_refused(opened, monkeypatch, seconds):
     time = datetime.now(UTC).timestamp() + seconds
-    session = Session(monkeypatch, lambda check: tried(check) | {"time": time})
+    session = Session(monkeypatch, lambda tries: tried(tries) | {"time": time})
     with pytest.raises(
         ExecutorUnsuitable, match=rf"differs from this machine's by {seconds // 1000}\d\d\d s"
     ):
-        check_executors(session, opened.client, opened.table)
+        check(session, opened)
 
 
 def test_a_call_that_the_service_refuses_is_reported(opened, faults):
     faults.fail("GetShardIterator", status=400, code="AccessDeniedException")
-    error = _check_of(opened)()
-    assert "AccessDeniedException" in error
+    assert "AccessDeniedException" in ShardCheck.of(opened.client)()
 
 
 def test_a_throttled_call_is_left_to_the_run(opened, faults):
     faults.throttle("GetRecords")
-    assert _check_of(opened)() is None
+    assert ShardCheck.of(opened.client)() is None
 
 
 def test_a_role_that_an_executor_cannot_assume_is_reported(opened, role):
+    reads = ShardCheck.of(opened.client)
     refused = replace(role, external_id="another")
-    check = _check_of(opened)
-    error = replace(check, settings=replace(check.settings, role=refused))()
+    error = replace(reads, settings=replace(reads.settings, role=refused))()
     assert f"role {ROLE} cannot be assumed: AssumeRole failed with AccessDenied" in error
+
+
+def test_what_an_executor_cannot_read_of_the_stream_is_the_error(opened, faults):
+    faults.fail("GetShardIterator", status=400, code="AccessDeniedException")
+    tries = ExecutorCheck(ShardCheck.of(opened.client), opened.table.folder, FILE)
+    assert "AccessDeniedException" in tries()
 
 
 def test_a_folder_that_cannot_be_written_to_is_reported(opened, tmp_path):
     (tmp_path / "table").write_text("a file")
-    assert "cannot be written to" in _check_of(opened)()
+    assert "cannot be written to" in ExecutorCheck(None, opened.table.folder, FILE)()
 
 
-def _check_of(opened):
-    shard_id = opened.client.list_shards()[0].shard_id
-    since = datetime.now(UTC)
-    return ExecutorCheck(
-        opened.stream, opened.client.settings, shard_id, since, opened.table.folder, "_kinesis/probes/1"
-    )
+def test_a_folder_is_written_to_with_the_role_of_the_table(role, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")  # no region is to be found out
+    refused = TableFolder.at("s3://lake/orders", replace(role, external_id="another"))
+    error = ExecutorCheck(None, refused, FILE)()
+    assert error.startswith(f"s3://lake/orders cannot be written to: role {ROLE} cannot be assumed")

@@ -65,7 +65,18 @@ def test_a_driver_address_in_spark_defaults_disables_both_default_addresses(tmp_
 
 
 @pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "yarn", "k8s://host", "spark://host:7077"])
-@pytest.mark.parametrize("source", ["session", "defaults", "submitted", "variable"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "session",
+        "defaults",
+        "--master {}",
+        "--master={}",
+        "--conf spark.master={}",
+        "--properties-file",
+        "variable",
+    ],
+)
 def test_a_cluster_gets_no_default_settings_from_any_source_of_its_master(
     master, source, tmp_path, monkeypatch
 ):
@@ -73,8 +84,11 @@ def test_a_cluster_gets_no_default_settings_from_any_source_of_its_master(
     if source == "defaults":
         (tmp_path / "spark-defaults.conf").write_text(f"spark.master {master}\n")
         monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    elif source == "submitted":
-        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--name x --master {master} pyspark-shell")
+    elif source == "--properties-file":
+        (tmp_path / "site.conf").write_text(f"spark.master={master}\n")
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{source} {tmp_path / 'site.conf'} pyspark-shell")
+    elif source.startswith("--"):
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--name x {source.format(master)} pyspark-shell")
     elif source == "variable":
         monkeypatch.setenv("MASTER", master)
     assert local_settings(config) == config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import socket
@@ -12,7 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import click
+
+from benchmarks.harness.file_lock import locked
+from benchmarks.harness.interruption import wait_for_interruption
 from benchmarks.harness.waiting import wait_until
+from benchmarks.servers.bucket import REGION, create_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +27,14 @@ VERSION = "v1.8.0"
 
 LOOPBACK = "127.0.0.1"
 BUILDS = Path(__file__).parents[2] / ".local" / "versitygw"
+
+VARIABLES = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": REGION,
+    "AWS_DEFAULT_REGION": REGION,
+}
+"""The environment of a server that is started by hand, and of the processes that use it."""
 
 
 class GatewayUnavailable(RuntimeError):
@@ -37,8 +49,7 @@ def build() -> Path:
     """
     program = BUILDS / VERSION / "versitygw"
     BUILDS.mkdir(parents=True, exist_ok=True)
-    with (BUILDS / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test sessions may share the folder
+    with locked(BUILDS / "lock"):  # several test sessions may share the folder
         if program.exists():
             return program
         if shutil.which("go") is None:
@@ -84,8 +95,33 @@ def running(program: Path, folder: Path, host: str = LOOPBACK) -> Iterator[str]:
         server.wait(30)
 
 
+def variables_of(url: str) -> dict[str, str]:
+    """Return the environment variables that point a process to a server."""
+    return {"AWS_ENDPOINT_URL_S3": url, "AWS_ALLOW_HTTP": "true"}
+
+
+@click.command()
+def main() -> None:
+    """Run the server with an empty bucket, and print the variables of processes that use it."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(VARIABLES)
+    try:
+        program = build()
+    except GatewayUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    with TemporaryDirectory() as folder, running(program, Path(folder)) as url:
+        variables = VARIABLES | variables_of(url)
+        command = "export " + " ".join(f"{name}={value}" for name, value in variables.items())
+        wait_for_interruption(f"To use the bucket {create_bucket(url)}:\n{command}")
+
+
 def _accepts(address: str) -> bool:
     host, _, port = address.partition(":")
     with suppress(OSError), socket.create_connection((host, int(port)), timeout=10):
         return True
     return False
+
+
+if __name__ == "__main__":
+    main()
