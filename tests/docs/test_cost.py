@@ -39,14 +39,14 @@ def test_a_figure_is_in_the_report(figure: str, unit: str) -> None:
 
 
 def test_the_sentences_repeat_figures_of_the_report() -> None:
-    assert "At 5.4 CPU s/GB, one core lands 93 shards that all provide the 2 MB per second" in REPORT
+    assert "At 8.0 CPU s/GB, one core lands 62 shards that all provide the 2 MB per second" in REPORT
     assert re.search(
-        r"\| kinesis_assets: HTTP to committed Delta \| 5\.4 .*\| 6\.2 \|$", REPORT, re.MULTILINE
+        r"\| kinesis_assets: HTTP to committed Delta \| 8\.0 .*\| 7\.9 \|$", REPORT, re.MULTILINE
     )
     assert "193 MiB (aggregates of 8 MiB" in REPORT
     assert (
-        "28.0 (27.6 to 29.2) s including the start of all processes, 18 s of them Dagster's events" in REPORT
+        "41.1 (39.8 to 48.5) s including the start of all processes, 25 s of them Dagster's events" in REPORT
     )
-    assert re.search(r"put to row, p95 \| 1\.00 ", REPORT)
-    assert re.search(r"\| kinesis_assets: .* \| 242,159 ", REPORT)
-    assert re.search(r"\| dlt Kinesis source to Parquet \| .* \| 6,374 ", REPORT)
+    assert re.search(r"put to row, p95 \| 1\.09 ", REPORT)
+    assert re.search(r"\| kinesis_assets: .* \| 215,501 ", REPORT)
+    assert re.search(r"\| dlt Kinesis source to Parquet \| .* \| 4,911 ", REPORT)
