@@ -43,7 +43,7 @@ def test_the_sentences_repeat_figures_of_the_report() -> None:
     assert re.search(
         r"\| kinesis_assets: HTTP to committed Delta \| 8\.0 .*\| 7\.9 \|$", REPORT, re.MULTILINE
     )
-    assert "193 MiB (aggregates of 8 MiB" in REPORT
+    assert "188 MiB (aggregates of 8 MiB" in REPORT
     assert (
         "41.1 (39.8 to 48.5) s including the start of all processes, 25 s of them Dagster's events" in REPORT
     )
