@@ -47,6 +47,6 @@ def test_the_sentences_repeat_figures_of_the_report() -> None:
     assert (
         "41.1 (39.8 to 48.5) s including the start of all processes, 25 s of them Dagster's events" in REPORT
     )
-    assert re.search(r"put to row, p95 \| 1\.09 ", REPORT)
+    assert re.search(r"put to raw row, p95 \| 1\.09 ", REPORT)
     assert re.search(r"\| kinesis_assets: .* \| 215,501 ", REPORT)
     assert re.search(r"\| dlt Kinesis source to Parquet \| .* \| 4,911 ", REPORT)
