@@ -92,7 +92,7 @@ faults: $(READY)
 	@FAULTS=long $(BIN)/pytest tests/chaos/faults
 
 # Run the benchmarks, alone on the machine. `make bench` takes 15 minutes, measures the sections that have targets,
-# and writes .local/bench/REPORT.md. `make bench FULL=1` takes 50 minutes, measures everything, and writes
+# and writes .local/bench/REPORT.md. `make bench FULL=1` takes 75 minutes, measures everything, and writes
 # benchmarks/REPORT.md and its charts.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
