@@ -32,10 +32,11 @@ def packed(environment, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    folder /= "packed"
-    folder.mkdir(exist_ok=True)
+    archive = folder / "environment.tar.gz"
     with locked(folder / "lock"):
-        return next(folder.glob("*.tar.gz"), None) or spark_cluster.packed_environment(folder)
+        if not archive.exists():  # a process that failed to pack it has left none
+            spark_cluster.packed_environment(tmp_path_factory.mktemp("packed")).rename(archive)
+    return archive
 
 
 @pytest.fixture(scope="session")
