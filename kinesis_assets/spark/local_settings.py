@@ -25,9 +25,9 @@ _LOG = Path(__file__).with_name("log4j2.properties")
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Records never enter the JVM. It only schedules tasks, so compiling its code with full optimization would
-    # cost more than it saves.
-    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
+    # Records never enter the JVM. It only schedules tasks, so compiling its code with full optimization, and
+    # collecting its small heap with several threads, would cost more than they save.
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # The RPC server and the block manager refuse clients without the secret, which Spark generates for local
     # masters (https://spark.apache.org/docs/latest/security.html).
     "spark.authenticate": "true",
