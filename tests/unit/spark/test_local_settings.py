@@ -21,10 +21,10 @@ def isolated_environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("config", [{}, {"spark.master": "local[2,4]"}])
-def test_local_spark_has_no_ui_and_a_fast_compiler(config):
+def test_local_spark_has_no_ui_a_fast_compiler_and_one_collector_thread(config):
     settings = local_settings(config)
     assert settings.items() >= {"spark.ui.enabled": "false", **config}.items()
-    assert "-XX:TieredStopAtLevel=1" in settings[JAVA_OPTIONS].split()
+    assert {"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"} <= set(settings[JAVA_OPTIONS].split())
 
 
 def test_local_spark_has_a_log_configuration_without_warnings_that_every_session_has():
