@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.table.positions_chain import POSITIONS_FOLDER
+from support.runs_in_threads import for_runs_in_threads
 
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
@@ -67,13 +68,14 @@ def test_two_replays_and_a_run_at_once_add_no_duplicate(pipeline: Pipeline) -> N
     replays = [
         threading.Thread(
             target=run_replay,
-            args=(pipeline.project(), dg.DagsterInstance.ephemeral()),
+            args=(pipeline.project(), for_runs_in_threads(dg.DagsterInstance.ephemeral())),
             kwargs={"start": "TRIM_HORIZON"},
         )
         for _ in range(2)
     ]
     for replay in replays:
         replay.start()
+    for_runs_in_threads(pipeline.instance)
     pipeline.materialize()
     for replay in replays:
         replay.join()

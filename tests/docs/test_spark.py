@@ -37,7 +37,7 @@ def test_the_documented_commands_are_valid(command):
 
 
 def test_the_documented_settings_are_those_of_a_local_session():
-    documented = dict(re.findall(r"^\| (spark\.\S+(?:, spark\.\S+)*) \| (\S+) \|$", PAGE, re.MULTILINE))
+    documented = dict(re.findall(r"^\| (spark\.\S+(?:, spark\.\S+)*) \| (.+) \|$", PAGE, re.MULTILINE))
     settings = {name: value for names, value in documented.items() for name in names.split(", ")}
     options, log = "spark.driver.extraJavaOptions", r" -Dlog4j2\.configurationFile=\S+"
     ours = local_settings({})

@@ -36,7 +36,7 @@ from kinesis_assets.spark.session import start_session
 print(start_session({"spark.master": "local[1]"}).range(3).count())
 """
 
-pytestmark = pytest.mark.timeout(3600)  # Debian's and Python's packages are downloaded
+pytestmark = pytest.mark.timeout(1800)  # Debian's and Python's packages are downloaded
 
 
 class Engine:

@@ -9,6 +9,7 @@ import dagster as dg
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
+from support.runs_in_threads import for_runs_in_threads
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ContinuousRuns:
         self, project: StreamProject, instance: dg.DagsterInstance, derived: Sequence[str] = ()
     ) -> None:
         self.project = project
-        self.instance = instance
+        self.instance = for_runs_in_threads(instance)
         self.assets = [raw_key(project.stream), *map(dg.AssetKey, derived)]
 
     def add(self, *shard_ids: str) -> None:
