@@ -5,6 +5,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	&& { echo $$python; break; }; done)
 BIN := .venv/bin
 READY := .venv/ready
+ARCHIVE := .venv/spark-archive
 
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +35,7 @@ real-time: $(READY)
 	@$(BIN)/pytest -q -n 4 --dist worksteal -m real_time $$(grep -rl real_time tests/unit --include='test_*.py')
 
 # In the order of the files, here and below: the one with the most tests is not the longest.
-integration: $(READY)
+integration: $(ARCHIVE)
 	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/docs tests/contract tests/integration
 
@@ -43,7 +44,7 @@ test-all: test
 	@$(MAKE) --no-print-directory -j 2 wheel chaos
 	@$(MAKE) --no-print-directory -j 2 soak spark35
 
-chaos: $(READY)
+chaos: $(ARCHIVE)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
 	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
 
@@ -84,11 +85,11 @@ bucket: $(READY)
 MINUTES ?= 3
 
 # Everything at once, killed again and again: `make soak MINUTES=30`.
-soak: $(READY)
+soak: $(ARCHIVE)
 	@$(BIN)/python tests/chaos/soak --minutes $(MINUTES)
 
 # The crash matrix with 200 kills at random steps; about ten minutes.
-faults: $(READY)
+faults: $(ARCHIVE)
 	@FAULTS=long $(BIN)/pytest tests/chaos/faults
 
 # Run the benchmarks, alone on the machine. `make bench` takes 15 minutes, measures the sections that have targets,
@@ -110,6 +111,7 @@ check-defs: $(READY)
 	@VIRTUAL_ENV=$(abspath .venv) $(BIN)/dg check defs
 
 clean:
+	@[ ! -f $(ARCHIVE) ] || rm -f "$$(cat $(ARCHIVE))"
 	rm -rf .venv .local
 
 $(READY): pyproject.toml constraints.txt
@@ -118,3 +120,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+# Tests start Spark hundreds of times, which is faster with an archive of its classes.
+$(ARCHIVE): $(READY)
+	@echo "Creating an archive of Spark's classes"
+	@$(BIN)/kinesis-assets spark --archive > $@.path
+	@mv $@.path $@

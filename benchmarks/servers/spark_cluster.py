@@ -22,6 +22,7 @@ import pyspark
 
 from benchmarks.harness.interruption import wait_for_interruption
 from benchmarks.harness.waiting import wait_until
+from kinesis_assets.spark.class_data_archive import archive_options
 from kinesis_assets.spark.environment import pack_environment
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_START = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()])
 """Java options of processes that live for a few tests: compiling for speed costs more than it saves."""
 
 WORKERS = 2

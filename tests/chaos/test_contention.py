@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.timeout(1800)  # it takes a minute on a machine that is otherwise idle
+@pytest.mark.timeout(1800)  # it takes minutes: ten processes share the cores
 def test_none_of_ten_runs_on_different_shards_starves_on_a_slow_store(
     record_property: Callable[[str, object], None],
 ) -> None:

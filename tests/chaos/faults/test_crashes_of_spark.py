@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
     from chaos.faults.bench import FaultBench
 
-SPARK_DEFAULTS = """
-spark.master local[2,4]
-spark.ui.enabled false
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-"""
-
 
 @pytest.fixture
 def on_spark(bench: FaultBench, spark: SparkSession) -> FaultBench:
@@ -45,7 +39,7 @@ def run_of(bench: FaultBench, fault: Fault) -> Process:
     """Run the command to its end, with a fault in all of its processes."""
     bench.folder.mkdir()
     fault = replace(fault, folder=str(bench.folder))
-    Path(fault.folder, "spark-defaults.conf").write_text(SPARK_DEFAULTS)
+    Path(fault.folder, "spark-defaults.conf").write_text("spark.master local[2,4]")
     done = subprocess.run(
         [str(Path(sys.executable).with_name("kinesis-assets")), *bench.command()],
         env=os.environ | fault.environment() | {"SPARK_CONF_DIR": fault.folder},
