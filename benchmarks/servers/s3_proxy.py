@@ -98,7 +98,7 @@ class S3Proxy:
 class _Handler(BaseHTTPRequestHandler):
     proxy: S3Proxy
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # otherwise a body waits until the client has acknowledged the headers: 40 ms
+    disable_nagle_algorithm = True  # a body would wait until the headers are acknowledged: 40 ms
 
     def handle(self) -> None:
         with suppress(ConnectionError):  # a process that dies resets its connections
