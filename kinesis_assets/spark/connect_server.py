@@ -25,6 +25,9 @@ class ConnectServer:
     url: str
     token: Callable[[], str] | None = None
 
+    def __repr__(self) -> str:
+        return f"ConnectServer({self.address!r})"  # a traceback or a log may show it
+
     @property
     def is_on_this_machine(self) -> bool:
         """Whether the server is on this machine."""
