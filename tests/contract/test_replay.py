@@ -73,9 +73,9 @@ def test_two_replays_and_a_run_at_once_add_no_duplicate(pipeline: Pipeline) -> N
         )
         for _ in range(2)
     ]
+    for_runs_in_threads(pipeline.instance)
     for replay in replays:
         replay.start()
-    for_runs_in_threads(pipeline.instance)
     pipeline.materialize()
     for replay in replays:
         replay.join()
