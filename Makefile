@@ -118,7 +118,7 @@ $(READY): pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11, 3.12 or 3.13 is needed, and none is on the PATH"; exit 1; fi
 	@echo "Setting up .venv with $(PYTHON)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@.ci/install .venv -c constraints.txt -e '.[dev]'
 	@touch $@
 
 # Tests start Spark hundreds of times, which is faster with an archive of its classes.

@@ -25,6 +25,9 @@ PROGRAM = "github.com/versity/versitygw/cmd/versitygw"
 VERSION = "v1.8.0"
 """Older versions check the condition of a put before they write, but not again when they publish."""
 
+QUICK_BUILD = ["-ldflags=-s -w", "-gcflags=all=-l"]
+"""Options that leave out the debugging information, and the inlining of functions."""
+
 LOOPBACK = "127.0.0.1"
 BUILDS = Path(__file__).parents[2] / ".local" / "versitygw"
 
@@ -54,7 +57,7 @@ def build() -> Path:
             return program
         if shutil.which("go") is None:
             raise GatewayUnavailable("Go is not on the PATH; versitygw needs version 1.25 or newer")
-        command = ["go", "install", "-ldflags=-s -w", f"{PROGRAM}@{VERSION}"]
+        command = ["go", "install", *QUICK_BUILD, f"{PROGRAM}@{VERSION}"]
         with TemporaryDirectory(dir=BUILDS) as unfinished:
             settings = {"GOBIN": unfinished, "CGO_ENABLED": "0"}
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Many runs on one table over a slow store."""
+"""Several runs on one table over a slow store."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.timeout(1800)  # it takes minutes: ten processes share the cores
-def test_none_of_ten_runs_on_different_shards_starves_on_a_slow_store(
+@pytest.mark.timeout(1800)  # the processes share the cores
+def test_none_of_five_runs_on_different_shards_starves_on_a_slow_store(
     record_property: Callable[[str, object], None],
 ) -> None:
     rounds: list[list[int]] = []
     with slow_bucket(0.02) as bucket:
         # Which run wins a commit is random: one round may be uneven, but starvation shows in each.
         while len(rounds) < 3 and not (rounds and min(rounds[-1]) >= 12 / 2):
-            rounds.append(commits_of_each(f"{bucket}/{len(rounds)}", writers=10, commits=120))
+            rounds.append(commits_of_each(f"{bucket}/{len(rounds)}", writers=5, commits=60))
     record_property("commits of each", rounds)
-    assert sum(rounds[-1]) == 120
+    assert sum(rounds[-1]) == 60
     assert min(rounds[-1]) >= 12 / 2, rounds

@@ -35,7 +35,7 @@ def shop(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
     run(sys.executable, "-m", "venv", ".venv", cwd=folder)
     programs = folder / ".venv" / "bin"
     constraints = PROJECT / "constraints.txt"
-    run(programs / "pip", "install", "--quiet", "-c", constraints, f"{wheel}[demo]", cwd=folder)
+    run(PROJECT / ".ci" / "install", folder / ".venv", "-c", constraints, f"{wheel}[demo]", cwd=folder)
     run(programs / "pip", "check", cwd=folder)
     yield folder
     shutil.rmtree(folder)  # it takes a gigabyte
