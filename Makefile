@@ -82,7 +82,7 @@ clusters: $(READY)
 bucket: $(READY)
 	@STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile tests/contract
 
-MINUTES ?= 3
+MINUTES ?= 2
 
 # Everything at once, killed again and again: `make soak MINUTES=30`.
 soak: $(ARCHIVE)

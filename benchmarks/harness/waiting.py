@@ -29,13 +29,17 @@ def wait_until(
         condition: The condition.
         process: A process that must not end meanwhile.
         failure: What to print if the condition does not become true; of a file, its content.
-        interval: Seconds between two checks.
+        interval: Seconds between two checks. After a slow check they are more, since most of the time is for
+            what is waited for.
     """
-    deadline = time.monotonic() + SECONDS
+    started = time.monotonic()
+    deadline = started + SECONDS
     while not (found := condition()):
+        checked = time.monotonic()
         assert process is None or process.poll() is None, _message(failure) or process.communicate()
-        assert time.monotonic() < deadline, _message(failure)
-        time.sleep(interval)
+        assert checked < deadline, _message(failure)
+        time.sleep(max(interval, 3 * (checked - started)))
+        started = time.monotonic()
     return found
 
 

@@ -41,6 +41,7 @@ SPARK_DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",  # the default outside a shell
     "spark.driver.extraJavaOptions": "",
     "spark.authenticate": "false",
+    "spark.python.daemon.module": "pyspark.daemon",
     "spark.driver.host": "127.0.0.1",  # the default is the address of the host, which makes no difference
     "spark.driver.bindAddress": "127.0.0.1",
 }

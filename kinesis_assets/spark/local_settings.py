@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.spark.class_data_archive import archive_options
+from kinesis_assets.spark.setting_names import WORKER_DAEMON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,8 @@ _SETTINGS = {
     # The RPC server and the block manager refuse clients without the secret, which Spark generates for local
     # masters (https://spark.apache.org/docs/latest/security.html).
     "spark.authenticate": "true",
+    # Workers are forked after the imports of their tasks.
+    WORKER_DAEMON: "kinesis_assets.spark.worker_daemon",
 }
 
 _ADDRESSES = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}

@@ -22,6 +22,7 @@ from kinesis_assets.errors import InvalidInput, SparkServerFailed
 from kinesis_assets.spark.class_data_archive import archive_path
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, local_settings
+from kinesis_assets.spark.setting_names import WORKER_DAEMON
 from kinesis_assets.spark.spark_3 import require_spark_4
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ class SparkServer:
 
     def _settings(self) -> dict[str, str]:
         settings = local_settings({"spark.master": f"local[{self._tasks * CONCURRENT_RUNS},4]"})
+        settings.pop(WORKER_DAEMON, None)  # a session may bring another version of this package
         options = [*settings.get(JAVA_OPTIONS, "").split(), *self._java_options]
         return {
             **settings,

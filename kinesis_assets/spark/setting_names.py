@@ -3,6 +3,9 @@
 PYTHON = "spark.pyspark.python"
 """The Python interpreter of the workers."""
 
+WORKER_DAEMON = "spark.python.daemon.module"
+"""The module of the process from which Spark forks Python workers."""
+
 ARCHIVES = "spark.archives"
 """Archives that each executor unpacks, separated by commas: path or URI, #, and the name of the folder."""
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def derived(spark: SparkSession, bench: Bench, tmp_path: Path) -> DerivedBench:
+def derived(spark: SparkSession, compiled: None, bench: Bench, tmp_path: Path) -> DerivedBench:
     """The orders of the bench's stream, appended to a derived table that does not exist yet."""
+    del compiled
     bench.create()
     return DerivedBench(spark, DerivedTable(str(tmp_path / "orders")), Derivation(bench.table.uri, orders))
 

@@ -9,6 +9,7 @@ import pytest
 
 from kinesis_assets.spark.class_data_archive import archive_path
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, local_settings
+from kinesis_assets.spark.setting_names import WORKER_DAEMON
 
 ADDRESSES = ["spark.driver.host", "spark.driver.bindAddress"]
 
@@ -50,6 +51,12 @@ def test_local_spark_listens_on_loopback_and_authenticates(master):
             "spark.authenticate": "true",
         }.items()
     )
+
+
+def test_a_daemon_of_the_site_takes_precedence(tmp_path, monkeypatch):
+    (tmp_path / "spark-defaults.conf").write_text(f"{WORKER_DAEMON} pyspark.daemon")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert WORKER_DAEMON not in local_settings({})
 
 
 @pytest.mark.parametrize("name", ["spark.driver.host", "spark.driver.bindAddress"])

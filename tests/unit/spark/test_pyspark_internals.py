@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,7 @@ from kinesis_assets.spark.pyspark_internals import (
     restricts_unpickling,
     server_setting,
 )
+from kinesis_assets.spark.worker_daemon import WORKER
 
 NO_SERVER = "sc://localhost:1"
 """An address without a server."""
@@ -159,3 +161,7 @@ def test_spark_errors_are_reported_without_py4j(monkeypatch):
     monkeypatch.setitem(sys.modules, "py4j.protocol", None)
     with pytest.raises(LandingFailed), session.wrap_spark_errors("clicks"):
         raise PySparkException("broken")
+
+
+def test_pyspark_has_the_modules_that_the_daemon_of_workers_runs():
+    assert all(find_spec(name) for name in ("pyspark.daemon", WORKER))

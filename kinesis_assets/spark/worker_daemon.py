@@ -1,0 +1,24 @@
+"""The process from which Spark forks the Python workers of a local session.
+
+It imports what tasks import before it forks, which each worker would have to do otherwise. Spark starts it in
+place of its own, see PYTHON_DAEMON_MODULE in Spark's core/src/main/scala/org/apache/spark/internal/config/Python.scala.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from contextlib import suppress
+
+from kinesis_assets.spark.task_modules import TASK_MODULES
+
+WORKER = "pyspark.worker"
+"""The module of workers that run tasks. Others plan the reads of Python data sources."""
+
+if __name__ == "__main__":
+    if WORKER in sys.argv:
+        for module in (WORKER, *TASK_MODULES):
+            with suppress(ImportError):  # a task that needs it says what is missing
+                importlib.import_module(module)
+    runpy.run_module("pyspark.daemon", run_name="__main__")
