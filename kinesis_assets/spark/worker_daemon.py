@@ -1,7 +1,7 @@
 """The process from which Spark forks the Python workers of a local session.
 
-It imports what tasks import before it forks, which each worker would have to do otherwise. Spark starts it in
-place of its own, see PYTHON_DAEMON_MODULE in Spark's core/src/main/scala/org/apache/spark/internal/config/Python.scala.
+It imports what tasks import before it forks, which each worker would have to do otherwise. Spark starts it
+instead of its own daemon, see PYTHON_DAEMON_MODULE in org/apache/spark/internal/config/Python.scala.
 """
 
 from __future__ import annotations
