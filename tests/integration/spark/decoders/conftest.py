@@ -43,9 +43,7 @@ def raw_table() -> Callable[..., pa.Table]:
 
 
 @pytest.fixture
-def raw(
-    spark: SparkSession, compiled: None, raw_table: Callable[..., pa.Table]
-) -> Callable[..., DataFrame]:
+def raw(spark: SparkSession, compiled: None, raw_table: Callable[..., pa.Table]) -> Callable[..., DataFrame]:
     """Builds a DataFrame of such rows."""
     del compiled
     return lambda *columns: spark.createDataFrame(raw_table(*columns))
