@@ -37,5 +37,11 @@ def each_fault(faults):
 
 def draw_waits(client, jitter):
     """Use a function for the jitter of the waits between attempts."""
-    policy = client.settings.timing.page_retries
-    set_timing(client, page_retries=replace(policy, backoff=replace(policy.backoff, jitter=jitter)))
+    timing = client.settings.timing
+    set_timing(
+        client,
+        page_retries=replace(
+            timing.page_retries, backoff=replace(timing.page_retries.backoff, jitter=jitter)
+        ),
+        throttle_backoff=replace(timing.throttle_backoff, jitter=jitter),
+    )

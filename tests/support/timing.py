@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 NO_WAIT = Backoff(0.0, 0.0)
 
 READING = ReadTiming(
-    seconds_between_calls=0.0, page_retries=RetryPolicy(6, NO_WAIT), list_retries=RetryPolicy(4, NO_WAIT)
+    seconds_between_calls=0.0,
+    page_retries=RetryPolicy(6, NO_WAIT),
+    throttle_backoff=NO_WAIT,
+    list_retries=RetryPolicy(4, NO_WAIT),
 )
 """No call waits for its turn, and no retry waits."""
 

@@ -308,7 +308,7 @@ class ShardReading:
     def _next_page(self) -> NonBlocking[tuple[Page, datetime] | None]:
         """Read the page at `position`, with retries; None if the range ends during the retries."""
         retries = PageRetries(
-            self._timing.page_retries,
+            self._timing,
             self._stall_detector,
             silence_is_final=self.range.response_timeout is not None,
         )

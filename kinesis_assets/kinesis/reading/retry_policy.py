@@ -12,16 +12,19 @@ from kinesis_assets.kinesis.service_time import UNCERTAIN
 
 if TYPE_CHECKING:
     from kinesis_assets.errors import CallFailed
+    from kinesis_assets.kinesis.read_timing import ReadTiming
     from kinesis_assets.kinesis.reading.stall_detector import StallDetector
-    from kinesis_assets.retry import RetryPolicy
 
 _MIN_ATTEMPTS = 3
 """The minimum number of attempts for a throttled shard, whatever its `retry_seconds`: where many shards share
 the calls of a task, attempts are far apart."""
 
+_RATES_EXCEEDED = "ProvisionedThroughputExceededException"
+"""The name of the exception if all consumers together exceed the rates of a shard."""
+
 _THROTTLED = frozenset(
     {
-        "ProvisionedThroughputExceededException",
+        _RATES_EXCEEDED,
         "LimitExceededException",
         "ThrottlingException",
         "KMSThrottlingException",
@@ -77,13 +80,14 @@ class PageRetries:
     """The failed attempts to read one page.
 
     Args:
-        policy: See `ReadTiming.page_retries`.
+        timing: See `page_retries` and `throttle_backoff`.
         stall_detector: The stall detector of the reading.
         silence_is_final: Whether a call without a response in time is not retried.
     """
 
-    def __init__(self, policy: RetryPolicy, stall_detector: StallDetector, *, silence_is_final: bool) -> None:
-        self._policy = policy
+    def __init__(self, timing: ReadTiming, stall_detector: StallDetector, *, silence_is_final: bool) -> None:
+        self._timing = timing
+        self._backoff = timing.page_retries.backoff
         self._stall_detector = stall_detector
         self._silence_is_final = silence_is_final
         self._throttled = self._failed = 0
@@ -102,6 +106,8 @@ class PageRetries:
         Returns:
             The error to raise if this was the last attempt; None to retry.
         """
+        exceeded = error.code == _RATES_EXCEEDED
+        self._backoff = self._timing.throttle_backoff if exceeded else self._timing.page_retries.backoff
         if is_throttled(error):
             self._throttled += 1
             # After empty pages `retry_seconds` does not count: the next run would meet the same pages again.
@@ -112,8 +118,12 @@ class PageRetries:
         self._failed += 1
         if self.is_silent(error):
             return ShardSilent
-        return ReadFailed if self._failed == self._policy.attempts or not is_transient(error) else None
+        return (
+            ReadFailed
+            if self._failed == self._timing.page_retries.attempts or not is_transient(error)
+            else None
+        )
 
     def wait(self) -> float:
         """Return the seconds to wait before the next attempt."""
-        return self._policy.backoff.wait(self._throttled + self._failed)
+        return self._backoff.wait(self._throttled + self._failed)

@@ -59,7 +59,9 @@ def test_a_finished_shard_is_reported_once_and_the_run_ends_after_the_last_shard
 def test_a_shard_split_during_the_run_is_read_to_its_end_and_other_shards_continue(bench):
     bench.create(2)
     before = {2: lambda: (bench.put(1), bench.split(A, 0.25)), 4: lambda: bench.put(2, part=0.5)}
-    harness = RunHarness(bench, before=before, last_iteration=4).run(A, B)
+    # One iteration requests the record and, within the interval, the end of the shard.
+    timing = replace(TIMING, commit_interval=0.5)
+    harness = RunHarness(bench, timing, before=before, last_iteration=4).run(A, B)
     assert harness.events == [{A: ("finished", 1)}, {B: ("committed", 1)}]
     assert bench.positions.shards.keys() == {A, B, C, D}
 

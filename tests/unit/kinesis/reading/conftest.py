@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.expiring_shard import OneShard
 from support.one_shard import ALL_KEYS, BEGINNING
-from support.timing import READING
+from support.timing import READING, set_timing
 from support.two_shards import IN_SHARD
 
 if TYPE_CHECKING:
@@ -34,6 +34,17 @@ def worker_client(stream, settings, virtual, request):
     timeout = 1.0 if "no response" in request.node.name else ReadTiming().read_timeout
     timing = ReadTiming(read_timeout=timeout, clock=virtual)
     return StreamClient(stream, replace(settings, timing=timing), attempts=1)
+
+
+@pytest.fixture
+def share(client):
+    """Gives the reading two of the five calls per second, and the same share of the bytes."""
+    share = ReadTiming.of_share(2)
+    set_timing(
+        client,
+        seconds_between_calls=share.seconds_between_calls,
+        bytes_per_second=share.bytes_per_second,
+    )
 
 
 @pytest.fixture

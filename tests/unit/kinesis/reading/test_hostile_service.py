@@ -203,17 +203,28 @@ def test_the_upper_bound_of_the_wait_doubles_with_each_attempt(
     put(b"0")
     fault(faults, operation, times=5)
     assert data(reading_of()) == [b"0"]
-    assert drawn == [0.2, 0.4, 0.8, 1.6, 3.2]
+    longest = 1.0 if fault is Faults.throttle else 5.0
+    assert drawn == [min(wait, longest) for wait in (0.2, 0.4, 0.8, 1.6, 3.2)]
     # The first is shorter than the time between calls.
-    assert {0.9 * longest for longest in drawn[1:]} <= set(virtual.waits)
+    assert {0.9 * bound for bound in drawn[1:]} <= set(virtual.waits)
 
 
 def test_no_wait_between_attempts_is_longer_than_five_seconds(put, reading_of, faults, virtual, drawn):
     put(b"0")
-    faults.throttle(times=50)
+    faults.throttle(times=50, code="LimitExceededException")
     assert data(reading_of()) == [b"0"]
     assert drawn[5:] == [5.0] * 45
     assert max(virtual.waits) == 0.9 * 5.0
+
+
+def test_no_wait_after_the_rates_of_a_shard_were_exceeded_is_longer_than_a_second(
+    put, reading_of, faults, virtual, drawn
+):
+    put(b"0")
+    faults.throttle(times=50)
+    assert data(reading_of()) == [b"0"]
+    assert drawn[3:] == [1.0] * 47
+    assert max(virtual.waits) == 0.9 * 1.0
 
 
 @pytest.mark.usefixtures("virtual")

@@ -2,65 +2,67 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
-from benchmarks.harness.waiting import wait_until
-from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.read_timing import ReadTiming
-from support.one_shard import data
-
-RECORDS = 20
-SHARD = "shardId-000000000000"
+from kinesis_assets.kinesis.sdk_client import sdk_client
+from support.one_shard import SHARD
+from support.virtual_time import VirtualTime
 
 
 @dataclass
-class Consumer(threading.Thread):
-    """Another consumer, which makes three calls per second until it has read all records.
+class Consumer:
+    """Another consumer, which calls at nearly constant intervals, whatever the service returns.
 
     Attributes:
-        calls: The number of its calls that succeeded.
+        kinesis: A client that makes one attempt of each call.
+        iterator: Its next iterator.
+        next_call: The time of its next call.
+        seconds_between_calls: Seconds from a call to the next one, within 5%.
+        draws: Draws the seconds.
+        records: The number of records that it has read.
         refusals: The number of its calls that were throttled.
     """
 
     kinesis: Any
-    stream: str
-    calls: int = 0
+    iterator: str
+    next_call: float
+    seconds_between_calls: float
+    draws: Random = field(default_factory=lambda: Random(2))
+    records: int = 0
     refusals: int = 0
-    done: threading.Event = field(default_factory=threading.Event)
 
-    def __post_init__(self):
-        super().__init__(daemon=True)
+    def call(self):
+        self.next_call += self.draws.uniform(0.95, 1.05) * self.seconds_between_calls
+        try:
+            page = self.kinesis.get_records(ShardIterator=self.iterator)
+        except self.kinesis.exceptions.ProvisionedThroughputExceededException:
+            self.refusals += 1
+        else:
+            self.iterator = page["NextShardIterator"]
+            self.records += len(page["Records"])
 
-    __hash__ = threading.Thread.__hash__
 
-    def run(self):
-        iterator = self.kinesis.get_shard_iterator(
-            StreamName=self.stream, ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        read = 0
-        while read < RECORDS:
-            begun = time.monotonic()
-            try:
-                page = self.kinesis.get_records(ShardIterator=iterator, Limit=1)
-            except ClientError:
-                self.refusals += 1
-            else:
-                self.calls += 1
-                read += len(page["Records"])
-                iterator = page["NextShardIterator"]
-            self.done.wait(max(0.0, begun + 1 / 3 - time.monotonic()))
+class SharedTime(VirtualTime):
+    """A clock that the waits of the reader advance. The other consumer makes its calls meanwhile."""
+
+    other: Consumer | None = None
+
+    def sleep(self, seconds):
+        end = self.now + seconds
+        while self.other is not None and self.other.next_call <= end:
+            self.now = max(self.now, self.other.next_call)
+            self.other.call()
+        super().sleep(end - self.now)
 
 
 @pytest.fixture
-def worker_client(stream, settings):
-    """A client that takes two of the five calls per second."""
-    return StreamClient(stream, replace(settings, timing=ReadTiming.of_share(2)), attempts=1)
+def virtual():
+    return SharedTime()
 
 
 @pytest.fixture
@@ -68,16 +70,17 @@ def client(worker_client):
     return worker_client
 
 
-@pytest.mark.real_time
-def test_both_consumers_read_everything_and_hardly_refuse_each_other(
-    put, reading_of, faults, kinesis, stream
+@pytest.mark.usefixtures("share")
+def test_a_share_of_the_calls_and_a_consumer_of_the_rest_do_not_throttle_each_other(
+    put, reading_of, kinesis, stream, settings, faults, virtual
 ):
-    put(*[b"%d" % item for item in range(RECORDS)])
-    faults.page_size(1, stream=stream)
-    faults.enforce_limits()
-    other = Consumer(kinesis, stream)
-    other.start()
-    assert len(data(reading_of())) == RECORDS
-    wait_until(lambda: not other.is_alive())
-    assert other.calls == RECORDS
-    assert other.refusals < RECORDS / 2
+    put(*[b"%d" % number for number in range(20)])
+    faults.page_size(1)
+    faults.enforce_limits(virtual.monotonic)
+    place = {"StreamName": stream, "ShardId": SHARD, "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = kinesis.get_shard_iterator(**place)["ShardIterator"]
+    virtual.other = Consumer(sdk_client(settings, attempts=1), iterator, virtual.now + 0.05, 0.36)
+    times = [virtual.now for _ in reading_of()]
+    virtual.sleep(10.0)
+    assert (len(times), virtual.other.records, virtual.other.refusals) == (20, 20, 0)
+    assert max(later - earlier for earlier, later in pairwise(times)) < 0.6

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from support.one_shard import data
 from support.service_faults import FAILURES, THROTTLING, draw_waits, each_fault
-from support.timing import set_timing
 
 MIB = 1 << 20
 
@@ -62,17 +60,6 @@ def test_at_most_five_calls_per_second_are_made_even_if_calls_fail(
     assert len(data(reading_of())) == 12
     assert len(called) == 12 + 5
     assert max_in_a_second(called) == 5
-
-
-@pytest.fixture
-def share(client):
-    """Gives the reading two of the five calls per second, and the same share of the bytes."""
-    share = ReadTiming.of_share(2)
-    set_timing(
-        client,
-        seconds_between_calls=share.seconds_between_calls,
-        bytes_per_second=share.bytes_per_second,
-    )
 
 
 @pytest.mark.usefixtures("virtual", "share")
