@@ -10,7 +10,7 @@ ARCHIVE := .venv/spark-archive
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters bucket spark35 pictures docs soak faults bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters bucket spark35 pictures docs soak faults histories bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -91,6 +91,10 @@ soak: $(ARCHIVE)
 # The crash matrix with 200 kills at random steps; about ten minutes.
 faults: $(ARCHIVE)
 	@FAULTS=long $(BIN)/pytest tests/chaos/faults
+
+# The property of tests/chaos/property for 10,000 random histories; more than an hour.
+histories: $(READY)
+	@$(BIN)/pytest --hypothesis-profile=long tests/chaos/property/test_histories.py
 
 # Run the benchmarks, alone on the machine. `make bench` takes 15 minutes, measures the sections that have targets,
 # and writes .local/bench/REPORT.md. `make bench FULL=1` takes 75 minutes, measures everything, and writes
