@@ -37,7 +37,7 @@ real-time: $(READY)
 # In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(ARCHIVE)
 	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
-	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/docs tests/contract tests/integration
+	@$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/docs tests/contract tests/integration
 
 # Also the wheel in an empty environment, Spark 3.5, and what happens when processes are killed and responses are lost.
 test-all: test
@@ -46,7 +46,7 @@ test-all: test
 
 chaos: $(ARCHIVE)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
-	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
+	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
 
 # Builds the wheel, installs it into an empty environment, and follows the tutorial there; about five minutes.
 wheel: $(READY)

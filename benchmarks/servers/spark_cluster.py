@@ -40,7 +40,7 @@ WORKERS = 2
 
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker (\S+)")
-_PLACE = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
+_PORTS = ["--port", "0", "--webui-port", "0"]
 
 
 def bare_python(folder: Path) -> Path:
@@ -138,7 +138,7 @@ class SparkProcesses(ABC):
 
 
 class StandaloneCluster(SparkProcesses):
-    """A master and two workers, whose executors are processes of their own.
+    """A master and two workers, each with an address of its own, whose executors are processes of their own.
 
     Each session has one executor of one core on each worker. Four sessions can run at once.
     """
@@ -150,7 +150,7 @@ class StandaloneCluster(SparkProcesses):
 
     def launch(self) -> None:
         """Start the processes, and wait until the master has registered the workers."""
-        command = ["spark-class", "org.apache.spark.deploy.master.Master", *_PLACE]
+        command = ["spark-class", "org.apache.spark.deploy.master.Master", "--host", LOOPBACK, *_PORTS]
         master, log = self.start("master", command)
         found = wait_until(lambda: _MASTER.findall(log.read_text()), master, failure=log)
         self.url = found[0]
@@ -160,9 +160,11 @@ class StandaloneCluster(SparkProcesses):
         """Start the workers that are missing, and wait until the master has registered them."""
         while len(self._workers) < WORKERS:
             number = self._started
+            # Spark starts no speculative task on the host of the first one.
+            place = ["--host", f"127.0.0.{1 + number}", *_PORTS]
             size = ["--cores", "4", "--memory", "2g", "--work-dir", str(self.folder / f"work-{number}")]
             name = "org.apache.spark.deploy.worker.Worker"
-            worker, _ = self.start(f"worker-{number}", ["spark-class", name, *_PLACE, *size, self.url])
+            worker, _ = self.start(f"worker-{number}", ["spark-class", name, *place, *size, self.url])
             self._workers.append(worker)
             self._started += 1
         master, log = self._processes[0], self.folder / "master.log"

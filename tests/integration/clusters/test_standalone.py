@@ -134,8 +134,8 @@ def test_speculative_tasks_write_no_record_twice(
 ):
     put_numbers(kinesis, stream, 400, shards=2)
     faults.page_size(20, stream=stream)
-    shard_id = kinesis.list_shards(StreamName=stream)["Shards"][0]["ShardId"]
-    faults.delay(1.0, stream=stream, shard_id=shard_id, times=20)
+    slow = kinesis.list_shards(StreamName=stream)["Shards"][-1]["ShardId"]  # not the one that the check reads
+    faults.delay(1.0, stream=stream, shard_id=slow, times=20)
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -145,6 +145,7 @@ def test_speculative_tasks_write_no_record_twice(
     }
     code, _, errors = run(spark_config=cluster.config | speculation, python_executable=python_with_packages)
     assert code == 0, errors
+    assert faults.count("GetShardIterator", slow) > 1, "no speculative task has read the slow shard"
     assert numbers(tmp_path / "table") == list(range(400))
 
 
