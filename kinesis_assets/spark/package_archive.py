@@ -32,15 +32,15 @@ def add_package(spark: SparkSession) -> None:
         LandingFailed: The zip cannot be written.
     """
     archive = package_archive()
+    if not is_remote() and any(file.endswith(f"/{archive.name}") for file in spark.sparkContext.listFiles):
+        return  # it was added by an earlier run of this process
+    spark.conf.set(CHECKED, "")  # first, so that a session that has the zip is never without it
     if is_remote():
         spark.addArtifacts(str(archive), pyfile=True)
-    elif any(file.endswith(f"/{archive.name}") for file in spark.sparkContext.listFiles):
-        return  # by an earlier run of this process
     else:
         before = list(sys.path)
         spark.sparkContext.addPyFile(str(archive))
         sys.path[:] = before  # this process and its children go on with the package that they have
-    spark.conf.set(CHECKED, "")
 
 
 def package_archive() -> Path:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _starting = threading.Event()
 
+_start = threading.Lock()
+"""Held while a classic session is started and prepared: a second thread gets it when it is ready."""
+
 _managed: WeakKeyDictionary[SparkSession, ManagedSession] = WeakKeyDictionary()
 """The sessions that services of AWS run for this process."""
 
@@ -93,16 +96,17 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     builder = SparkSession.builder
     for name, value in (spark_config if url else local_settings(spark_config)).items():
         builder = builder.config(name, value)
-    _starting.set()
-    try:
-        spark = builder.getOrCreate()
-    except Exception:
-        _starting.clear()
-        raise
-    _starting.clear()  # not after an interrupt, when its Java may still be starting
-    enable_ansi(spark, spark_config)
-    if not is_local(spark_config):
-        add_package(spark)
+    with _start:
+        _starting.set()
+        try:
+            spark = builder.getOrCreate()
+        except Exception:
+            _starting.clear()
+            raise
+        _starting.clear()  # not after an interrupt, when its Java may still be starting
+        enable_ansi(spark, spark_config)
+        if not is_local(spark_config):
+            add_package(spark)
     return spark
 
 

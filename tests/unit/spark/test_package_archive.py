@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from unittest.mock import MagicMock
 
 import pytest
 
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.code_version import code_hash
-from kinesis_assets.spark.package_archive import package_archive
+from kinesis_assets.spark.package_archive import add_package, package_archive
+from kinesis_assets.spark.setting_names import CHECKED
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,16 @@ def test_a_bare_interpreter_imports_the_package_from_it(tmp_path):
         check=True,
     ).stdout
     assert found.startswith(str(package_archive()))
+
+
+def test_a_session_to_which_it_could_not_be_sent_is_to_be_checked():
+    """Mocked: a session on a cluster, which refuses the file."""
+    spark = MagicMock()
+    spark.sparkContext.listFiles = []
+    spark.sparkContext.addPyFile.side_effect = ConnectionError
+    with pytest.raises(ConnectionError):
+        add_package(spark)
+    spark.conf.set.assert_called_once_with(CHECKED, "")
 
 
 def test_its_name_has_the_version_of_the_code(cache):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import dagster as dg
 import pytest
@@ -59,6 +60,39 @@ def test_a_session_is_started_in_the_background(monkeypatch):
     go.set()
     assert done.wait(30)
     assert started == [CONFIG]
+
+
+class Builder:
+    """Stands in for PySpark's: its sessions need no JVM."""
+
+    def config(self, *_: str) -> Builder:
+        return self
+
+    def getOrCreate(self) -> object:  # noqa: N802  # PySpark's name
+        return object()
+
+
+def test_a_session_is_ready_before_another_thread_gets_it(monkeypatch):
+    both, met = threading.Barrier(2), []
+
+    def add_package(_spark):
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+            met.append("two threads prepare the session")
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
+    monkeypatch.setattr(session, "prepare", lambda _: None)
+    monkeypatch.setattr(session, "enable_ansi", lambda *_: None)
+    monkeypatch.setattr(session, "add_package", add_package)
+    starts = [
+        threading.Thread(target=session.start_session, args=({"spark.master": "spark://a:7077"},))
+        for _ in range(2)
+    ]
+    for start in starts:
+        start.start()
+    for start in starts:
+        start.join()
+    assert met == []
 
 
 def test_no_session_is_started_in_the_background_for_a_remote_server(monkeypatch):
