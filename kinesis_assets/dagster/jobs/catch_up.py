@@ -10,6 +10,7 @@ from pydantic import Field
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.jobs.replay import MAX_RUNTIME, logged_fill, report_replay
+from kinesis_assets.dagster.jobs.seek import report_moves
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import ShardsNotCommitted
@@ -44,12 +45,7 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
         spark = opened.start_spark()
         by = config.by or context.run_id
         moved = jump(opened.client, opened.table, config.shards, by=by, apply=True)
-        for shard in facts_of_moves(moved):
-            context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
-            if shard["applied"]:
-                context.log_event(
-                    dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=shard)
-                )
+        report_moves(context, names, facts_of_moves(moved))
         tag = f"kinesis-{context.run_id}"
         # As for a replay: the step that was not committed is read again by the next catch-up.
         graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
+from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.metadata import replay_metadata
@@ -17,7 +18,7 @@ from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -62,11 +63,17 @@ def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill"
 
 def report_replay(context: dg.OpExecutionContext, names: StreamNames, result: "ReplayResult") -> None:
     """Report a materialization of each shard to which rows were added, and an observation of each other."""
+    report_events(context.get_step_execution_context(), _events(names, result))
+
+
+def _events(
+    names: StreamNames, result: "ReplayResult"
+) -> "Iterator[dg.AssetMaterialization | dg.AssetObservation]":
     for shard_id, outcome in result.outcomes.items():
         event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
         metadata = replay_metadata(names.stream, outcome, result)
         reason = None if outcome.error is None else str(outcome.error)
-        context.log_event(event(names.raw_key, partition=shard_id, description=reason, metadata=metadata))
+        yield event(names.raw_key, partition=shard_id, description=reason, metadata=metadata)
 
 
 def build_replay_job(names: StreamNames) -> dg.JobDefinition:

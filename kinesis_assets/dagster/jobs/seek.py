@@ -2,9 +2,13 @@
 
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 
+from collections.abc import Sequence
+from typing import Any
+
 import dagster as dg
 from pydantic import Field
 
+from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
@@ -23,6 +27,26 @@ class SeekConfig(dg.Config):
         default=False, description="Set every shard that can have the position, instead of naming shards."
     )
     apply: bool = Field(default=False, description="Apply the change. Without it, only report the plan.")
+
+
+def report_moves(context: dg.OpExecutionContext, names: StreamNames, facts: Sequence[dict[str, Any]]) -> None:
+    """Log the change of each shard, and record an observation of each to which it was applied.
+
+    Args:
+        context: The context of the op.
+        names: The names of the stream's definitions.
+        facts: As `facts_of_moves` returns them.
+    """
+    for shard in facts:
+        context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
+    report_events(
+        context.get_step_execution_context(),
+        (
+            dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=shard)
+            for shard in facts
+            if shard["applied"]
+        ),
+    )
 
 
 def build_seek_job(names: StreamNames) -> dg.JobDefinition:
@@ -50,12 +74,7 @@ def build_seek_job(names: StreamNames) -> dg.JobDefinition:
             apply=config.apply,
         )
         facts = facts_of_moves(result)
-        for shard in facts:
-            context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
-            if shard["applied"]:
-                context.log_event(
-                    dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=shard)
-                )
+        report_moves(context, names, facts)
         if not config.apply:
             context.log.info("Nothing was changed. Set apply to apply the change.")
         context.add_output_metadata({"applied": result.applied, "shards": dg.MetadataValue.json(facts)})

@@ -47,12 +47,10 @@ def test_each_replayed_shard_is_materialized_with_the_batch_id_of_its_rows(
     )
 
     assert result.success
+    logged = instance.all_logs(result.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     by_shard = {
-        event.materialization.partition: {
-            name: value.value for name, value in event.materialization.metadata.items()
-        }
-        for event in result.filter_events(lambda event: event.is_step_materialization)
-        for event in [event.step_materialization_data]
+        event.partition: {name: value.value for name, value in event.metadata.items()}
+        for event in (entry.asset_materialization for entry in logged)
     }
     assert {shard_id: (facts["state"], facts["rows"]) for shard_id, facts in by_shard.items()} == {
         A: ("filled", 1),
@@ -65,6 +63,19 @@ def test_each_replayed_shard_is_materialized_with_the_batch_id_of_its_rows(
     assert {str(batch) for batch in batches} == {facts["batch_id"] for facts in by_shard.values()}
     asset = instance.get_latest_materialization_event(raw_key(project.stream)).asset_materialization
     assert asset.partition in {A, B}
+
+
+@pytest.mark.usefixtures("spark", "missing")
+def test_the_events_of_all_shards_are_stored_at_once(project, instance, monkeypatch):
+    store, batches = instance.event_log_storage.store_event_batch, []
+
+    def count(entries) -> None:
+        batches.append([entry.dagster_event.partition for entry in entries])
+        store(entries)
+
+    monkeypatch.setattr(instance.event_log_storage, "store_event_batch", count)
+    run_replay(project, instance, start="TRIM_HORIZON")
+    assert [sorted(batch) for batch in batches if set(batch) != {None}] == [[A, B]]
 
 
 @pytest.mark.usefixtures("spark", "missing")
