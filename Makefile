@@ -10,7 +10,7 @@ ARCHIVE := .venv/spark-archive
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all real-time integration chaos wheel canary clusters bucket spark35 pictures docs soak faults histories bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration deployments chaos wheel canary clusters bucket spark35 pictures docs soak faults histories bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -26,7 +26,7 @@ unit: $(READY)
 	@echo "Unit tests"
 	@$(BIN)/pytest -q -n 3 --dist worksteal $(EXAMPLES) -m "not real_time" tests/unit
 
-# Every promise of the README, on real HTTP, Spark, Delta Lake and Dagster; about 25 minutes.
+# Every promise of the README once, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit
 	@$(MAKE) --no-print-directory -j 2 real-time integration
 
@@ -36,13 +36,18 @@ real-time: $(READY)
 
 # In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(ARCHIVE)
-	@echo "Integration, contract and documentation tests: they start Spark, Dagster, S3 and other processes"
-	@$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/docs tests/contract tests/integration
+	@echo "Integration and contract tests: they start Spark, Dagster, S3 servers and other processes"
+	@$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/contract tests/integration
 
-# Also the wheel in an empty environment, Spark 3.5, and what happens when processes are killed and responses are lost.
-test-all: test
+# Also the documentation, deployments and clusters, the wheel in an empty environment, Spark 3.5, and what happens when
+# processes are killed and responses are lost.
+test-all: test deployments
 	@$(MAKE) --no-print-directory -j 2 wheel chaos
 	@$(MAKE) --no-print-directory -j 2 soak spark35
+
+deployments: $(ARCHIVE)
+	@echo "Tests of deployments, clusters and the documentation"
+	@$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/deployments tests/docs
 
 chaos: $(ARCHIVE)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
@@ -63,7 +68,7 @@ docs: $(READY)
 
 # Takes the pictures in docs/ again, with the tests that use the Dagster UI in a browser. Look at each before you commit it.
 pictures: $(READY)
-	@PICTURES=1 $(BIN)/pytest -q tests/integration/browser
+	@PICTURES=1 $(BIN)/pytest -q tests/deployments/browser
 
 # The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
 canary: $(READY)

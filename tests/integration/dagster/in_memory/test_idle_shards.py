@@ -25,7 +25,7 @@ HOUR = 3600
 LONGEST = 4 * HOUR
 
 INTERVAL = 900
-"""Seconds between two ticks. `integration/dagster/test_idle_day.py` has more of them."""
+"""Seconds between two ticks. `deployments/test_idle_day.py` has more of them."""
 
 
 @pytest.fixture
