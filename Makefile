@@ -10,7 +10,7 @@ ARCHIVE := .venv/spark-archive
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo dev check unit test test-all real-time integration deployments chaos wheel canary clusters bucket spark35 pictures docs soak faults histories bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration deployments chaos wheel canary clusters bucket spark spark35 pictures docs soak faults histories bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -39,9 +39,10 @@ integration: $(ARCHIVE)
 	@echo "Integration and contract tests: they start Spark, Dagster, S3 servers and other processes"
 	@$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/contract tests/integration
 
-# Also the documentation, deployments and clusters, the wheel in an empty environment, Spark 3.5, and what happens when
-# processes are killed and responses are lost.
+# Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, and what happens
+# when processes are killed and responses are lost.
 test-all: test deployments
+	@$(MAKE) --no-print-directory -j 2 clusters bucket
 	@$(MAKE) --no-print-directory -j 2 wheel chaos
 	@$(MAKE) --no-print-directory -j 2 soak spark35
 
@@ -74,17 +75,22 @@ pictures: $(READY)
 canary: $(READY)
 	@.ci/canary
 
-# Tests of the contract, of derived tables and of decoders on Spark 3.5, with which the package also runs.
-spark35: $(READY)
-	@.ci/spark35
+# Tests of the contract, of derived tables and of decoders on another release of Spark: `make spark RELEASE=4.0`.
+spark: $(READY)
+	@.ci/spark $(RELEASE)
+
+spark35: RELEASE := 3.5
+spark35: spark
 
 # The lines of the contract that depend on Spark, on a standalone cluster and on a Spark Connect server.
 clusters: $(READY)
+	@echo "Contract tests on a Spark standalone cluster, then on a Spark Connect server"
 	@SPARK=standalone $(BIN)/pytest -q tests/contract
 	@SPARK=connect $(BIN)/pytest -q tests/contract
 
 # The whole contract in a bucket on an S3 server that honors conditional puts, with clocks ten minutes apart.
 bucket: $(READY)
+	@echo "Contract tests on an S3 server"
 	@STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile tests/contract
 
 MINUTES ?= 2

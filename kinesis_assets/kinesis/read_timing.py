@@ -26,10 +26,11 @@ class ReadTiming:
     Attributes:
         seconds_between_calls: Seconds between two GetRecords calls of a shard.
         bytes_per_second: The bytes per second that are read of a shard.
+        longer_wait: The maximum part by which a wait between two calls is longer than these rates demand. It
+            leaves gaps for other consumers, see `call_pacing`.
         page_retries: The attempts to read one page. Throttled calls do not count as attempts; the time
-            without progress limits them. They do count for the wait.
-        throttle_backoff: The wait after a call that exceeded the shard's rates. It stays short, because the
-            rates are for each second: whoever waits for longer leaves them to the other consumers.
+            without progress limits them. They do count for the wait, except after calls that exceeded the
+            rates, whose wait depends on the share of the rates.
         list_retries: The attempts to list the shards, if a list is incomplete or stale.
         stall_seconds: Seconds without a record and without approaching the tip faster than time passes, after
             which a shard fails.
@@ -43,8 +44,8 @@ class ReadTiming:
 
     seconds_between_calls: float = 1 / CALLS_PER_SECOND
     bytes_per_second: float = BYTES_PER_SECOND
+    longer_wait: float = 0.05
     page_retries: RetryPolicy = RetryPolicy(6, Backoff(0.2, 5.0, full_jitter))
-    throttle_backoff: Backoff = Backoff(0.2, 1.0, full_jitter)
     list_retries: RetryPolicy = RetryPolicy(4, Backoff(0.5, 2.0))
     stall_seconds: float = 300.0
     retry_seconds: float = 30.0

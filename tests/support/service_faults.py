@@ -43,5 +43,4 @@ def draw_waits(client, jitter):
         page_retries=replace(
             timing.page_retries, backoff=replace(timing.page_retries.backoff, jitter=jitter)
         ),
-        throttle_backoff=replace(timing.throttle_backoff, jitter=jitter),
     )

@@ -1,18 +1,38 @@
-"""The time of a shard's next GetRecords call, and its number of records."""
+"""The time of a shard's next GetRecords call, and its number of records.
+
+All consumers of a shard share its rates, and only those that exceed them are refused. A consumer that calls
+exactly as often as they allow takes all of them: it is never refused, while the others always are. For this
+reason:
+
+- Each wait is a little longer than necessary, by a random part. In the gaps, others get their calls through,
+  and the next call of this reading is refused in turn.
+- A refusal halves this reading's share of the rates, and each page increases it by a constant (additive
+  increase, multiplicative decrease). Readings that all do so converge to equal shares (Chiu and Jain, 1989,
+  "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks").
+"""
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.reading.page_limit import LARGEST_PAGE_BYTES, PageLimit
+from kinesis_assets.kinesis.reading.retry_policy import exceeds_rates, is_too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kinesis_assets.errors import CallFailed
     from kinesis_assets.kinesis.page_sizes import PageSizes
     from kinesis_assets.kinesis.quota import Quota
     from kinesis_assets.kinesis.read_timing import ReadTiming
     from kinesis_assets.kinesis.records.record import Records
+
+_SMALLEST_SHARE = 0.2
+"""The smallest share of the rates, in which a reading is slow, but does not stop: a call a second."""
+
+_INCREASE = 0.02
+"""The increase of the share with each page: a halved share is whole again after at most 25 pages."""
 
 
 class CallPacing:
@@ -33,6 +53,7 @@ class CallPacing:
         self._page_limit = PageLimit(sizes.page)
         self._smallest_request = sizes.smallest_request
         self._mean_bytes = 0.0
+        self._share = 1.0
 
     def seconds_left(self) -> float:
         """Return the time in seconds until the next call."""
@@ -57,15 +78,23 @@ class CallPacing:
         self._page_limit.note_received()
         size = records.payload_bytes + records.key_bytes
         timing = self._timing
-        self.next_call = sent + max(timing.seconds_between_calls, size / timing.bytes_per_second)
+        self.next_call = sent + self._wait(max(timing.seconds_between_calls, size / timing.bytes_per_second))
+        self._share = min(1.0, self._share + _INCREASE)
         if records:
             self._mean_bytes = records.payload_bytes / len(records)
 
-    def note_failure(self, *, too_long: bool) -> None:
+    def note_failure(self, error: CallFailed) -> None:
         """Record a failed call, or a page that was too long to receive."""
         timing = self._timing
+        if exceeds_rates(error):
+            self._share = max(_SMALLEST_SHARE, self._share / 2)
         largest = LARGEST_PAGE_BYTES / timing.bytes_per_second
-        self.next_call = self._clock.monotonic() + (largest if too_long else timing.seconds_between_calls)
+        wait = largest if is_too_long(error) else timing.seconds_between_calls
+        self.next_call = self._clock.monotonic() + self._wait(wait)
+
+    def _wait(self, seconds: float) -> float:
+        """Return the time to wait if the rates allow a call after some seconds, all in seconds."""
+        return seconds / self._share * (1 + random.uniform(0, self._timing.longer_wait))  # noqa: S311
 
     def halve(self, limit: int) -> bool:
         """Lower the page limit, see `PageLimit.halve`."""

@@ -324,12 +324,11 @@ class ShardReading:
             except CallFailed as error:
                 self._release()
                 self.throttles += is_throttled(error)
-                too_long = is_too_long(error)
-                self._pacing.note_failure(too_long=too_long)
+                self._pacing.note_failure(error)
                 self._stall_detector.note_no_progress()
                 if is_transient(error) and self._ends_after_failure(silent=retries.is_silent(error)):
                     return None
-                if too_long and self._pacing.halve(limit):
+                if is_too_long(error) and self._pacing.halve(limit):
                     yield Pause(self._pacing.seconds_left())
                     continue
                 if not is_throttled(error):

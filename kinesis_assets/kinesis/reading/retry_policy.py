@@ -60,6 +60,11 @@ def is_throttled(error: CallFailed) -> bool:
     return error.code in _THROTTLED
 
 
+def exceeds_rates(error: CallFailed) -> bool:
+    """Whether all consumers together exceeded the rates of the shard."""
+    return error.code == _RATES_EXCEEDED
+
+
 def timed_out(error: CallFailed) -> bool:
     """Whether there was no response in time."""
     return error.code in _TIMED_OUT
@@ -80,17 +85,17 @@ class PageRetries:
     """The failed attempts to read one page.
 
     Args:
-        timing: See `page_retries` and `throttle_backoff`.
+        timing: See `page_retries`.
         stall_detector: The stall detector of the reading.
         silence_is_final: Whether a call without a response in time is not retried.
     """
 
     def __init__(self, timing: ReadTiming, stall_detector: StallDetector, *, silence_is_final: bool) -> None:
         self._timing = timing
-        self._backoff = timing.page_retries.backoff
         self._stall_detector = stall_detector
         self._silence_is_final = silence_is_final
         self._throttled = self._failed = 0
+        self._exceeded = False
 
     def is_silent(self, error: CallFailed) -> bool:
         """Whether the lack of a response in time ends the retries."""
@@ -106,8 +111,7 @@ class PageRetries:
         Returns:
             The error to raise if this was the last attempt; None to retry.
         """
-        exceeded = error.code == _RATES_EXCEEDED
-        self._backoff = self._timing.throttle_backoff if exceeded else self._timing.page_retries.backoff
+        self._exceeded = exceeds_rates(error)
         if is_throttled(error):
             self._throttled += 1
             # After empty pages `retry_seconds` does not count: the next run would meet the same pages again.
@@ -125,5 +129,7 @@ class PageRetries:
         )
 
     def wait(self) -> float:
-        """Return the seconds to wait before the next attempt."""
-        return self._backoff.wait(self._throttled + self._failed)
+        """Return the seconds to wait before the next attempt, apart from those of the shard's rates."""
+        return (
+            0.0 if self._exceeded else self._timing.page_retries.backoff.wait(self._throttled + self._failed)
+        )

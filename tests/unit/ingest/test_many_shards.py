@@ -16,7 +16,7 @@ from support.recording_limiter import RecordingLimiter
 
 def test_throttled_shards_do_not_block_calls_for_other_shards(bench, faults):
     bench.settings = replace(bench.settings, max_pool_connections=2)
-    bench.set_timing(throttle_backoff=ReadTiming().throttle_backoff)
+    bench.set_timing(seconds_between_calls=ReadTiming().seconds_between_calls)
     shard_ids = bench.create(8)
     for shard_id in shard_ids:
         bench.put(b"0", b"1", b"2", shard_id=shard_id)

@@ -11,10 +11,10 @@ import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.one_shard import ALL_KEYS, BEGINNING, MIDDLE, SHARD
+from support.timing import EXACT
 from support.virtual_time import VirtualTime
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def virtual() -> VirtualTime:
 @pytest.fixture
 def client(stream: str, settings: ClientSettings, virtual: VirtualTime) -> StreamClient:
     """A client of the test's stream, for which time is virtual. The test creates the stream."""
-    return StreamClient(stream, replace(settings, timing=ReadTiming(clock=virtual)))
+    return StreamClient(stream, replace(settings, timing=replace(EXACT, clock=virtual)))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def reading_of(client: StreamClient) -> Callable[..., ShardReading]:
 @pytest.fixture
 def clocked_client(stream: str, clocked: Clocked, virtual: VirtualTime) -> StreamClient:
     """A client of the test's stream on the endpoint with a settable clock."""
-    return StreamClient(stream, replace(clocked.settings, timing=ReadTiming(clock=virtual)))
+    return StreamClient(stream, replace(clocked.settings, timing=replace(EXACT, clock=virtual)))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is refused, and what is set, before Spark 4. `.ci/spark35` runs the contract on a real release."""
+"""What is refused, and what is set, before Spark 4. `make spark35` runs the contract on a real release."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.expiring_shard import OneShard
 from support.one_shard import ALL_KEYS, BEGINNING
-from support.timing import READING, set_timing
+from support.timing import EXACT, READING, set_timing
 from support.two_shards import IN_SHARD
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def shard(clocked: Any, faults: Faults, stream: str) -> OneShard:
 def worker_client(stream, settings, virtual, request):
     """A client without retries by the SDK, like that of a Spark task, and with a short timeout if needed."""
     timeout = 1.0 if "no response" in request.node.name else ReadTiming().read_timeout
-    timing = ReadTiming(read_timeout=timeout, clock=virtual)
+    timing = replace(EXACT, read_timeout=timeout, clock=virtual)
     return StreamClient(stream, replace(settings, timing=timing), attempts=1)
 
 

@@ -11,11 +11,10 @@ from kinesis_assets.errors import ReadFailed, ShardStalled
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
-from support.timing import READING, set_timing
+from support.timing import EXACT, READING, set_timing
 
 # Faults
 
@@ -151,7 +150,7 @@ def test_at_most_five_pages_per_second_are_requested(put, reading_of, faults, vi
 @pytest.fixture
 def worker(stream, settings, virtual):
     """A client like that of a Spark task: the SDK does not retry, and back-off takes no time."""
-    timing = ReadTiming(page_retries=READING.page_retries, clock=virtual)
+    timing = replace(EXACT, page_retries=READING.page_retries, clock=virtual)
     return StreamClient(stream, replace(settings, timing=timing), attempts=1)
 
 

@@ -1,17 +1,27 @@
-"""A stream that another consumer reads too: the limits of a shard are for both together."""
+"""A stream that other consumers read too: the limits of a shard are for all of them together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import pairwise
-from random import Random
-from typing import Any
+import heapq
+import random
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.read_timing import ReadTiming
+from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.sdk_client import sdk_client
+from kinesis_assets.kinesis.transport.waits import Pause
 from support.one_shard import SHARD
-from support.virtual_time import VirtualTime
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+SECONDS = 120.0
+CALLS = 5 * SECONDS
+"""The calls that the shard allows in this time."""
 
 
 @dataclass
@@ -21,8 +31,8 @@ class Consumer:
     Attributes:
         kinesis: A client that makes one attempt of each call.
         iterator: Its next iterator.
-        next_call: The time of its next call.
         seconds_between_calls: Seconds from a call to the next one, within 5%.
+        begin: Seconds until its first call.
         draws: Draws the seconds.
         records: The number of records that it has read.
         refusals: The number of its calls that were throttled.
@@ -30,57 +40,113 @@ class Consumer:
 
     kinesis: Any
     iterator: str
-    next_call: float
     seconds_between_calls: float
-    draws: Random = field(default_factory=lambda: Random(2))
+    begin: float
+    draws: random.Random = field(default_factory=lambda: random.Random(2))
     records: int = 0
     refusals: int = 0
 
-    def call(self):
-        self.next_call += self.draws.uniform(0.95, 1.05) * self.seconds_between_calls
-        try:
-            page = self.kinesis.get_records(ShardIterator=self.iterator)
-        except self.kinesis.exceptions.ProvisionedThroughputExceededException:
-            self.refusals += 1
-        else:
-            self.iterator = page["NextShardIterator"]
-            self.records += len(page["Records"])
+    def steps(self) -> Generator[Pause]:
+        yield Pause(self.begin)
+        while True:
+            try:
+                page = self.kinesis.get_records(ShardIterator=self.iterator)
+            except self.kinesis.exceptions.ProvisionedThroughputExceededException:
+                self.refusals += 1
+            else:
+                self.iterator = page["NextShardIterator"]
+                self.records += len(page["Records"])
+            yield Pause(self.draws.uniform(0.95, 1.05) * self.seconds_between_calls)
 
 
-class SharedTime(VirtualTime):
-    """A clock that the waits of the reader advance. The other consumer makes its calls meanwhile."""
-
-    other: Consumer | None = None
-
-    def sleep(self, seconds):
-        end = self.now + seconds
-        while self.other is not None and self.other.next_call <= end:
-            self.now = max(self.now, self.other.next_call)
-            self.other.call()
-        super().sleep(end - self.now)
+@pytest.fixture(autouse=True)
+def _seed():
+    random.seed(7)
 
 
 @pytest.fixture
-def virtual():
-    return SharedTime()
+def client(stream, settings, virtual):
+    return StreamClient(stream, replace(settings, timing=ReadTiming(clock=virtual)), attempts=1)
 
 
 @pytest.fixture
-def client(worker_client):
-    return worker_client
+def shard(put, stream, faults, virtual):
+    """The test's shard, with more records than its limits allow to read, and one in each page."""
+    for _ in range(2):
+        put(*[b"%d" % number for number in range(400)])
+    faults.page_size(1)
+    faults.enforce_limits(virtual.monotonic)
+    return {"StreamName": stream, "ShardId": SHARD}
+
+
+@pytest.fixture
+def consumer(shard, kinesis, settings):
+    """Create another consumer, which begins with the first record of the shard."""
+
+    def consumer(seconds_between_calls, begin=0.05):
+        first = kinesis.get_shard_iterator(**shard, ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
+        return Consumer(sdk_client(settings, attempts=1), first, seconds_between_calls, begin)
+
+    return consumer
+
+
+def run(virtual, *consumers):
+    """Run readings and other consumers side by side for `SECONDS`."""
+    end = virtual.now + SECONDS
+    running = [consumer.steps() for consumer in consumers]
+    due = [(virtual.now, index) for index in range(len(running))]
+    while due[0][0] < end:
+        virtual.now, index = heapq.heappop(due)
+        for step in running[index]:
+            if isinstance(step, Pause) and step.seconds:
+                heapq.heappush(due, (virtual.now + step.seconds, index))
+                break
+            if not isinstance(step, Records | Pause):
+                step.block()
+
+
+@pytest.mark.usefixtures("shard")
+def test_a_reading_that_has_the_shard_to_itself_is_never_refused_and_nearly_as_fast_as_the_limits_allow(
+    reading_of, virtual
+):
+    reading = reading_of()
+    run(virtual, reading)
+    assert reading.throttles == 0
+    assert reading.records > 0.95 * CALLS
+
+
+@pytest.mark.usefixtures("shard")
+@pytest.mark.parametrize("readings", [2, 3])
+def test_readings_of_the_same_shard_get_similar_shares_of_its_calls(reading_of, virtual, readings):
+    readings = [reading_of() for _ in range(readings)]
+    run(virtual, *readings)
+    records = [reading.records for reading in readings]
+    assert min(records) > 0.6 * max(records)
+    assert sum(records) > 0.7 * CALLS
+
+
+@pytest.mark.parametrize("begin", [0.05, 20])
+def test_a_reading_leaves_the_calls_of_a_slower_consumer_to_it(consumer, reading_of, virtual, begin):
+    reading, other = reading_of(), consumer(0.5, begin)
+    run(virtual, reading, other)
+    assert other.refusals < 0.3 * (other.records + other.refusals)
+    assert reading.records > 0.35 * CALLS
+
+
+def test_a_consumer_that_calls_as_often_as_the_shard_allows_does_not_stop_a_reading(
+    consumer, reading_of, virtual
+):
+    reading, other = reading_of(), consumer(0.2)
+    run(virtual, reading, other)
+    assert reading.records > 0.1 * CALLS
+    assert other.records > 0.6 * CALLS
 
 
 @pytest.mark.usefixtures("share")
 def test_a_share_of_the_calls_and_a_consumer_of_the_rest_do_not_throttle_each_other(
-    put, reading_of, kinesis, stream, settings, faults, virtual
+    consumer, reading_of, virtual
 ):
-    put(*[b"%d" % number for number in range(20)])
-    faults.page_size(1)
-    faults.enforce_limits(virtual.monotonic)
-    place = {"StreamName": stream, "ShardId": SHARD, "ShardIteratorType": "TRIM_HORIZON"}
-    iterator = kinesis.get_shard_iterator(**place)["ShardIterator"]
-    virtual.other = Consumer(sdk_client(settings, attempts=1), iterator, virtual.now + 0.05, 0.36)
-    times = [virtual.now for _ in reading_of()]
-    virtual.sleep(10.0)
-    assert (len(times), virtual.other.records, virtual.other.refusals) == (20, 20, 0)
-    assert max(later - earlier for earlier, later in pairwise(times)) < 0.6
+    reading, other = reading_of(), consumer(0.36)
+    run(virtual, reading, other)
+    assert (reading.throttles, other.refusals) == (0, 0)
+    assert reading.records > 0.95 * 2 * SECONDS

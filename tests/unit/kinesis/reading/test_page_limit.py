@@ -11,13 +11,13 @@ from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.page_sizes import LARGEST_BODY, PageSizes
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.page_limit import PageLimit
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, data
 from support.recording_limiter import RecordingLimiter
+from support.timing import EXACT
 
 MIB = 1 << 20
 
@@ -28,7 +28,7 @@ SIZES = PageSizes(page=16, largest_body=MIB // 2)
 @pytest.fixture(params=[False, True], ids=["direct", "SDK"])
 def client(stream, settings, virtual, request):
     """A client that requests at most 16 records, and accepts half a mebibyte."""
-    timing = ReadTiming(clock=virtual)
+    timing = replace(EXACT, clock=virtual)
     settings = replace(settings, sdk_parser=request.param, timing=timing, page_sizes=SIZES)
     return StreamClient(stream, settings, attempts=1)
 

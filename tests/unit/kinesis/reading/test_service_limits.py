@@ -59,7 +59,7 @@ def test_at_most_five_calls_per_second_are_made_even_if_calls_fail(
     fault(faults, after=3, times=5)
     assert len(data(reading_of())) == 12
     assert len(called) == 12 + 5
-    assert max_in_a_second(called) == 5
+    assert max_in_a_second(called) <= 5
 
 
 @pytest.mark.usefixtures("virtual", "share")
@@ -95,7 +95,7 @@ def test_at_most_five_calls_per_second_arrive_even_if_a_call_is_slow(
         return arguments
 
     faults.request("GetRecords", slow_the_first_time)
-    faults.throttle(times=8)
+    faults.throttle(code="LimitExceededException", times=8)
     assert data(reading_of()) == [b"0"]
     assert max_in_a_second(arrivals) == 5
 
