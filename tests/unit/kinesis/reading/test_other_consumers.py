@@ -36,6 +36,7 @@ class Consumer:
         draws: Draws the seconds.
         records: The number of records that it has read.
         refusals: The number of its calls that were throttled.
+        pages: The number of its other calls.
     """
 
     kinesis: Any
@@ -45,6 +46,7 @@ class Consumer:
     draws: random.Random = field(default_factory=lambda: random.Random(2))
     records: int = 0
     refusals: int = 0
+    pages: int = 0
 
     def steps(self) -> Generator[Pause]:
         yield Pause(self.begin)
@@ -55,6 +57,7 @@ class Consumer:
                 self.refusals += 1
             else:
                 self.iterator = page["NextShardIterator"]
+                self.pages += 1
                 self.records += len(page["Records"])
             yield Pause(self.draws.uniform(0.95, 1.05) * self.seconds_between_calls)
 
@@ -70,29 +73,29 @@ def client(stream, settings, virtual):
 
 
 @pytest.fixture
-def shard(put, stream, faults, virtual):
-    """The test's shard, with more records than its limits allow to read, and one in each page."""
+def small_pages(put, faults, virtual):
+    """The test's shard has more records than its limits allow to read, and one in each page."""
     for _ in range(2):
         put(*[b"%d" % number for number in range(400)])
     faults.page_size(1)
     faults.enforce_limits(virtual.monotonic)
-    return {"StreamName": stream, "ShardId": SHARD}
 
 
 @pytest.fixture
-def consumer(shard, kinesis, settings):
-    """Create another consumer, which begins with the first record of the shard."""
+def consumer(kinesis, stream, settings):
+    """Create another consumer of the shard."""
 
-    def consumer(seconds_between_calls, begin=0.05):
-        first = kinesis.get_shard_iterator(**shard, ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
+    def consumer(seconds_between_calls, begin=0.05, first="TRIM_HORIZON"):
+        place = {"StreamName": stream, "ShardId": SHARD, "ShardIteratorType": first}
+        first = kinesis.get_shard_iterator(**place)["ShardIterator"]
         return Consumer(sdk_client(settings, attempts=1), first, seconds_between_calls, begin)
 
     return consumer
 
 
-def run(virtual, *consumers):
-    """Run readings and other consumers side by side for `SECONDS`."""
-    end = virtual.now + SECONDS
+def run(virtual, *consumers, seconds=SECONDS):
+    """Run readings and other consumers side by side."""
+    end = virtual.now + seconds
     running = [consumer.steps() for consumer in consumers]
     due = [(virtual.now, index) for index in range(len(running))]
     while due[0][0] < end:
@@ -105,7 +108,7 @@ def run(virtual, *consumers):
                 step.block()
 
 
-@pytest.mark.usefixtures("shard")
+@pytest.mark.usefixtures("small_pages")
 def test_a_reading_that_has_the_shard_to_itself_is_never_refused_and_nearly_as_fast_as_the_limits_allow(
     reading_of, virtual
 ):
@@ -115,7 +118,7 @@ def test_a_reading_that_has_the_shard_to_itself_is_never_refused_and_nearly_as_f
     assert reading.records > 0.95 * CALLS
 
 
-@pytest.mark.usefixtures("shard")
+@pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("readings", [2, 3])
 def test_readings_of_the_same_shard_get_similar_shares_of_its_calls(reading_of, virtual, readings):
     readings = [reading_of() for _ in range(readings)]
@@ -125,6 +128,7 @@ def test_readings_of_the_same_shard_get_similar_shares_of_its_calls(reading_of, 
     assert sum(records) > 0.7 * CALLS
 
 
+@pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("begin", [0.05, 20])
 def test_a_reading_leaves_the_calls_of_a_slower_consumer_to_it(consumer, reading_of, virtual, begin):
     reading, other = reading_of(), consumer(0.5, begin)
@@ -133,6 +137,7 @@ def test_a_reading_leaves_the_calls_of_a_slower_consumer_to_it(consumer, reading
     assert reading.records > 0.35 * CALLS
 
 
+@pytest.mark.usefixtures("small_pages")
 def test_a_consumer_that_calls_as_often_as_the_shard_allows_does_not_stop_a_reading(
     consumer, reading_of, virtual
 ):
@@ -142,7 +147,21 @@ def test_a_consumer_that_calls_as_often_as_the_shard_allows_does_not_stop_a_read
     assert other.records > 0.6 * CALLS
 
 
-@pytest.mark.usefixtures("share")
+def test_a_consumer_at_the_tip_gets_calls_through_while_a_backlog_of_full_pages_is_read(
+    consumer, put, faults, reading_of, virtual
+):
+    faults.enforce_limits(virtual.monotonic)
+    for _ in range(65):
+        virtual.now += 1  # writes are limited too
+        put(bytes(1_000_000))
+    faults.page_size(10)
+    reading, other = reading_of(), consumer(1.0, first="LATEST")
+    run(virtual, reading, other, seconds=30)
+    assert (reading.records, reading.throttles) == (60, 0)
+    assert other.pages > 0
+
+
+@pytest.mark.usefixtures("small_pages", "share")
 def test_a_share_of_the_calls_and_a_consumer_of_the_rest_do_not_throttle_each_other(
     consumer, reading_of, virtual
 ):
