@@ -10,6 +10,9 @@ ARCHIVE := .venv/spark-archive
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Unit tests write thousands of small tables: in memory, if there is 1 GB for them.
+MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
+
 .PHONY: demo dev check unit test test-all real-time integration deployments chaos wheel canary clusters bucket spark spark35 pictures docs soak faults histories bench lint types check-defs clean
 
 demo: $(READY)
@@ -24,7 +27,7 @@ check: lint types unit
 
 unit: $(READY)
 	@echo "Unit tests"
-	@$(BIN)/pytest -q -n 3 --dist worksteal $(EXAMPLES) -m "not real_time" tests/unit
+	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist worksteal $(EXAMPLES) -m "not real_time" tests/unit
 
 # Every promise of the README once, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit

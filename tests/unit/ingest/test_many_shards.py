@@ -9,14 +9,13 @@ import pytest
 
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from support.recording_limiter import RecordingLimiter
 
 
 def test_throttled_shards_do_not_block_calls_for_other_shards(bench, faults):
     bench.settings = replace(bench.settings, max_pool_connections=2)
-    bench.set_timing(seconds_between_calls=ReadTiming().seconds_between_calls)
+    bench.set_timing(seconds_between_calls=0.02)
     shard_ids = bench.create(8)
     for shard_id in shard_ids:
         bench.put(b"0", b"1", b"2", shard_id=shard_id)
