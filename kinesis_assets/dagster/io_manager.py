@@ -42,6 +42,10 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     in one commit. It then reports an AssetMaterialization for each shard that is committed or finished, and
     an AssetObservation for each other shard. An AssetObservation without a partition has the totals.
 
+    The asset's body (`build.build_kinesis_stream`) returns the plan, with which Dagster calls
+    `handle_output`; in a run that reports only news, it calls `execute_and_report_news` instead. Both call
+    `execute`.
+
     The fields are described in `RunSettings`. Besides:
 
     Attributes:
@@ -226,8 +230,8 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                     tip_refresh=stream.tip_refresh,
                 )
             if graceful_stop.stop_requested:
-                log_each(result.read())
-                log_totals(result.read())
+                log_each(result.only_read())
+                log_totals(result.only_read())
         if result.errors:
             # Dagster would report all partitions of the run as materialized, or none.
             log_each(result)

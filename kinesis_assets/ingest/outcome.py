@@ -104,7 +104,7 @@ class RunResult:
         """Return this result with the outcomes of these shards only."""
         return replace(self, outcomes={shard_id: self.outcomes[shard_id] for shard_id in shard_ids})
 
-    def read(self) -> RunResult:
+    def only_read(self) -> RunResult:
         """Return this result with the outcomes of the shards that were read."""
         read = {
             shard_id: outcome for shard_id, outcome in self.outcomes.items() if outcome.lag_ms is not None

@@ -182,7 +182,8 @@ def commit(
         expected: The positions that the attempt started from, with every listed shard.
         listing: The stream and its shards as the attempt listed them.
         batch_id: The attempt's id, which every row of its files carries.
-        moved: The new positions of the shards that it read, by shard id.
+        moved: The new positions, by shard id: of the shards that it read, of expired ones that it gave up,
+            and of those for which it records a shorter retention.
         files: The data files that it wrote; they contain only rows of the shards in `moved`.
         added: The facts about the ranges that it read, by shard id; those without rows are not stored.
         by: The Dagster run id or the person that commits.

@@ -33,7 +33,10 @@ _OLDEST_LISTING = HISTORY_RETENTION / 3
 def commit_properties(
     identity: StreamIdentity, positions: StreamPositions | None, amendment: Amendment | None
 ) -> CommitProperties:
-    """Return the properties of a commit that points at new positions, a new amendment, or both."""
+    """Return the properties of a commit that points at new positions, a new amendment, or both.
+
+    A pointer is a transaction in the name of the stream. Its version is the commit id, which names the file.
+    """
     entries, audit = [], {}
     if positions is not None:
         entries.append(Transaction(application(identity), positions.commit_id))

@@ -219,15 +219,15 @@ class StreamPositions(
         )
         hours, now = listing.summary.retention_hours, listing.summary.service_time
         listed_open = {shard.shard_id for shard in listing.shards if not shard.closed}
-        known = {
-            shard_id: shard
-            if (lowest, opened) == (shard.retention_hours, shard.listed_open)
-            # Most of them are unchanged, and there may be thousands.
-            else msgspec.structs.replace(shard, retention_hours=lowest, listed_open=opened)
-            for shard_id, shard in self.shards.items()
-            for lowest in (min(shard.retention_hours or hours, hours),)
-            for opened in (shard.listed_open or (now if shard_id in listed_open else None),)
-        }
+
+        def listed(shard_id: str, shard: ShardPosition) -> ShardPosition:
+            lowest = min(shard.retention_hours or hours, hours)
+            opened = shard.listed_open or (now if shard_id in listed_open else None)
+            if (lowest, opened) == (shard.retention_hours, shard.listed_open):
+                return shard  # as most of them, of which there may be thousands
+            return msgspec.structs.replace(shard, retention_hours=lowest, listed_open=opened)
+
+        known = {shard_id: listed(shard_id, shard) for shard_id, shard in self.shards.items()}
         return msgspec.structs.replace(self, shards=known | new, listed_at=_later(self.listed_at, listing))
 
 

@@ -154,8 +154,9 @@ class PositionsChain:
         """Return the content of the next file, and its base; None if it is to be a base."""
         newest = before.positions
         base = newest if before.base is None else self.positions_at(before.base)
-        unchanged = _changed(base, positions) - _changed(newest, positions)
-        repeated = before.repeated + max(0, unchanged)
+        # The shards that differ from the base, but do not change in this commit, are written once more.
+        repeated_here = _changed(base, positions) - _changed(newest, positions)
+        repeated = before.repeated + max(0, repeated_here)
         stored = StoredPositions(
             positions,
             down_to_base=(CommitRef(newest.commit_id, newest.batch_id), *before.down_to_base),

@@ -145,6 +145,8 @@ def encode(positions: StreamPositions, archive: ArchiveEnd | None = None) -> byt
 def encode_changes(stored: StoredPositions, base: StreamPositions) -> bytes:
     """Encode a file with the changes since its base.
 
+    A shard that was only read further takes a few numbers, see `position_changes`.
+
     Args:
         stored: The content of the file.
         base: The positions of its base.

@@ -59,7 +59,7 @@ _FILE_FACTS = [
 
 
 class TableSnapshot:
-    """One version of a table. Delta refuses a commit if what was read through the snapshot has changed since.
+    """One version of a table. Delta refuses a commit onto it if another one has moved the same pointer since.
 
     Args:
         table: The table's files.

@@ -68,7 +68,7 @@ class PageSource:
     def page(
         self, iterator: str, limit: int, position: Position, reservation: Reservation | None
     ) -> NonBlocking[tuple[Page, datetime]]:
-        """Read a page and check it.
+        """Read a page with `StreamClient.getting_records`, and check it.
 
         Args:
             iterator: The iterator.

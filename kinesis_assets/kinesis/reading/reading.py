@@ -209,9 +209,10 @@ class ShardReading:
 
         It must not hide a failure: a shard without records has failed, unless the quota is used up.
         """
-        stop = self._stop_requested()
-        if stop or silent:
-            return stop
+        if self._stop_requested():
+            return True
+        if silent:
+            return False
         return self._used_up or (self._limit_reached() is not None and self.records > 0)
 
     def _check_for_loss(self, page: Page, service_time: datetime) -> NonBlocking[None]:
