@@ -110,15 +110,18 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     def raw(plan: RunPlan) -> Iterator[dg.Output[RunPlan]]:
         context = dg.AssetExecutionContext.get()
         seconds = None if follow_for is None else continuous_run_seconds(context.run.tags)
-        if seconds is None and reports_only_news(context.run.tags):
-            getattr(context.resources, manager_key).execute_and_report_news(context, plan)
-        elif seconds is None:
-            yield dg.Output(plan)
-        else:
+        if seconds is not None:
             from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
 
             with shown_as_failures():
                 run_continuously(context, open_stream(context.resources, names), plan, seconds)
+        elif reports_only_news(context.run.tags):
+            from kinesis_assets.dagster.bounded_step import run_reporting_news  # noqa: PLC0415  # as above
+
+            with shown_as_failures():
+                run_reporting_news(context, open_stream(context.resources, names), plan)
+        else:
+            yield dg.Output(plan)
 
     below = dg.AssetSelection.assets(names.raw_key).downstream(include_self=False)
 

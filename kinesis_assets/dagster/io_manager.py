@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event, report_events
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.key_prefix import KEY_PREFIX
-from kinesis_assets.dagster.metadata import event_metadata
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.run_log import LandingLog, RunLog
 from kinesis_assets.dagster.settings import RunSettings, StreamSettings
-from kinesis_assets.dagster.shard_events import shard_events, totals_event
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
-from kinesis_assets.ingest.outcome import shards_with_news
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import RunPlan, plan_run
-from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.spark.session import wrap_spark_errors
-from kinesis_assets.table.progress import ProgressFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kinesis_assets.ingest.outcome import RunResult
 
 
 class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
@@ -43,8 +28,8 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     an AssetObservation for each other shard. An AssetObservation without a partition has the totals.
 
     The asset's body (`build.build_kinesis_stream`) returns the plan, with which Dagster calls
-    `handle_output`; in a run that reports only news, it calls `execute_and_report_news` instead. Both call
-    `execute`.
+    `handle_output`; that calls `bounded_step.run_reporting_all`. In a run that reports only news, the body
+    calls `bounded_step.run_reporting_news` and returns no plan.
 
     The fields are described in `RunSettings`. Besides:
 
@@ -143,101 +128,18 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         """Land and commit a plan, and report an event for each shard and one for the totals.
 
         Raises:
+            DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
+                and reported, or dropped after `stop_timeout`.
             InvalidInput: The asset's body did not return a plan.
-
-        Also raises what `execute` raises.
+            LandingFailed: The Spark job failed.
+            ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
+                materialized.
         """
         if not isinstance(obj, RunPlan):
             raise InvalidInput(
                 f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
                 "its body must return its plan, or a plan with fewer shards"
             )
-        result = self.execute(context.step_context, context.asset_key, obj, context.log_event)
-        # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
-        metadata = {
-            shard_id: event_metadata(self.stream, outcome, result)
-            for shard_id, outcome in result.outcomes.items()
-        }
-        add_asset_metadata(context.step_context, context.asset_key, metadata)
+        from kinesis_assets.dagster.bounded_step import run_reporting_all  # noqa: PLC0415  # loads Spark's jobs
 
-    @shown_as_failures()
-    def execute_and_report_news(self, context: dg.AssetExecutionContext, plan: RunPlan) -> None:
-        """Land and commit a plan, and report only the shards with news, see `shards_with_news`.
-
-        Call this in the asset's body, which then must not return an output: for an output, Dagster reports a
-        materialization of each partition of the run.
-
-        Raises what `execute` raises.
-        """
-        step = context.get_step_execution_context()
-        result = self.execute(step, context.asset_key, plan, partial(report_event, context))
-        news = result.only(shards_with_news(plan, result))
-        report_events(step, shard_events(context.asset_key, self.stream, news))
-
-    def execute(
-        self,
-        step: dg.StepExecutionContext,
-        key: dg.AssetKey,
-        plan: RunPlan,
-        log_event: Callable[[dg.AssetObservation], object],
-    ) -> RunResult:
-        """Land and commit a plan, and report the totals. If it fails or is stopped, also report each shard.
-
-        Args:
-            step: The step that materializes the asset.
-            key: The asset's key.
-            plan: The plan.
-            log_event: Stores the event of the stream as a whole.
-
-        Raises:
-            DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed
-                and reported, or dropped after `stop_timeout`.
-            LandingFailed: The Spark job failed.
-            ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
-                materialized.
-        """
-        from kinesis_assets.dagster.checks.in_run import RunChecks  # noqa: PLC0415  # only runs need it
-        from kinesis_assets.ingest.land import cancel_landing, land  # noqa: PLC0415  # as above
-        from kinesis_assets.ingest.run import execute_run  # noqa: PLC0415
-        from kinesis_assets.table.stop_marker import StopMarker  # noqa: PLC0415
-
-        stream = self.opened
-        # Spark sets its own handler for interrupts, so the session must start before ours is set.
-        spark = stream.start_spark()
-        graceful_stop = stream.graceful_stop = GracefulStop(
-            self.stop_timeout,
-            request_stop=StopMarker(stream.table.folder, plan.batch_id).set,
-            give_up=partial(cancel_landing, spark, plan.batch_id),
-        )
-
-        def log_each(result: RunResult) -> None:
-            report_events(step, shard_events(key, self.stream, result))
-
-        def log_totals(result: RunResult) -> None:
-            totals = RunTotals.of(result)
-            if totals.rows or totals.failed:
-                log_event(totals_event(key, totals, stream.table))
-
-        progress = ProgressFiles(stream.table.folder, plan.batch_id)
-        with graceful_stop.canceling(step):
-            with LandingLog(RunLog(step.log.info), progress), wrap_spark_errors(f"stream {self.stream}"):
-                result = execute_run(
-                    partial(land, spark),
-                    stream.client,
-                    stream.table,
-                    plan,
-                    by=step.run_id,
-                    tip_refresh=stream.tip_refresh,
-                )
-            if graceful_stop.stop_requested:
-                log_each(result.only_read())
-                log_totals(result.only_read())
-        if result.errors:
-            # Dagster would report all partitions of the run as materialized, or none.
-            log_each(result)
-        log_totals(result)
-        if any(outcome.rows for outcome in result.outcomes.values()):
-            RunChecks(step, stream, plan.listing).report()  # after the totals, which one of them counts
-        if result.errors:
-            raise ShardsNotCommitted(self.stream, result.errors)
-        return result
+        run_reporting_all(context, self.opened, obj)
