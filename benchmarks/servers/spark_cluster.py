@@ -196,7 +196,7 @@ class StandaloneCluster(SparkProcesses):
 
 
 class ConnectServer(SparkProcesses):
-    """A Spark Connect server with two cores that Spark's own command starts."""
+    """A Spark Connect server with three cores that Spark's own command starts."""
 
     def launch(self) -> None:
         """Start the server, and wait until it accepts connections."""
@@ -212,7 +212,7 @@ class ConnectServer(SparkProcesses):
         }
         options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         service = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        command = ["spark-submit", "--master", "local[2]", *options, "--class", service, "spark-internal"]
+        command = ["spark-submit", "--master", "local[3]", *options, "--class", service, "spark-internal"]
         server, log = self.start("connect", command)
         self.url = f"sc://localhost:{port}"
         wait_until(lambda: _accepts(port), server, failure=log)

@@ -9,11 +9,31 @@ from support.tables import numbers, put_numbers
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_a_run_brings_its_code_and_its_environment(connect_server, packed, run, kinesis, stream, tmp_path):
+def test_a_run_ships_its_code_and_its_environment(connect_server, packed, run, kinesis, stream, tmp_path):
     put_numbers(kinesis, stream, 400, shards=3)
     code, events, errors = run(spark_config=connect_server.config, python_environment=str(packed))
     assert (code, len(events)) == (0, 3), errors
     assert numbers(tmp_path / "table") == list(range(400))
+
+
+def test_a_run_has_a_task_for_each_core_of_the_server(
+    connect_server, python_with_packages, run, kinesis, stream, tmp_path
+):
+    put_numbers(kinesis, stream, 400, shards=6)
+    code, _, errors = run(spark_config=connect_server.config, python_executable=python_with_packages)
+    assert code == 0, errors
+    assert len(list((tmp_path / "table").glob("arrival_date=*/*.parquet"))) >= 3, (
+        "each task writes one for each date"
+    )
+
+
+def test_an_interpreter_that_is_missing_is_named(connect_server, run, kinesis, stream, tmp_path):
+    put_numbers(kinesis, stream, 3)
+    code, _, errors = run(spark_config=connect_server.config, python_executable="/nowhere/python3")
+    assert code == 1
+    assert f"stream {stream}: on an executor" in errors
+    assert "/nowhere/python3" in errors
+    assert not (tmp_path / "table" / "_delta_log").exists()
 
 
 def test_workers_without_the_packages_are_refused_before_anything_is_written(

@@ -40,7 +40,7 @@ def full_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_run_brings_its_code_and_its_environment(cluster, packed, run, kinesis, stream, tmp_path):
+def test_a_run_ships_its_code_and_its_environment(cluster, packed, run, kinesis, stream, tmp_path):
     put_numbers(kinesis, stream, 400, shards=3)
     code, events, errors = run(spark_config=cluster.config, python_environment=str(packed))
     assert (code, len(events)) == (0, 3), errors
@@ -79,6 +79,18 @@ def test_another_version_of_python_is_named(cluster, run, kinesis, stream, tmp_p
     assert f"stream {stream}: on an executor" in errors
     assert f"Python is 3.99, and {PYTHON_VERSION} on this machine" in errors
     assert f"Set python_executable to an interpreter of Python {PYTHON_VERSION}" in errors
+
+
+def test_an_executor_without_credentials_is_named(
+    cluster, python_with_packages, run, kinesis, stream, tmp_path
+):
+    put_numbers(kinesis, stream, 3)
+    none = {f"spark.executorEnv.AWS_{name}": "" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")}
+    code, _, errors = run(spark_config=cluster.config | none, python_executable=python_with_packages)
+    assert code == 1
+    assert f"stream {stream}: on an executor (" in errors
+    assert "Unable to locate credentials" in errors
+    assert not (tmp_path / "table" / "_delta_log").exists()
 
 
 def executable(path, command):
@@ -158,7 +170,7 @@ def test_an_executor_without_disk_space_leaves_its_work_to_the_others(
     put_numbers(kinesis, stream, 400, shards=2)
     with StandaloneCluster(folder, bare_python) as cluster:
         code, _, errors = run(spark_config=cluster.config, python_environment=str(packed))
-        failed = list(full_disk.glob("*/*/stderr"))
+        logs = [log.read_text() for log in full_disk.glob("*/*/stderr")]
     assert code == 0, errors
-    assert failed
+    assert any("No space left on device" in log for log in logs)
     assert numbers(tmp_path / "table") == list(range(400))
