@@ -59,7 +59,7 @@ def test_a_failing_check_notifies_once_until_it_has_passed(page: dict[str, Any])
         assert len(notified) == 2
 
 
-def test_a_run_that_fails_is_told_with_its_reason(page: dict[str, Any]) -> None:
+def test_a_failed_run_is_reported_with_its_reason(page: dict[str, Any]) -> None:
     @dg.op
     def fail() -> None:
         raise dg.Failure("shard 0: records have expired")

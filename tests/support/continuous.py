@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
 
 
-TIMING = RunTiming(20.0, commit_interval=0.05)
+TIMING = RunTiming(3600.0, commit_interval=0.05)
+"""A run that only `last_iteration` ends, or that is over because nothing is left to read."""
 
 
 @dataclass

@@ -59,7 +59,7 @@ class Driver:
         python: The interpreter of the executor's workers.
 
     Attributes:
-        address: What Spark would tell an executor's pod about the driver.
+        address: The address of the driver that Spark would pass to an executor's pod.
     """
 
     def __init__(self, folder: Path, python: Path) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.sensor_backoff import OVERLAP, WAITS, Backoff, EndedRun
+from kinesis_assets.dagster.sensor_backoff import OVERLAP, WAITS, EndedRun, ShardBackoff
 from kinesis_assets.dagster.sensor_cursor import Cursor
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
@@ -41,7 +41,7 @@ def test_waits_double_from_half_a_minute_up_to_a_quarter_of_an_hour():
 
 def test_a_run_is_counted_once_however_often_it_is_seen():
     run = EndedRun("one", 1000.0, failed=[A])
-    once = Backoff().after([run], now=1000.0)
+    once = ShardBackoff().after([run], now=1000.0)
     assert once.after([run], now=1030.0) == once
     assert once.shards[A].runs == 1
 
@@ -49,18 +49,18 @@ def test_a_run_is_counted_once_however_often_it_is_seen():
 def test_runs_count_in_the_order_of_their_ends():
     good = EndedRun("good", 1001.0, materialized=[A])
     bad = EndedRun("bad", 1000.0, failed=[A])
-    assert Backoff().after([good, bad], now=1010.0).shards == {}
+    assert ShardBackoff().after([good, bad], now=1010.0).shards == {}
 
 
 def test_only_the_runs_of_the_last_minutes_are_remembered():
     early, late = EndedRun("early", 1000.0), EndedRun("late", 1001.0 + OVERLAP)
-    seen = Backoff().after([early, late], now=1400.0)
+    seen = ShardBackoff().after([early, late], now=1400.0)
     assert seen.counted.keys() == {"late"}
     assert seen.since(9999.0) == 1001.0
 
 
 def test_only_runs_of_the_last_minutes_are_read_without_a_cursor():
-    assert Backoff().since(1000.0) == 1000.0 - OVERLAP
+    assert ShardBackoff().since(1000.0) == 1000.0 - OVERLAP
 
 
 # Ticks

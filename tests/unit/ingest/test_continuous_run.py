@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import RunCanceled
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.run_timing import RunTiming
@@ -69,7 +70,7 @@ def test_a_shard_split_during_the_run_is_read_to_its_end_and_other_shards_contin
 def test_a_shard_that_is_behind_is_read_again_without_waiting(bench):
     bench.create()
     bench.put(*range(30))
-    timing = RunTiming(20.0, commit_interval=10.0)
+    timing = RunTiming(300.0, commit_interval=300.0)  # the run would end before it reads again
     policy = ReadPolicy(bounds=Bounds(max_records=10))
     bench.later(seconds=2)
     harness = RunHarness(bench, timing=timing, policy=policy, last_iteration=3).run(A)
@@ -184,7 +185,7 @@ def test_one_incomplete_shard_list_does_not_end_the_run(bench, faults):
 def test_a_reused_shard_list_does_not_delay_records(bench):
     """Records that arrived after the shards were listed are read as well."""
     bench.create()
-    harness = RunHarness(bench, timing=RunTiming(4.0, commit_interval=0.05))
+    harness = RunHarness(bench)
 
     def put():
         harness.continuous_run._shard_list._listed_at -= 8.0  # as if 8 s had passed
@@ -203,7 +204,7 @@ def test_a_reused_shard_list_does_not_delay_records(bench):
 def test_a_stop_between_two_iterations_ends_the_run_immediately(bench):
     bench.create()
     bench.put(1)
-    harness = RunHarness(bench, timing=RunTiming(600.0, commit_interval=300.0))
+    harness = RunHarness(bench, timing=RunTiming(7200.0, commit_interval=3600.0))
     thread = threading.Thread(target=harness.run, args=(A,), daemon=True)
     thread.start()
     while not harness.results:
@@ -211,7 +212,7 @@ def test_a_stop_between_two_iterations_ends_the_run_immediately(bench):
     assert harness.results[0].outcomes[A].lag_ms == 0
     time.sleep(0.3)  # so that the run waits for its next iteration
     harness.continuous_run.stop()
-    thread.join(20)
+    thread.join(SECONDS)
     assert not thread.is_alive()
     assert (harness.iterations, bench.items) == (1, [1])
 

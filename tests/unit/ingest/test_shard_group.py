@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.shard_group import ShardGroup
 from kinesis_assets.kinesis.records.record import Records
@@ -41,7 +42,7 @@ def test_other_shards_are_read_while_the_records_of_one_are_being_consumed():
 
     def consume(reading, _records):
         if reading.name == "slow":
-            assert (yield from to_thread(lambda: other_consumed.wait(5)))
+            assert (yield from to_thread(lambda: other_consumed.wait(SECONDS)))
         else:
             other_consumed.set()
         consumed.append(reading.name)
@@ -67,7 +68,7 @@ def test_an_error_that_fails_the_task_ends_the_pending_wait_of_another_shard():
     ended = []
 
     def waits():
-        yield from to_thread(lambda: ended.append(stop.wait(5)))
+        yield from to_thread(lambda: ended.append(stop.wait(SECONDS)))
 
     def fails():
         yield from to_thread(lambda: None)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.manifest import Landing, decode_all, encode
 from kinesis_assets.ingest.task import LandingJob, land_group
@@ -113,7 +113,7 @@ def test_a_writer_error_ends_the_task_and_its_threads(shards, land, faults, monk
     with pytest.raises(OSError, match="no space left") as _kept:
         land(shard_ids, ONE_PAGE_PER_ROW_GROUP)
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(SECONDS)
         assert not thread.is_alive(), thread
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 from pyspark.errors import PySparkException
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.dagster import in_process, spark_resource
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark import session
 from kinesis_assets.spark.connect import remote_url
 from kinesis_assets.spark.session import start_session_in_background
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONFIG = {"spark.master": "local[1]"}
 
@@ -49,7 +54,7 @@ def test_a_session_is_started_in_the_background(monkeypatch):
     started, go, done = [], threading.Event(), threading.Event()
 
     def start(config):
-        assert go.wait(30)
+        assert go.wait(SECONDS)
         started.append(config)
         done.set()
 
@@ -58,7 +63,7 @@ def test_a_session_is_started_in_the_background(monkeypatch):
     start_session_in_background(CONFIG)
     assert started == []
     go.set()
-    assert done.wait(30)
+    assert done.wait(SECONDS)
     assert started == [CONFIG]
 
 
@@ -72,27 +77,46 @@ class Builder:
         return object()
 
 
+class WatchedLock:
+    """A lock that calls a function in each thread that has to wait for it."""
+
+    def __init__(self, on_wait: Callable[[], object]) -> None:
+        self._lock = threading.Lock()
+        self._on_wait = on_wait
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._on_wait()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def test_a_session_is_ready_before_another_thread_gets_it(monkeypatch):
-    both, met = threading.Barrier(2), []
+    config, events, while_preparing = {"spark.master": "spark://a:7077"}, SimpleQueue(), []
+
+    def get_session():
+        session.start_session(config)
+        events.put("has the session")
+
+    other = threading.Thread(target=get_session)
 
     def add_package(_spark):
-        with suppress(threading.BrokenBarrierError):
-            both.wait(0.5)
-            met.append("two threads prepare the session")
+        if threading.current_thread() is other:
+            events.put("prepares the session")
+        else:
+            other.start()
+            while_preparing.append(events.get(timeout=SECONDS))
 
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
     monkeypatch.setattr(session, "prepare", lambda _: None)
     monkeypatch.setattr(session, "enable_ansi", lambda *_: None)
     monkeypatch.setattr(session, "add_package", add_package)
-    starts = [
-        threading.Thread(target=session.start_session, args=({"spark.master": "spark://a:7077"},))
-        for _ in range(2)
-    ]
-    for start in starts:
-        start.start()
-    for start in starts:
-        start.join()
-    assert met == []
+    monkeypatch.setattr(session, "_start", WatchedLock(lambda: events.put("waits")))
+    session.start_session(config)
+    other.join()
+    assert while_preparing == ["waits"]
 
 
 def test_no_session_is_started_in_the_background_for_a_remote_server(monkeypatch):

@@ -7,20 +7,16 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from http.client import HTTPConnection, IncompleteRead
 
 import pytest
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
+from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.testing import Faults, LocalKinesis
 
-
-def until(condition):
-    """Wait for a condition, up to a limit."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+until = partial(wait_until, interval=0.005)
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +68,7 @@ def test_reset_affects_only_the_connection_of_the_call(orders, faults, in_thread
     with pytest.raises(ConnectionClosedError):
         orders.page(iterator)
     faults.clear()
-    assert stalled.result(timeout=10)["Records"] == []
+    assert stalled.result(SECONDS)["Records"] == []
 
 
 def test_stalled_call_times_out_in_the_client(orders, faults, connect, local_kinesis):
@@ -92,7 +88,7 @@ def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, in
     until(lambda: faults._interceptor.delayed._waiting)
     assert not page.done()
     faults.clear()
-    assert [record["Data"] for record in page.result(timeout=10)["Records"]] == [b"0"]
+    assert [record["Data"] for record in page.result(SECONDS)["Records"]] == [b"0"]
 
 
 def test_call_from_before_the_faults_were_cleared_is_not_stalled(orders, faults):
@@ -105,13 +101,13 @@ def test_call_from_before_the_faults_were_cleared_is_not_stalled(orders, faults)
 @pytest.mark.parametrize("then", [Faults.stall, Faults.reset, Faults.cut_body])
 def test_server_stops_while_an_answer_is_delayed(connect, in_thread, then):
     faults = Faults()
-    faults.delay(60, "ListStreams")
+    faults.delay(3600, "ListStreams")
     then(faults, "ListStreams")
     with LocalKinesis(wrap=faults.around) as local:
         answer = in_thread(connect(local).list_streams)
         until(lambda: faults._interceptor.delayed._waiting)
     with pytest.raises(ConnectionClosedError):
-        answer.result(timeout=10)
+        answer.result(SECONDS)
 
 
 def test_stalled_call_does_not_delay_others(orders, faults, in_thread):
@@ -123,7 +119,7 @@ def test_stalled_call_does_not_delay_others(orders, faults, in_thread):
     assert len(orders.page(iterator)["Records"]) == 1
     assert not stalled.done()
     faults.clear()
-    stalled.result(timeout=10)
+    stalled.result(SECONDS)
 
 
 @pytest.mark.real_time
@@ -143,7 +139,7 @@ def test_delayed_answer_shows_the_state_at_the_time_of_the_call(orders, faults, 
     until(lambda: faults._interceptor.delayed._waiting)
     orders.put(b"later")
     faults.clear()
-    assert page.result(timeout=10)["Records"] == []
+    assert page.result(SECONDS)["Records"] == []
 
 
 @pytest.mark.parametrize("on_wire", [False, True])

@@ -19,8 +19,8 @@ from benchmarks.harness.waiting import wait_until
 from integration.spark.server.processes import SECONDS, processes_with, result_of
 from integration.spark.server.sockets import assert_authenticates, outside, process_tree
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark import connect
-from kinesis_assets.spark.connect import has_package
+from kinesis_assets.spark import connect, server_process
+from kinesis_assets.spark.connect import has_package, server_code_version
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.server_process import _kill_if_unresponsive
@@ -187,12 +187,20 @@ def test_a_server_has_the_package_of_this_code_only(server, monkeypatch):
 
 
 def test_a_server_that_responds_is_alive_even_if_the_code_has_changed(server, monkeypatch):
-    killed_before_stop, stop = [], threading.Event()
+    killed_before_stop, responses, stop = [], [], threading.Event()
+
+    def ask_patiently(url, _):
+        """Give the server of a slow machine the time that it needs to respond."""
+        responses.append(server_code_version(url, SECONDS))
+        return responses[-1]
+
+    monkeypatch.setattr(server_process, "server_code_version", ask_patiently)
     monkeypatch.setattr(connect, "code_hash", lambda: "0123456789ab")
     monkeypatch.setattr(os, "killpg", lambda *_: killed_before_stop.append(not stop.is_set()))
-    watch = threading.Thread(target=_kill_if_unresponsive, args=[server.url, 6.0, 0.0, stop])
+    # The server is asked every 0.1 s, and killed after 0.6 s without a valid response.
+    watch = threading.Thread(target=_kill_if_unresponsive, args=[server.url, 0.6, 0.0, stop])
     watch.start()
-    watch.join(9)
+    wait_until(lambda: len(responses) >= 20 or not watch.is_alive())
     watching = watch.is_alive()
     stop.set()
     watch.join()  # before `killpg` is the real one again, which would end this process

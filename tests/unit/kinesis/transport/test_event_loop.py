@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.kinesis.transport.waits import Pause, ThreadWait, to_thread
 from support.event_loops import recording, run, to_read
@@ -106,7 +107,7 @@ def test_others_continue_while_one_generator_waits_for_a_thread():
         yield from recording(events, "other", Pause(0), Pause(0))
         unblocked.set()
 
-    run(recording(events, "waits", ThreadWait(lambda: unblocked.wait(5))), unblocks())
+    run(recording(events, "waits", ThreadWait(lambda: unblocked.wait(SECONDS))), unblocks())
     assert events == [("waits", 0), ("other", 0), ("other", 1), ("other", 2), ("waits", 1)]
 
 
@@ -129,7 +130,7 @@ def test_the_result_or_error_of_a_thread_is_returned():
 
 def test_several_generators_wait_for_threads_at_once():
     together = threading.Barrier(5)
-    waits = [ThreadWait(lambda: together.wait(5)) for _ in range(5)]
+    waits = [ThreadWait(lambda: together.wait(SECONDS)) for _ in range(5)]
     run(*[recording([], number, wait) for number, wait in enumerate(waits)], concurrency=5)
     assert sorted(wait.result() for wait in waits) == list(range(5))
 
@@ -210,7 +211,7 @@ def test_every_generator_ends_and_runs_each_step_once_in_order(pair, seed):
             yield Pause(chance.choice([0, 0.001, 0.003]))
 
     concurrency = chance.choice([1, 3, 40])
-    run(*map(work, events), concurrency=concurrency, seconds=30)
+    run(*map(work, events), concurrency=concurrency)
     assert all(steps == list(range(10)) for steps in events.values())
     assert max(most) <= concurrency
     assert limiter.max_reserved <= 100

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 import urllib3
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed
 from support.http_pages import CHUNKED, HEAD, LONG, PAGE, SIZED, call, client_of, code_of
 from support.scripted_server import After, Response, ScriptedServer
@@ -83,7 +84,7 @@ def test_a_closed_connection_is_reopened(sent):
         client = client_of(peer.url)
         for _ in range(3):
             call(client)
-            assert peer.ended.wait(5)
+            assert peer.ended.wait(SECONDS)
             peer.ended.clear()
         assert peer.connections == 3
 
@@ -155,7 +156,7 @@ def test_the_connection_of_an_abandoned_call_is_not_reused():
         getting = client.getting_records("i", 10)
         next(getting).block()  # it is connected
         next(getting)
-        assert peer.requested.wait(5)
+        assert peer.requested.wait(SECONDS)
         getting.close()
         call(client)
         assert (len(peer.requests), peer.connections) == (2, 2)

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed, InvalidInput
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.waits import to_thread
@@ -139,7 +140,7 @@ def test_a_slow_proxy_does_not_delay_other_generators(monkeypatch):
             codes.append(error.code)
 
     def others():
-        assert (yield from to_thread(lambda: proxy.requested.wait(5)))
+        assert (yield from to_thread(lambda: proxy.requested.wait(SECONDS)))
         assert not codes
         proxy.end()
 

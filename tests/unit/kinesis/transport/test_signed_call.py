@@ -16,6 +16,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -111,7 +112,7 @@ def read_concurrently(client, arrived, resume):
         pages.append(page)
 
     def others():
-        assert (yield from to_thread(lambda: arrived.wait(5)))
+        assert (yield from to_thread(lambda: arrived.wait(SECONDS)))
         assert not pages
         resume.set()
 
@@ -139,7 +140,7 @@ def test_others_continue_while_credentials_are_refreshed(served):
 
         def get_frozen_credentials(self):
             requested.set()
-            assert arrived.wait(5)
+            assert arrived.wait(SECONDS)
             return self._credentials.get_frozen_credentials()
 
     signer._credentials = Refreshed(signer._credentials)

