@@ -38,7 +38,7 @@ def catch_up(
 
     One commit moves the positions, and records the skipped range of each shard as a gap. The next runs read
     new records, while this command adds those of the gaps in steps of ten minutes. No row is added twice, and
-    a gap is cleared in the commit of its last rows. If the command is interrupted, run it again: it goes on
+    a gap is cleared in the commit of its last rows. If the command is interrupted, run it again: it continues
     where the last step ended. The exit code is 0 only if all gaps are filled.
     """
     from kinesis_assets.catch_up.run import jump  # noqa: PLC0415  # each command imports only what it needs

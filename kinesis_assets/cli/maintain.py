@@ -13,6 +13,7 @@ from kinesis_assets.cli.options import (
     json_option,
     print_rows,
     project_of,
+    setting_option,
     stream_options,
     user_name,
 )
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @stream_options
-@click.option(
-    "--retention-days",
-    type=click.IntRange(min=1),
-    help="Delete rows that arrived more than this many days ago. Requires --table. [default: keep all rows]",
-)
+@setting_option("--retention-days", "retention_days")
 @click.option(
     "--lower-floor",
     "floor",

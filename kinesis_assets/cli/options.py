@@ -36,11 +36,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def stream_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select a stream to a command."""
     for option in (
-        _setting_option("--region", "region_name"),
-        _setting_option("--endpoint-url", "endpoint_url"),
-        _setting_option("--on-recreated", "on_recreated"),
-        _setting_option("--on-data-loss", "on_data_loss"),
-        _setting_option("--start", "start"),
+        setting_option("--region", "region_name"),
+        setting_option("--endpoint-url", "endpoint_url"),
+        setting_option("--on-recreated", "on_recreated"),
+        setting_option("--on-data-loss", "on_data_loss"),
+        setting_option("--start", "start"),
         click.option(
             "--set",
             "settings",
@@ -60,11 +60,12 @@ def stream_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _setting_option(flag: str, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def setting_option(flag: str, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the option for a setting, with its description and choices."""
     field = StreamSettings.model_fields[name]
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else None
-    type_ = click.Choice(choices) if choices else click.STRING
+    plain = click.INT if int in get_args(field.annotation) else click.STRING
+    type_ = click.Choice(choices) if choices else plain
     return click.option(flag, name, type=type_, help=f"{field.description} Requires --table.")
 
 

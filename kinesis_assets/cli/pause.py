@@ -31,7 +31,7 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
     The sensor requests no run, continuous runs end after their current commit, and any other run is refused
     before it reads or writes anything. A run that is in progress finishes its range. Maintenance, doctor,
     seek, replay and derived tables still work. Records that expire while the stream is paused are lost; the
-    output has the time from which on that may happen. The command works while Kinesis cannot be reached.
+    output has the earliest time at which that may happen. The command works while Kinesis cannot be reached.
     """
     from kinesis_assets.table import pause as pauses  # noqa: PLC0415  # each command imports only what it needs
 

@@ -38,7 +38,7 @@ _LISTED_WITH = ("region_name", "endpoint_url", "profile_name", "stream_names", "
 """The settings on which the list of streams depends."""
 
 _SESSIONS = "list"
-"""What the sessions of a role are named for that lists the streams."""
+"""The suffix of the session name of the role that lists the streams."""
 
 
 class AccountScaffolder(SettingsScaffolder):

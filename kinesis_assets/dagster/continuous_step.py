@@ -96,6 +96,6 @@ def run_continuously(
         with totals_report, derivations, wrap_spark_errors(f"stream {stream.name}"):
             continuous.run(plan)
         if derivations.failures and not graceful_stop.stop_requested:
-            # The sensor takes shards that a failed run has not reported for failed ones.
+            # The sensor treats shards that a failed run did not report as failed.
             continuous.report_successes()
             raise DerivedTablesFailed(stream.name, derivations.failures)

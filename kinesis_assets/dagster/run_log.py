@@ -1,4 +1,4 @@
-"""Lines in the log of a run that say how far it is, at a steady pace."""
+"""Lines in the log of a run that say how far it is, at a fixed interval."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class EndedRun:
     materialized: Collection[str] = field(default=())
 
 
-class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
+class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the sensor remembers from tick to tick.
 
     Attributes:
@@ -70,7 +70,7 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the time after which runs may have ended uncounted. Times are in seconds since the epoch."""
         return (now if self.newest is None else self.newest) - OVERLAP
 
-    def after(self, runs: Iterable[EndedRun], now: float) -> Backoff:
+    def after(self, runs: Iterable[EndedRun], now: float) -> ShardBackoff:
         """Return the state with some runs counted, each only once. Their waits start now."""
         shards, counted = dict(self.shards), dict(self.counted)
         for run in sorted(runs, key=lambda run: run.ended):
@@ -85,9 +85,9 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
         newest = max([*counted.values(), *([] if self.newest is None else [self.newest])], default=None)
         if newest is not None:
             counted = {run_id: ended for run_id, ended in counted.items() if ended > newest - OVERLAP}
-        return Backoff(shards, newest, counted)
+        return ShardBackoff(shards, newest, counted)
 
-    def of(self, shard_ids: Collection[str]) -> Backoff:
+    def of(self, shard_ids: Collection[str]) -> ShardBackoff:
         """Return the state of the given shards only."""
         kept = {shard_id: failing for shard_id, failing in self.shards.items() if shard_id in shard_ids}
         return msgspec.structs.replace(self, shards=kept)

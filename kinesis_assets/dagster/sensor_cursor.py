@@ -9,7 +9,7 @@ from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.due_shards import Signal
 from kinesis_assets.dagster.missing_events import ComparisonProgress
 from kinesis_assets.dagster.run_liveness import Liveness
-from kinesis_assets.dagster.sensor_backoff import Backoff
+from kinesis_assets.dagster.sensor_backoff import ShardBackoff
 from kinesis_assets.dagster.stream_observation import Observed
 
 
@@ -31,7 +31,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     last_asked: str | None = None
-    backoff: Backoff = Backoff()
+    backoff: ShardBackoff = ShardBackoff()
     commits: ComparisonProgress = ComparisonProgress()
     fills: ComparisonProgress = ComparisonProgress()
     liveness: Liveness = Liveness()

@@ -26,7 +26,7 @@ from kinesis_assets.table.heartbeat import ENDED, heartbeats
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kinesis_assets.dagster.sensor_backoff import Backoff
+    from kinesis_assets.dagster.sensor_backoff import ShardBackoff
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
 
@@ -201,7 +201,7 @@ def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
 
 
 def ended_runs(
-    instance: dg.DagsterInstance, names: StreamNames, keys: Sequence[str], before: Backoff, now: float
+    instance: dg.DagsterInstance, names: StreamNames, keys: Sequence[str], before: ShardBackoff, now: float
 ) -> Iterator[EndedRun]:
     """Yield the runs of the raw asset that succeeded or failed and are not yet counted.
 

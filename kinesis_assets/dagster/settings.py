@@ -295,7 +295,7 @@ class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
 
     known_at_load: ClassVar = frozenset({"stream", "key_prefix", "group_name"})
 
-    if not TYPE_CHECKING:  # as above
+    if not TYPE_CHECKING:  # see `Settings`
 
         def __init__(self, stream: str, **settings: Any) -> None:
             super().__init__(stream=stream, **settings)

@@ -68,7 +68,7 @@ def totals_of_raw(table: PositionedTable) -> TableTotals | None:
 
 
 class TotalsReport:
-    """Reports the totals of a continuous run at a steady pace, and at the end of the context.
+    """Reports the totals of a continuous run at a fixed interval, and at the end of the context.
 
     Each report has what was committed since the one before it. Nothing is reported while nothing is committed
     and the number of failed shards stays the same.

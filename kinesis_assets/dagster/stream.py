@@ -130,7 +130,7 @@ class OpenStream:
 
     @property
     def tip_refresh(self) -> timedelta:
-        """See `execute_run`. What the sensor waits for must be committed by then."""
+        """See `execute_run`. It is at most `max_idle_seconds`, because the sensor waits for this commit."""
         return min(TIP_REFRESH, timedelta(seconds=self.settings.max_idle_seconds))
 
     @property

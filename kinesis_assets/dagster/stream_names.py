@@ -46,7 +46,7 @@ class StreamNames:
 
     @classmethod
     def parse(cls, source: str) -> Self:
-        """Parse what names a stream of a project: its name or ARN, or its asset key, such as `eu/orders`.
+        """Parse a reference to a stream of a project: its name or ARN, or its asset key, such as `eu/orders`.
 
         Raises:
             InvalidInput: The text is none of them.

@@ -1,4 +1,4 @@
-"""Observations of a stream's asset: what the stream is like, at a steady low pace or when that changes."""
+"""Observations of a stream's asset: its properties, at a long fixed interval or when they change."""
 
 from __future__ import annotations
 

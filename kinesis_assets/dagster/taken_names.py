@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Owner(NamedTuple):
-    """Who defines a name: the place of a component, its file, and what it defines."""
+    """The owner of a name: the place of a component, its file, and what it defines."""
 
     place: object
     file: str

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
 
 _REFERRED = ("type", "enum", "properties", "required", "additionalProperties")
-"""What a field's own JSON schema has of the definition that it refers to."""
+"""The keys of a definition that are copied into the JSON schema of a field that refers to it."""
 
 
 class _Yaml(dg.Model):

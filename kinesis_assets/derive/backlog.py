@@ -1,4 +1,4 @@
-"""What a derived table has not consumed of its source yet, as far as the commits of both say it.
+"""The rows of its source that a derived table has not consumed yet, according to the commits of both.
 
 No row is read, and the number of commits that are read is bounded. So it costs about the same however far the
 table is behind.

@@ -226,7 +226,7 @@ def _outdated(
             refuse_missing_columns(present, wanted)
         accepted_schema(present, wanted)
     except SchemaChangeRefused:
-        # If the columns are those of a registry, whoever registers a schema would delete the rows.
+        # If the columns are those of a registry, registering a schema would delete the rows.
         rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
         if files_of(present.delta) and not rebuilds:
             raise

@@ -1,7 +1,7 @@
 """The values of a gauge that are current.
 
 The SDK exports the last value of a synchronous gauge for as long as the process lives, so a shard that is
-finished, or all shards of a sensor that is stopped, would look as they were at last. An observable gauge
+finished, or all shards of a sensor that is stopped, would keep their last value. An observable gauge
 exports what its callback returns.
 """
 

@@ -1,4 +1,4 @@
-"""The data files of one version of a table: their sizes, and the statistics that tell what they may contain.
+"""The data files of one version of a table: their sizes, and the statistics of their columns.
 
 Spark tasks import this module, so it does not read the table's log: the driver passes the files to them.
 """

@@ -1,4 +1,4 @@
-"""How long shards have been unread: remembered from tick to tick where the positions do not tell.
+"""How long shards have been unread: remembered from tick to tick where the positions do not show it.
 
 The positions store when a shard was last read to its tip, but not when a shard that is behind was last read,
 nor when a shard that was never read could have been.
@@ -160,7 +160,7 @@ def waiting_shards(before: Mapping[str, float], waiting: Iterable[str], now: dat
 def latest_time(shards: Mapping[str, ShardPosition], *clocks: datetime) -> datetime:
     """Return the latest of some clocks and of the times that the table records.
 
-    Each clock may be behind, and shards must not look read for that reason.
+    Each clock may be behind, and shards must not appear to be read for that reason.
 
     Args:
         shards: The shards.

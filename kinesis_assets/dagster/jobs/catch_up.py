@@ -18,7 +18,7 @@ from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_error
 
 
 class CatchUpConfig(dg.Config):
-    """The shards to move, and who asked for it."""
+    """The shards to move, and the requester."""
 
     shards: list[str] = Field(default=[], description="Shard ids. All shards by default.")
     by: str = Field(default="", description="Name recorded with the positions. The run's id by default.")
