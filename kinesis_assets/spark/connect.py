@@ -37,8 +37,8 @@ meanwhile."""
 
 _NO_PROXY = "localhost,127.0.0.1"
 
-_OF_SESSIONS_ELSEWHERE = frozenset({"spark.master", "spark.remote", MANAGED})
-"""Settings that a server does not take."""
+_OF_SESSIONS_ELSEWHERE = frozenset({"spark.master", "spark.remote", MANAGED, PYTHON, ARCHIVES})
+"""Settings that a server does not take, or that `attach` gives it in another way."""
 
 _log = logging.getLogger(__name__)
 
