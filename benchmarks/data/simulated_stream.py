@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from kinesis_assets.emulator.sequence_numbers import SequenceNumber
-from kinesis_assets.ingest.manifest import Landing, ShardLanding
+from kinesis_assets.ingest.manifest import Landing, ReadingFacts, ShardLanding
 from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -127,14 +127,16 @@ class SimulatedStream(StreamClient):
             stats=stats,
             end=RangeEnd.TIP,
             error=None,
-            bad_records=0,
-            outside_hash_range=0,
-            first_arrival=arrival,
-            last_arrival=arrival,
-            millis_behind_latest=0,
+            facts=ReadingFacts(
+                bad_records=0,
+                outside_hash_range=0,
+                first_arrival=arrival,
+                last_arrival=arrival,
+                lag_ms=0,
+                gaps=(),
+                throttles=0,
+            ),
             tip_time=self._now,
-            gaps=(),
-            throttles=0,
         )
 
     def _next(self, number: int, later: int) -> str:

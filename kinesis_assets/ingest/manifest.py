@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import msgspec
 
@@ -55,17 +55,18 @@ class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: ShardError | None
 
 
-class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
-    """The result of reading one shard. The files hold every row it counts.
+class ReadingFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The facts about reading one shard, from the task that read it to the event that reports it.
+
+    `RangeStats` has those that are stored with the rows.
 
     Attributes:
-        bad_records: Number of rows that are damaged aggregates.
+        bad_records: Number of rows that are damaged aggregates, kept as they were received.
         outside_hash_range: Number of rows whose hash key belongs to another shard.
         first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
         last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
-        millis_behind_latest: Milliseconds from the end of the range to the tip, as of the last response; None
-            if there was no response.
-        tip_time: The service's time when the read reached the shard's tip; None if it did not.
+        lag_ms: Milliseconds from the end of the range to the tip, as of the last response; None if no
+            response reported it.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
         throttles: Number of calls that the service throttled.
     """
@@ -74,10 +75,34 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
     outside_hash_range: Count
     first_arrival: Time | None
     last_arrival: Time | None
-    millis_behind_latest: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
-    tip_time: Time | None
+    lag_ms: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
     gaps: tuple[Gap, ...]
     throttles: Count
+
+    @classmethod
+    def unread(cls, *, gaps: tuple[Gap, ...] = (), throttles: int = 0) -> Self:
+        """Return the facts of a shard of which nothing was read or committed."""
+        return cls(
+            bad_records=0,
+            outside_hash_range=0,
+            first_arrival=None,
+            last_arrival=None,
+            lag_ms=None,
+            gaps=gaps,
+            throttles=throttles,
+        )
+
+
+class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
+    """The result of reading one shard. The files hold every row it counts.
+
+    Attributes:
+        facts: The facts about reading it.
+        tip_time: The service's time when the read reached the shard's tip; None if it did not.
+    """
+
+    facts: ReadingFacts
+    tip_time: Time | None
 
 
 class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -137,8 +137,8 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
 
 
 def _wrong_landing(range_: ShardRange, shard: ShardLanding) -> str | None:
-    stats = shard.stats
-    arrivals = [shard.first_arrival, shard.last_arrival]
+    stats, facts = shard.stats, shard.facts
+    arrivals = [facts.first_arrival, facts.last_arrival]
     return first_failed(
         shard.shard_id,
         *common_checks(range_, shard, read=stats.rows, first_read=stats.first_sequence_number),
@@ -146,9 +146,9 @@ def _wrong_landing(range_: ShardRange, shard: ShardLanding) -> str | None:
             stats.rows > 0 and stats.last_sequence_number != stats.through.sequence_number,
             "a position that is not that of the last row",
         ),
-        (shard.bad_records + shard.outside_hash_range > stats.rows, "more marked rows than rows"),
+        (facts.bad_records + facts.outside_hash_range > stats.rows, "more marked rows than rows"),
         (arrivals.count(None) != (0 if stats.rows else 2), "rows without arrivals, or arrivals without rows"),
-        (any(_has_no_offset(gap) for gap in shard.gaps), "a gap whose times have no offset from UTC"),
+        (any(_has_no_offset(gap) for gap in facts.gaps), "a gap whose times have no offset from UTC"),
     )
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
+from kinesis_assets.ingest.manifest import ReadingFacts
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.manifest import ShardLanding
     from kinesis_assets.ingest.plan import RunPlan
-    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.commit import CommitResult
     from kinesis_assets.table.positions import ShardPosition
 
@@ -46,31 +46,19 @@ class ShardOutcome:
         state: See `ShardState`.
         stats: The facts about the range and the rows that the run committed; no rows if it read nothing or on
             a conflict. None for a shard that has no position.
+        facts: The facts about reading it, with those of no rows if it read nothing or on a conflict.
         files: Number of data files that hold these rows.
-        bad_records: Number of rows that are damaged aggregates, kept as they were received.
-        outside_hash_range: Number of rows whose hash key belongs to another shard.
-        first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
-        last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
-        lag_ms: Milliseconds from the end of the range to the tip; None if no response reported it.
         time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
             if that is not known.
-        gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
-        throttles: Number of calls that the service throttled while the shard was read.
         error: The reason for the states waiting, conflict and failed; None otherwise.
     """
 
     shard_id: str
     state: ShardState
     stats: RangeStats | None = None
+    facts: ReadingFacts = field(default_factory=ReadingFacts.unread)
     files: int = 0
-    bad_records: int = 0
-    outside_hash_range: int = 0
-    first_arrival: datetime | None = None
-    last_arrival: datetime | None = None
-    lag_ms: int | None = None
     time_to_loss_ms: int | None = None
-    gaps: Sequence[Gap] = ()
-    throttles: int = 0
     error: ShardError | None = None
 
     @property
@@ -107,7 +95,9 @@ class RunResult:
     def only_read(self) -> RunResult:
         """Return this result with the outcomes of the shards that were read."""
         read = {
-            shard_id: outcome for shard_id, outcome in self.outcomes.items() if outcome.lag_ms is not None
+            shard_id: outcome
+            for shard_id, outcome in self.outcomes.items()
+            if outcome.facts.lag_ms is not None
         }
         return replace(self, outcomes=read)
 
@@ -135,7 +125,7 @@ def _is_news(before: ShardPosition | None, outcome: ShardOutcome) -> bool:
         before.seen_until is None
         or outcome.state is ShardState.FINISHED
         or outcome.stats.through != before.position
-        or bool(outcome.gaps)
+        or bool(outcome.facts.gaps)
     )
 
 
@@ -160,25 +150,20 @@ def shard_outcome(
             shard_id=shard_id,
             state=state,
             stats=RangeStats.unread(before.position),
+            facts=ReadingFacts.unread(
+                gaps=plan.given_up[shard_id].gaps[-1:] if shard_id in plan.given_up and not error else (),
+                throttles=0 if shard is None else shard.facts.throttles,
+            ),
             time_to_loss_ms=_time_to_loss_ms(plan, before, None) if unfinished else None,
-            gaps=plan.given_up[shard_id].gaps[-1:] if shard_id in plan.given_up and not error else (),
-            throttles=0 if shard is None else shard.throttles,
             error=error,
         )
-    lag_ms = shard.millis_behind_latest
     return ShardOutcome(
         shard_id=shard_id,
         state=state,
         stats=shard.stats,
+        facts=shard.facts,
         files=sum(shard_id in file.rows_by_shard for file in result.files),
-        bad_records=shard.bad_records,
-        outside_hash_range=shard.outside_hash_range,
-        first_arrival=shard.first_arrival,
-        last_arrival=shard.last_arrival,
-        lag_ms=lag_ms,
-        time_to_loss_ms=_time_to_loss_ms(plan, before, lag_ms) if unfinished else None,
-        gaps=shard.gaps,
-        throttles=shard.throttles,
+        time_to_loss_ms=_time_to_loss_ms(plan, before, shard.facts.lag_ms) if unfinished else None,
         error=error,
     )
 

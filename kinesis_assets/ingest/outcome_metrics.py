@@ -33,10 +33,10 @@ def record_outcomes(stream: str, result: RunResult) -> None:
         shard = {STREAM: stream, SHARD: shard_id}
         record(ROWS, outcome.rows, shard)
         record(PAYLOAD, outcome.stats.bytes if outcome.stats else 0, shard)
-        record(BAD_RECORDS, outcome.bad_records, shard)
-        record(THROTTLES, outcome.throttles, shard)
+        record(BAD_RECORDS, outcome.facts.bad_records, shard)
+        record(THROTTLES, outcome.facts.throttles, shard)
         record(CONFLICTS, int(outcome.state is ShardState.CONFLICT), shard)
-        if outcome.lag_ms is not None:
-            record(LAG, outcome.lag_ms / 1000, shard)
+        if outcome.facts.lag_ms is not None:
+            record(LAG, outcome.facts.lag_ms / 1000, shard)
         if outcome.time_to_loss_ms is not None:
             record(TIME_TO_LOSS, outcome.time_to_loss_ms / 1000, shard)

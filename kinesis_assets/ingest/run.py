@@ -150,11 +150,11 @@ def _moved(plan: RunPlan, shard: ShardLanding) -> ShardPosition:
         position=shard.stats.through,
         finished=shard.end is RangeEnd.SHARD_END,
         tip_time=shard.tip_time or before.tip_time,
-        last_arrival=shard.last_arrival or before.last_arrival,
+        last_arrival=shard.facts.last_arrival or before.last_arrival,
         retention_hours=plan.listing.summary.retention_hours,
-        gaps=before.gaps + shard.gaps,
+        gaps=before.gaps + shard.facts.gaps,
     )
-    since, until = before.seen_until or shard.first_arrival, after.seen_until
+    since, until = before.seen_until or shard.facts.first_arrival, after.seen_until
     if since is None or until is None or until <= since:
         return after
     rate = min(shard.stats.bytes / (until - since).total_seconds(), BYTES_PER_SECOND)

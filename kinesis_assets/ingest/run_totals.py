@@ -46,10 +46,10 @@ class RunTotals:
         self.outcomes.update(result.outcomes)
         for outcome in result.outcomes.values():
             self.rows += outcome.rows
-            self.bad_records += outcome.bad_records
+            self.bad_records += outcome.facts.bad_records
             self.bytes += outcome.stats.bytes if outcome.stats else 0
-            if outcome.last_arrival is not None:
-                self.last_arrival = max(self.last_arrival or outcome.last_arrival, outcome.last_arrival)
+            if (arrival := outcome.facts.last_arrival) is not None:
+                self.last_arrival = max(self.last_arrival or arrival, arrival)
 
     def start_again(self) -> None:
         """Set what was committed to nothing, and keep the outcomes."""
@@ -58,7 +58,8 @@ class RunTotals:
     @property
     def lag_ms(self) -> int | None:
         """The largest lag of a shard, in milliseconds; None if no response reported one."""
-        return max((each.lag_ms for each in self.outcomes.values() if each.lag_ms is not None), default=None)
+        known = (each.facts.lag_ms for each in self.outcomes.values())
+        return max((each for each in known if each is not None), default=None)
 
     @property
     def time_to_loss_ms(self) -> int | None:
@@ -74,7 +75,7 @@ class RunTotals:
     @property
     def behind(self) -> int:
         """Number of shards that have unread records."""
-        return sum(bool(each.lag_ms) for each in self.outcomes.values())
+        return sum(bool(each.facts.lag_ms) for each in self.outcomes.values())
 
     @property
     def failed(self) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
-from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
+from kinesis_assets.ingest.manifest import Landing, ReadingFacts, ShardLanding, encode
 from kinesis_assets.ingest.shard_group import ShardGroup
 from kinesis_assets.ingest.task_progress import TaskProgress
 from kinesis_assets.ingest.worker_tuning import configure_allocators, freeze_loaded_objects
@@ -173,13 +173,15 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
             checksum=reading.checksum,
         ),
         end=reading.end,
-        bad_records=reading.bad_records,
-        outside_hash_range=reading.outside_hash_range,
-        first_arrival=reading.first_arrival,
-        last_arrival=reading.last_arrival,
-        millis_behind_latest=reading.millis_behind_latest,
-        tip_time=reading.tip_time,
-        gaps=tuple(reading.gaps),
-        throttles=reading.throttles,
         error=error,
+        facts=ReadingFacts(
+            bad_records=reading.bad_records,
+            outside_hash_range=reading.outside_hash_range,
+            first_arrival=reading.first_arrival,
+            last_arrival=reading.last_arrival,
+            lag_ms=reading.millis_behind_latest,
+            gaps=tuple(reading.gaps),
+            throttles=reading.throttles,
+        ),
+        tip_time=reading.tip_time,
     )

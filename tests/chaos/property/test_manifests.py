@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kinesis_assets.errors import DataLost, LandingFailed
 from kinesis_assets.ingest.land import landing_of
-from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
+from kinesis_assets.ingest.manifest import Landing, ReadingFacts, ShardLanding, encode
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.limits import Bounds
@@ -52,15 +52,22 @@ HONEST = Landing(
     ),
     (
         ShardLanding(
-            *("a", READ, RangeEnd.TIP, None, 0, 0, NOON, NOON, 0, NOON),
-            gaps=(Gap(after=Position.after("5"), since=None, next_sequence_number="7", until=NOON),),
-            throttles=1,
+            *("a", READ, RangeEnd.TIP, None),
+            facts=ReadingFacts(
+                bad_records=0,
+                outside_hash_range=0,
+                first_arrival=NOON,
+                last_arrival=NOON,
+                lag_ms=0,
+                gaps=(Gap(after=Position.after("5"), since=None, next_sequence_number="7", until=NOON),),
+                throttles=1,
+            ),
+            tip_time=NOON,
         ),
         ShardLanding(
             *("b", RangeStats.unread(Position.after("5", 3)), None, DataLost("b", "lost")),
-            *(0, 0, None, None, None, None),
-            gaps=(),
-            throttles=0,
+            facts=ReadingFacts.unread(),
+            tip_time=None,
         ),
     ),
 )

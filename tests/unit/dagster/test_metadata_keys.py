@@ -22,6 +22,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
 from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.table_totals import TableTotals
+from support.run_results import reading_facts
 
 A = "shardId-000000000000"
 START = Position.parse("TRIM_HORIZON")
@@ -75,13 +76,15 @@ def test_keys_of_a_run():
         "state": ShardState.FAILED,
         "stats": STATS,
         "files": 2,
-        "bad_records": 1,
-        "outside_hash_range": 2,
-        "first_arrival": ARRIVED[0],
-        "last_arrival": ARRIVED[1],
-        "lag_ms": 5500,
+        "facts": reading_facts(
+            bad_records=1,
+            outside_hash_range=2,
+            first_arrival=ARRIVED[0],
+            last_arrival=ARRIVED[1],
+            lag_ms=5500,
+            gaps=(GAP, GAP),
+        ),
         "time_to_loss_ms": 5_400_000,
-        "gaps": [GAP, GAP],
         "error": ERROR,
     }
     assert of_run(**outcome) == RANGE | {
@@ -153,7 +156,9 @@ def test_keys_of_an_event_that_was_missing():
 
 
 def test_what_people_look_for_comes_first_and_checksums_last():
-    outcome = ShardOutcome(A, ShardState.FAILED, STATS, lag_ms=5, time_to_loss_ms=6, error=ERROR)
+    outcome = ShardOutcome(
+        A, ShardState.FAILED, STATS, facts=reading_facts(lag_ms=5), time_to_loss_ms=6, error=ERROR
+    )
     keys = list(event_metadata("orders", outcome, RunResult(1, {}, version=4, seconds=1.0)))
     assert keys[:6] == ["state", "error", "rows", "MB", "lag (s)", "time to loss (h)"]
     assert keys[-2:] == ["batch_id", "checksum"]
@@ -165,7 +170,11 @@ def test_what_people_look_for_comes_first_and_checksums_last():
         (
             SHARD_FIELDS,
             of_run(
-                state=ShardState.FAILED, stats=STATS, lag_ms=5, time_to_loss_ms=6, gaps=[GAP], error=ERROR
+                state=ShardState.FAILED,
+                stats=STATS,
+                facts=reading_facts(lag_ms=5, gaps=(GAP,)),
+                time_to_loss_ms=6,
+                error=ERROR,
             ),
         ),
         (REPLAY_FIELDS, of_replay(state=ReplayState.FAILED, stats=STATS, error=ERROR)),
@@ -182,12 +191,12 @@ def test_keys_of_the_totals_of_a_run():
         A,
         ShardState.COMMITTED,
         STATS,
-        bad_records=2,
-        last_arrival=ARRIVED[0],
-        lag_ms=1500,
+        facts=reading_facts(bad_records=2, last_arrival=ARRIVED[0], lag_ms=1500),
         time_to_loss_ms=7_200_000,
     )
-    failed = ShardOutcome("b", ShardState.FAILED, STATS, last_arrival=ARRIVED[1], lag_ms=0, error=ERROR)
+    failed = ShardOutcome(
+        "b", ShardState.FAILED, STATS, facts=reading_facts(last_arrival=ARRIVED[1], lag_ms=0), error=ERROR
+    )
     finished = ShardOutcome("c", ShardState.FINISHED, RangeStats.unread(START))
     totals.add(RunResult(1, {A: behind, "b": failed, "c": finished}, seconds=0.0301))
     assert values(totals_metadata(totals, TableTotals(rows=70, bytes=900, files=2))) == {

@@ -13,6 +13,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.progress import PROGRESS_FOLDER, Progress, ProgressFiles
 from kinesis_assets.table.range_stats import RangeStats
 from kinesis_assets.table.storage import TableFolder
+from support.run_results import reading_facts
 from support.virtual_time import VirtualTime
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def iteration(**rows_and_lag_by_shard: tuple[int, int]) -> RunResult:
                 bytes=1_000_000 * rows,
                 checksum=1,
             ),
-            lag_ms=lag_ms,
+            facts=reading_facts(lag_ms=lag_ms),
         )
         for shard_id, (rows, lag_ms) in rows_and_lag_by_shard.items()
     }

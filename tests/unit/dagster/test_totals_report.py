@@ -11,6 +11,7 @@ from kinesis_assets.errors import DataLost
 from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.range_stats import RangeStats
+from support.run_results import reading_facts
 from support.virtual_time import VirtualTime
 
 A, B = "shardId-000000000000", "shardId-000000000001"
@@ -32,8 +33,7 @@ def outcome(shard_id: str, rows: int = 0, lag_ms: int = 0, *, fails: bool = Fals
         shard_id,
         ShardState.FAILED if fails else ShardState.COMMITTED,
         stats,
-        last_arrival=ARRIVAL if rows else None,
-        lag_ms=lag_ms,
+        facts=reading_facts(last_arrival=ARRIVAL if rows else None, lag_ms=lag_ms),
         error=DataLost(shard_id, "lost") if fails else None,
     )
 

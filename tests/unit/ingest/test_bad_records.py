@@ -66,8 +66,8 @@ def test_a_damaged_record_is_landed_unchanged_with_an_error_next_to_other_rows(b
     assert errors[1].startswith("aggregate: ")
     assert bench.rows[1]["sequence_number"] == numbers[1]
     assert bench.rows[1]["sub_sequence_number"] == 0
-    assert result.outcomes[first].bad_records == 1
-    assert result.outcomes[second].bad_records == 0
+    assert result.outcomes[first].facts.bad_records == 1
+    assert result.outcomes[second].facts.bad_records == 0
     assert bench.at(first).position == Position.after(numbers[-1])
 
 
@@ -76,7 +76,7 @@ def test_a_shard_with_only_damaged_records_is_read_to_its_end(bench):
     bench.put(*DAMAGED.values(), shard_id=shard_id)
     bench.split(shard_id)
     outcome = bench.run([shard_id]).outcomes[shard_id]
-    assert (outcome.state, outcome.rows, outcome.bad_records) == (ShardState.FINISHED, 7, 7)
+    assert (outcome.state, outcome.rows, outcome.facts.bad_records) == (ShardState.FINISHED, 7, 7)
     assert [row["data"] for row in bench.rows] == list(DAMAGED.values())
 
 
@@ -120,7 +120,7 @@ def test_after_a_split_sub_records_of_the_other_child_are_marked(bench):
         (high, b"stray", None),
     ]
     counts = {
-        shard_id: (outcome.rows, outcome.outside_hash_range, outcome.bad_records)
+        shard_id: (outcome.rows, outcome.facts.outside_hash_range, outcome.facts.bad_records)
         for shard_id, outcome in result.outcomes.items()
     }
     assert counts == {parent: (0, 0, 0), low: (2, 1, 0), high: (1, 0, 0)}
@@ -145,7 +145,7 @@ def test_without_a_limit_nothing_is_blocked(bench):
     bench.put(*data, shard_id=shard_id)
     result = bench.run()
     assert result.errors == {}
-    assert result.outcomes[shard_id].bad_records == 100
+    assert result.outcomes[shard_id].facts.bad_records == 100
     assert data_and_errors(bench) == [(item, WRONG_MD5) for item in data]
 
 
@@ -161,7 +161,7 @@ def test_a_shard_fails_before_the_record_that_exceeds_the_limit_and_keeps_earlie
 
     result = bench.run(max_bad_records=limit)
     failed, healthy = result.outcomes[shard_id], result.outcomes[other]
-    assert (failed.state, failed.rows, failed.bad_records) == (ShardState.FAILED, landed, limit)
+    assert (failed.state, failed.rows, failed.facts.bad_records) == (ShardState.FAILED, landed, limit)
     assert type(failed.error) is TooManyBadRecords
     assert f"record {exceeding} is damaged ({WRONG_MD5})" in str(failed.error)
     assert (healthy.state, healthy.rows, healthy.error) == (ShardState.COMMITTED, 1, None)
@@ -193,7 +193,7 @@ def test_the_limit_applies_to_each_shard_separately(bench):
         bench.put(damaged(b"1"), damaged(b"2"), shard_id=shard_id)
     result = bench.run(max_bad_records=2)
     assert result.errors == {}
-    assert [outcome.bad_records for outcome in result.outcomes.values()] == [2, 2, 2]
+    assert [outcome.facts.bad_records for outcome in result.outcomes.values()] == [2, 2, 2]
 
 
 def test_children_of_a_shard_with_too_many_bad_records_wait(bench):

@@ -29,7 +29,7 @@ def test_continuing_after_loss_records_the_gap_and_reads_the_available_records(b
     result = bench.run(**CONTINUE)
     outcome = result.outcomes[shard]
     gap = Gap(after=Position.after(last), since=since, next_sequence_number=available, until=arrival)
-    assert (outcome.state, outcome.error, outcome.gaps) == (ShardState.COMMITTED, None, (gap,))
+    assert (outcome.state, outcome.error, outcome.facts.gaps) == (ShardState.COMMITTED, None, (gap,))
     assert bench.at(shard).gaps == (gap,)
     assert event_metadata(bench.stream, outcome, result)["gaps"].value == str(gap)
     assert (bench.items, bench.at(shard).position) == ([1, 3, 4], Position.after(newest))
@@ -45,7 +45,7 @@ def test_a_gap_is_not_reported_again_by_the_next_run(bench):
     bench.put(3)
     bench.later(hours=1)
     result = bench.run()
-    assert (result.errors, result.outcomes[shard].gaps, len(bench.at(shard).gaps)) == ({}, (), 1)
+    assert (result.errors, result.outcomes[shard].facts.gaps, len(bench.at(shard).gaps)) == ({}, (), 1)
     assert bench.items == [1, 2, 3]
 
 
@@ -135,7 +135,7 @@ def test_a_gap_is_not_recorded_after_a_conflict_with_another_run(bench):
     slow = bench.plan(**CONTINUE)
     bench.run(**CONTINUE)
     outcome = bench.execute(slow).outcomes[shard]
-    assert (outcome.state, outcome.gaps, len(bench.at(shard).gaps)) == (ShardState.CONFLICT, (), 1)
+    assert (outcome.state, outcome.facts.gaps, len(bench.at(shard).gaps)) == (ShardState.CONFLICT, (), 1)
     assert bench.items == [1, 2]
 
 
@@ -172,7 +172,10 @@ def test_continuing_after_an_expired_shard_records_its_gap_and_reads_its_childre
     result = bench.run([parent, *children], **CONTINUE)
     gap = Gap(after=position, since=since, next_sequence_number=None, until=bench.now)
     assert result.errors == {}
-    assert (result.outcomes[parent].state, result.outcomes[parent].gaps) == (ShardState.FINISHED, (gap,))
+    assert (result.outcomes[parent].state, result.outcomes[parent].facts.gaps) == (
+        ShardState.FINISHED,
+        (gap,),
+    )
     assert result.outcomes[parent].rows == 0
     assert (bench.at(parent).gaps, bench.at(parent).finished) == ((gap,), True)
     assert bench.at(parent).position == position

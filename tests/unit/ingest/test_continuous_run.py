@@ -209,7 +209,7 @@ def test_a_stop_between_two_iterations_ends_the_run_immediately(bench):
     thread.start()
     while not harness.results:
         thread.join(0.01)
-    assert harness.results[0].outcomes[A].lag_ms == 0
+    assert harness.results[0].outcomes[A].facts.lag_ms == 0
     time.sleep(0.3)  # so that the run waits for its next iteration
     harness.continuous_run.stop()
     thread.join(SECONDS)

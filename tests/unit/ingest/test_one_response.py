@@ -147,7 +147,10 @@ def test_times_of_a_task_are_capped_at_the_time_of_the_next_response(bench):
     def land_with_future_times(*landing):
         landed = land_group(*landing)
         late = bench.now + timedelta(days=3650)
-        late_shards = [replace(each, tip_time=late, last_arrival=late) for each in landed.shards]
+        late_shards = [
+            replace(each, tip_time=late, facts=replace(each.facts, last_arrival=late))
+            for each in landed.shards
+        ]
         return replace(landed, shards=tuple(late_shards))
 
     execute_run(land_with_future_times, bench.client, bench.table, plan)

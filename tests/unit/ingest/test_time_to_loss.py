@@ -21,7 +21,7 @@ def test_the_time_to_loss_at_the_tip_is_the_retention(bench, hours):
     bench.put(1)
     bench.later(hours=5)
     outcome = bench.run().outcomes[shard]
-    assert (outcome.lag_ms, outcome.time_to_loss_ms) == (0, hours * HOUR_MS)
+    assert (outcome.facts.lag_ms, outcome.time_to_loss_ms) == (0, hours * HOUR_MS)
 
 
 def test_after_a_bounded_read_the_time_to_loss_is_that_of_the_first_unread_record(bench):
@@ -32,19 +32,19 @@ def test_after_a_bounded_read_the_time_to_loss_is_that_of_the_first_unread_recor
     bench.put(3, part=0.5)
     bench.later(hours=3)
     outcomes = bench.run(max_bytes=1).outcomes
-    assert (outcomes[first].lag_ms, outcomes[first].time_to_loss_ms) == (3 * HOUR_MS, 21 * HOUR_MS)
-    assert (outcomes[second].lag_ms, outcomes[second].time_to_loss_ms) == (0, 24 * HOUR_MS)
+    assert (outcomes[first].facts.lag_ms, outcomes[first].time_to_loss_ms) == (3 * HOUR_MS, 21 * HOUR_MS)
+    assert (outcomes[second].facts.lag_ms, outcomes[second].time_to_loss_ms) == (0, 24 * HOUR_MS)
 
 
 def test_the_lag_is_the_current_one_and_not_a_maximum(bench, faults):
     (shard,) = bench.create()
     bench.put(1, 2, 3)
     bench.later(hours=5)
-    assert bench.run(max_records=1).outcomes[shard].lag_ms == 5 * HOUR_MS
+    assert bench.run(max_records=1).outcomes[shard].facts.lag_ms == 5 * HOUR_MS
     faults.page_size(1)  # behind at first, and finally at the tip
-    assert bench.run().outcomes[shard].lag_ms == 0
+    assert bench.run().outcomes[shard].facts.lag_ms == 0
     bench.later(hours=5)
-    assert bench.run().outcomes[shard].lag_ms == 0
+    assert bench.run().outcomes[shard].facts.lag_ms == 0
 
 
 def test_the_time_to_loss_of_a_failed_shard_is_that_of_its_position(bench, faults):
@@ -54,7 +54,7 @@ def test_the_time_to_loss_of_a_failed_shard_is_that_of_its_position(bench, fault
     bench.later(hours=5)
     faults.fail(status=400, code="AccessDeniedException")
     outcome = bench.run().outcomes[shard]
-    assert (outcome.state, outcome.lag_ms, outcome.time_to_loss_ms) == (
+    assert (outcome.state, outcome.facts.lag_ms, outcome.time_to_loss_ms) == (
         ShardState.FAILED,
         None,
         19 * HOUR_MS,
