@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Unit tests write thousands of small tables: in memory, if there is 1 GB for them.
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: demo dev check unit test test-all real-time integration deployments chaos wheel canary clusters bucket spark spark35 pictures docs soak faults histories bench lint types check-defs clean
+.PHONY: demo dev check unit test test-all real-time integration deployments chaos wheel canary clusters bucket spark spark35 pictures docs soak faults histories shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -107,6 +107,10 @@ faults: $(ARCHIVE)
 # The property of tests/chaos/property for 10,000 random histories; more than an hour.
 histories: $(READY)
 	@$(BIN)/pytest --hypothesis-profile=long tests/chaos/property/test_histories.py
+
+# The sensor, the daemon and its runs over 1,000 shards; about three minutes.
+shards: $(ARCHIVE)
+	@SHARDS=1000 $(BIN)/pytest -q tests/deployments/test_many_shards.py
 
 # Run the benchmarks, alone on the machine. `make bench` takes 15 minutes, measures the sections that have targets,
 # and writes .local/bench/REPORT.md. `make bench FULL=1` takes 75 minutes, measures everything, and writes

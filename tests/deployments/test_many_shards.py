@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
+from docs.scale_table import values
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.pipeline import SPARK_CONFIG
 from support.postgresql import postgresql, storage_on
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-SHARDS = [f"shardId-{number:012}" for number in range(100)]
-"""`python -m benchmarks scale` does the same with 1,000 shards of 1,000 records each."""
+MANY = int(os.environ.get("SHARDS", "100"))
+"""`make shards` tests the same with 1,000, and `python -m benchmarks scale` measures it."""
 
 IDLE_TICKS = 3
 
@@ -84,12 +85,20 @@ class Deployment:
         of_type = dg.DagsterEventType.ASSET_MATERIALIZATION
         found: Counter[str] = Counter()
         for run_id in run_ids:
-            for record in self.instance.get_records_for_run(run_id, of_type=of_type, limit=1000).records:
+            for record in self.instance.get_records_for_run(run_id, of_type=of_type).records:
                 event = record.event_log_entry.asset_materialization
                 assert event is not None
                 assert event.metadata["shard"].value == event.partition
                 found[str(event.partition)] += int(str(event.metadata["rows"].value))
         return dict(found)
+
+    def events(self, run_id: str) -> int:
+        """Return the number of events that Dagster stored for a run."""
+        found, cursor, more = 0, None, True
+        while more:
+            page = self.instance.get_records_for_run(run_id, cursor, limit=1000)
+            found, cursor, more = found + len(page.records), page.cursor, page.has_more
+        return found
 
     def wait_for_idle_ticks(self) -> None:
         """Wait for some ticks of the sensor that start from now on and request nothing."""
@@ -111,11 +120,16 @@ class Deployment:
         return self.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=100)
 
 
+@pytest.fixture(params=[10, MANY])
+def shard_ids(request: pytest.FixtureRequest) -> list[str]:
+    return [f"shardId-{number:012}" for number in range(request.param)]
+
+
 @pytest.fixture
-def deployment(source, settings, tmp_path) -> Iterator[Deployment]:
+def deployment(source, settings, shard_ids, tmp_path) -> Iterator[Deployment]:
     """The daemon of a stream with one record in each shard. All its processes end with the test."""
-    source.create(len(SHARDS))
-    for shard_id in SHARDS:
+    source.create(len(shard_ids))
+    for shard_id in shard_ids:
         source.put(shard_id, 1)
     code, log = tmp_path / "many_shards.py", tmp_path / "log"
     place = {"stream": source.name, "table": str(tmp_path / "table"), "url": settings.endpoint_url}
@@ -141,20 +155,22 @@ def deployment(source, settings, tmp_path) -> Iterator[Deployment]:
 
 
 @pytest.mark.usefixtures("environment")
-def test_busy_shards_land_with_an_event_each_and_idle_ones_request_no_run(deployment, source):
-    deployment.wait_until_landed(len(SHARDS))
+def test_busy_shards_land_with_an_event_each_and_idle_ones_request_no_run(deployment, source, shard_ids):
+    deployment.wait_until_landed(len(shard_ids))
     first = deployment.runs()
-    assert deployment.reported(first) == dict.fromkeys(SHARDS, 1)
-    assert deployment.instance.get_materialized_partitions(raw_key(source.name)) == {*SHARDS}
+    (run_id,) = first
+    assert deployment.events(run_id) == pytest.approx(values(len(shard_ids))["events"], rel=0.25)
+    assert deployment.reported(first) == dict.fromkeys(shard_ids, 1)
+    assert deployment.instance.get_materialized_partitions(raw_key(source.name)) == {*shard_ids}
 
     deployment.wait_for_idle_ticks()
     assert deployment.runs() == first
 
-    busy = SHARDS[::2]
+    busy = shard_ids[::2]
     for shard_id in busy:
         source.put(shard_id, 2)
-    deployment.wait_until_landed(len(SHARDS) + 2 * len(busy))
+    deployment.wait_until_landed(len(shard_ids) + 2 * len(busy))
     runs = deployment.runs()
     assert deployment.reported(runs.keys() - first.keys()) == dict.fromkeys(busy, 2)
-    assert deployment.rows() == Counter(SHARDS) + Counter(busy * 2)
+    assert deployment.rows() == Counter(shard_ids) + Counter(busy * 2)
     assert set(runs.values()) == {dg.DagsterRunStatus.SUCCESS}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from docs.scale_table import EVENT_SECONDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,3 +30,13 @@ def test_a_page_is_what_its_script_writes(script: str, page: str, tmp_path: Path
     shutil.copy(DOCS / page, written)
     subprocess.run([sys.executable, DOCS / script, written], check=True, timeout=300)
     assert written.read_text() == (DOCS / page).read_text(), "run `make docs`"
+
+
+def test_the_time_of_an_event_in_sqlite_is_that_of_the_report() -> None:
+    report = (DOCS.parent / "benchmarks" / "REPORT.md").read_text()
+    found = re.search(
+        r"over (\d+) partitions that does .*?\| SQLite \| not set \| ([\d.]+) ", report, re.DOTALL
+    )
+    assert found is not None
+    events = 2 * int(found[1])
+    assert float(found[2]) / events == pytest.approx(EVENT_SECONDS, rel=0.25)
