@@ -1,4 +1,4 @@
-"""docs/following.md agrees with the code."""
+"""docs/continuous-runs.md agrees with the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinesis_assets.dagster.settings import StreamSettings
 from support.dagster_components import definitions_of
 from support.stream_names import io_manager_key
 
-PAGE = (Path(__file__).parents[2] / "docs" / "following.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "continuous-runs.md").read_text()
 
 
 def test_the_yaml_block_defines_continuous_runs():
