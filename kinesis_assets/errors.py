@@ -91,9 +91,7 @@ class ShardListStale(StreamError):
         named = [f"{shard_id}: {reason}" for shard_id, reason in reasons.items()]
         if len(named) > _NAMED:
             named[_NAMED:] = [f"and {len(named) - _NAMED} more shards, see `kinesis-assets doctor`"]
-        super().__init__(
-            stream, f"the list of shards contradicts the table, nothing was changed: {'; '.join(named)}"
-        )
+        super().__init__(stream, f"ListShards contradicts the table, nothing was changed: {'; '.join(named)}")
         self.reasons = {shard_id: without_secrets(reason) for shard_id, reason in reasons.items()}
 
 
@@ -116,13 +114,13 @@ class CallFailed(StreamError):
         operation: The operation's name, such as `GetRecords`.
         code: The service's error code, or the name of the SDK's exception if there was no response.
         status: The HTTP status of the response; None if no complete response was received.
+        reason: What happened, without the stream's name and what to do.
     """
 
-    def __init__(
-        self, stream: str, operation: str, code: str, message: str, status: int | None = None
-    ) -> None:
-        super().__init__(stream, f"{operation} failed with {code}: {message}")
-        self.operation, self.code, self.status = operation, code, status
+    def __init__(self, stream: str, operation: str, code: str, text: str, status: int | None = None) -> None:
+        reason = f"{operation} failed with {code}: {text}".rstrip(". ")
+        super().__init__(stream, f"{reason}. Run again when the cause is resolved")
+        self.operation, self.code, self.status, self.reason = operation, code, status, without_secrets(reason)
 
 
 class ShardError(KinesisAssetsError):
@@ -135,8 +133,7 @@ class ShardError(KinesisAssetsError):
 
     def __init__(self, shard_id: str, sentence: str) -> None:
         super().__init__(f"{shard_id}: {sentence}")
-        self.shard_id = shard_id
-        self.sentence = without_secrets(sentence)
+        self.shard_id, self.sentence = shard_id, without_secrets(sentence)
 
 
 class ShardUnknown(ShardError):
@@ -208,7 +205,10 @@ class TableMissing(TableError):
 
 
 class TableUnreachable(TableError):
-    """The table's log cannot be read."""
+    """The table's log or files cannot be read."""
+
+    def __init__(self, table: str, sentence: str) -> None:
+        super().__init__(table, f"{sentence}. Check its URI, the network and the permissions, then run again")
 
 
 class TableNotWritable(TableError):

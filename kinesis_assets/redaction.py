@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MASK = "***"
-"""What is shown instead of a credential."""
+"""The text that replaces a credential."""
 
 _SECRETS = re.compile(
     # If AWS rejects a signature, it repeats the request's headers. This one is a credential.

@@ -106,7 +106,8 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             snapshot.positions(identity)  # raises if they belong to an older stream
             raise InvalidInput(
                 f"table {table.uri} has positions of {client.stream}, and was neither restored nor "
-                "overwritten since they were committed, so there is nothing to adopt"
+                "overwritten since they were committed, so there is nothing to adopt; the next run continues "
+                "from them"
             )
         result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
         if positions.identity == identity:  # an older stream is never read again
@@ -121,7 +122,9 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     # Checked after reading, so that every record was read from the stream that adopts the rows.
     if not client.describe().identity == listing.summary.identity == identity:
         raise StreamRecreated(
-            client.stream, "deleted and created again during the adoption; nothing was changed"
+            client.stream,
+            "deleted and created again during the adoption; nothing was changed. Use a new table for the new "
+            "stream",
         )
     if apply:
         _commit(table, snapshot, listing, rows, {**expired, **shards}, by=by)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 Parts = tuple[Gap, ...]
-"""What replaces a gap: its lost part and, if it was read only in part, the part that is to be filled."""
+"""The parts that replace a gap: the lost part and, if it was read in part, the one that is to be filled."""
 
 
 def lost_parts(

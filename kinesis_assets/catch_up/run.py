@@ -220,5 +220,6 @@ def _lost(shard_id: str, gaps: Sequence[Gap]) -> ShardError:
     return DataLost(
         shard_id,
         f"records may have expired before they were read, so a gap stays recorded: "
-        f"{'; '.join(map(str, gaps))}. The records after it were added, or are added next",
+        f"{'; '.join(map(str, gaps))}. The records after it were added, or are added next; to have the lost "
+        "ones, let their producer send them again",
     )

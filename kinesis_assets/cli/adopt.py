@@ -6,12 +6,19 @@ from typing import Any
 
 import click
 
-from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options, user_name
+from kinesis_assets.cli.options import (
+    by_option,
+    json_option,
+    print_rows,
+    project_of,
+    stream_options,
+    user_name,
+)
 
 
 @click.command()
 @stream_options
-@click.option("--by", help="Name recorded with the commit. [default: the user of this machine]")
+@by_option("the commit")
 @click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
 @json_option
 def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:

@@ -9,6 +9,7 @@ import click
 
 from kinesis_assets.cli.options import (
     FAILED,
+    by_option,
     dagster_instance,
     json_option,
     print_rows,
@@ -28,7 +29,7 @@ CATCH_UP_FIELDS = ("stream", "shard", "from", "to", "gap", "rows", "gaps_filled"
 @click.command("catch-up")
 @stream_options
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all shards]")
-@click.option("--by", help="Name recorded with the positions. [default: the user of this machine]")
+@by_option("the positions")
 @click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the jump.")
 @json_option
 def catch_up(

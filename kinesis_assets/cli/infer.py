@@ -48,9 +48,13 @@ def infer(*, sample: int, **stream: Any) -> None:
     inferred = infer_type(_decompressed(payloads, compression))
     if not inferred.fields:
         glue = sum(payload.startswith(_GLUE) for payload in payloads)
-        hint = "; they have the header of the Glue Schema Registry, so use format: glue" if glue else ""
+        hint = (
+            "they have the header of the Glue Schema Registry, so use format: glue"
+            if glue
+            else "give the format and the schema yourself"
+        )
         raise InvalidInput(
-            f"table {table}: none of {len(payloads)} records is a JSON object with fields{hint}"
+            f"table {table}: none of {len(payloads)} records is a JSON object with fields; {hint}"
         )
     attributes = {
         "name": project.stream,

@@ -46,7 +46,7 @@ def local(port: int) -> None:
     try:
         serve(port, click.echo)  # which flushes, so that a script can read the URL from a pipe
     except OSError as error:
-        raise InvalidInput(f"port {port}: {error.strerror}") from error
+        raise InvalidInput(f"port {port}: {error.strerror}; choose another with --port") from error
 
 
 def _require(extra: str, *modules: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kinesis_assets.cli.options import (
+    by_option,
     dagster_instance,
     json_option,
     print_rows,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Only set a table property, such as delta.logRetentionDuration='interval 7 days'. Repeatable.",
 )
-@click.option("--by", help="Name recorded with --lower-floor. [default: the user of this machine]")
+@by_option("--lower-floor")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
 def maintain(
@@ -111,7 +112,10 @@ def _is_derived(opened: OpenStream) -> bool:
     except TableUnsuitable:
         return False
     if opened.settings.retention_days is not None:
-        raise InvalidInput(f"--retention-days: table {opened.table.uri} is derived; its rows do not expire")
+        raise InvalidInput(
+            f"--retention-days: table {opened.table.uri} is derived, and its rows do not expire; leave the "
+            "option out"
+        )
     return True
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: the options of a stream, the Dagster instance, and printing rows."""
+"""The shared parts of the commands: the options of a stream, the Dagster instance, and printing rows."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FAILED = 1
 """The exit code of a command whose input was valid, but that failed."""
 
+_CHECK_HOME = "check DAGSTER_HOME and the dagster.yaml in it"
+
 _QUIET_SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -31,6 +33,17 @@ _QUIET_SPARK = {
 }
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+
+
+def by_option(recorded_with: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option for the operator's name, see `user_name`.
+
+    Args:
+        recorded_with: The place where the name is recorded, such as "the positions".
+    """
+    return click.option(
+        "--by", help=f"Name recorded with {recorded_with}. [default: the user of this machine]"
+    )
 
 
 def stream_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -113,11 +126,13 @@ def dagster_instance() -> dg.DagsterInstance:
         instance.get_runs_count()  # a database may open but be unusable
     except Exception as error:
         if isinstance(error, (dg.DagsterError, yaml.YAMLError)):
-            raise InvalidInput(str(error)) from error
+            raise InvalidInput(f"{str(error).strip().rstrip('.')}; {_CHECK_HOME}") from error
         message = str(error) if isinstance(error, OSError) else storage_error(error)
         if message is None:
             raise
-        raise InvalidInput(f"DAGSTER_HOME is {os.environ['DAGSTER_HOME']}: {message}") from error
+        raise InvalidInput(
+            f"DAGSTER_HOME is {os.environ['DAGSTER_HOME']}: {message}; {_CHECK_HOME}"
+        ) from error
     return instance
 
 

@@ -39,7 +39,8 @@ class _Output(io.RawIOBase):
             os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
             reason = os.strerror(error.errno or 0)
             raise OutputFailed(
-                f"standard output: {reason}. The command did its work, but its result could not be printed"
+                f"standard output: {reason}. The command did its work, but its result could not be printed; "
+                "give it an output that accepts it"
             ) from None
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options, user_name
+from kinesis_assets.cli.options import (
+    by_option,
+    json_option,
+    print_rows,
+    project_of,
+    stream_options,
+    user_name,
+)
 from kinesis_assets.errors import CallFailed, PauseUnreadable, PositionsUnreadable, TableOfAnotherStream
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @stream_options
 @click.option("--reason", required=True, help="Why, in one line. The UI and refused runs show it.")
-@click.option("--by", help="Name recorded with the pause. [default: the user of this machine]")
+@by_option("the pause")
 @json_option
 def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
     """Stop the runs of a stream until `resume`.
@@ -89,7 +96,7 @@ def _positions(opened: OpenStream, snapshot: TableSnapshot) -> StreamPositions |
         identity = client.describe().identity
     except CallFailed as error:
         arn = _owner(client, opened.table.uri, snapshot.owners, error)
-        click.echo(f"{error}. The table alone identified the stream.", err=True)
+        click.echo(f"stream {error.stream}: {error.reason}. The table alone identified the stream.", err=True)
         return snapshot.positions_of(arn)
     return snapshot.positions(identity, or_older=True)
 
@@ -104,8 +111,8 @@ def _owner(client: StreamClient, table: str, owners: Collection[str], error: Cal
         raise TableOfAnotherStream(
             table,
             f"belongs to {', '.join(sorted(owners))}, but the configuration names {client.address} in region "
-            f"{region}, and Kinesis cannot be asked ({error}); nothing was changed. Correct the stream or "
-            "the region, or try again later",
+            f"{region}, and Kinesis cannot be asked ({error.reason}); nothing was changed. Correct the "
+            "stream or the region, or try again later",
         )
     return arn
 

@@ -54,7 +54,10 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
         shards = opened.listed_shards(shard_ids).shards
         unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
-            raise InvalidInput(f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}")
+            raise InvalidInput(
+                f"stream {project.stream} has no shard {', '.join(map(repr, unknown))}; list its shards with "
+                "`kinesis-assets plan`"
+            )
         refuse_paused(project.stream, opened.table)
         prepare(opened.settings.session_config)  # raises before anything is written
         opened.table.require_writable()  # before Spark is started

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options, user_name
+from kinesis_assets.cli.options import (
+    by_option,
+    json_option,
+    print_rows,
+    project_of,
+    stream_options,
+    user_name,
+)
 from kinesis_assets.errors import InvalidInput
 
 
@@ -15,7 +22,7 @@ from kinesis_assets.errors import InvalidInput
 @click.option("--to", required=True, help="A position, as in --start.")
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable.")
 @click.option("--all-shards", is_flag=True, help="Set every shard that can have the position.")
-@click.option("--by", help="Name recorded with the positions. [default: the user of this machine]")
+@by_option("the positions")
 @click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
 @json_option
 def seek(

@@ -37,7 +37,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         if name not in names:
             raise InvalidInput(f"--set {name[:80]}: unknown setting; the settings are {', '.join(names)}")
         if name in found:
-            raise InvalidInput(f"--set {name}: given twice")
+            raise InvalidInput(f"--set {name}: given twice; give it once")
         found[name] = _value(name, text)
     return found
 

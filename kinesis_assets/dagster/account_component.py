@@ -14,7 +14,7 @@ from dagster.components import DefsStateConfig
 from pydantic import PrivateAttr
 
 from kinesis_assets.dagster.account_settings import AccountSettings, table_of
-from kinesis_assets.dagster.account_state import AccountState, KnownStream, refreshed
+from kinesis_assets.dagster.account_state import REFRESH, AccountState, KnownStream, refreshed
 from kinesis_assets.dagster.asset_props import stream_roles
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import stored_state
@@ -107,9 +107,12 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
         state = AccountState.parse(None if state_path is None else state_path.read_bytes())
         streams = list(self._with_assets(state.streams))
         if not streams:
-            raise InvalidInput("exclude: no stream is left")
+            raise InvalidInput("exclude: no stream is left; exclude fewer")
         if unknown := sorted(self.streams.keys() - {stream.name for stream in streams}):
-            raise InvalidInput(f"streams: the account has no stream {unknown[0]} with assets")
+            raise InvalidInput(
+                f"streams: the account has no stream {unknown[0]} with assets; correct or remove the name, "
+                f"or, if the stream is new, {REFRESH}"
+            )
         self._missing_since = {
             stream.name: stream.missing_since for stream in streams if stream.missing_since is not None
         }
@@ -176,4 +179,7 @@ def _refuse_shared_tables(settings: dict[str, dict[str, Any]]) -> None:
     for name, each in settings.items():
         owner = owners.setdefault(each["table"].rstrip("/"), name)
         if owner != name:
-            raise InvalidInput(f"streams: {owner} and {name} have the same table, {each['table']}")
+            raise InvalidInput(
+                f"streams: {owner} and {name} have the same table, {each['table']}; set another table for "
+                "one of them"
+            )

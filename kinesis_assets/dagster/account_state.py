@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.account import ListedStream
 
-_REFRESH = "run `dg utils refresh-defs-state`"
+REFRESH = "run `dg utils refresh-defs-state`"
 
 
 class KnownStream(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,12 +47,12 @@ class AccountState(msgspec.Struct, frozen=True):
             StreamsNotListed: There is no state, or it cannot be read.
         """
         if stored is None:
-            raise StreamsNotListed(f"the streams of the account were not listed yet; {_REFRESH}")
+            raise StreamsNotListed(f"the streams of the account were not listed yet; {REFRESH}")
         try:
             return msgspec.json.decode(stored, type=cls)
         except msgspec.MsgspecError as error:
             raise StreamsNotListed(
-                f"the list of the account's streams is damaged ({error}); {_REFRESH}"
+                f"the list of the account's streams is damaged ({error}); {REFRESH}"
             ) from None
 
     def encode(self) -> bytes:

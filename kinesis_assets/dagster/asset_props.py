@@ -1,4 +1,4 @@
-"""What a subclass of a component may change of its assets."""
+"""The properties of its assets that a subclass of a component may change."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kinesis_assets.table.storage import TableFolder
 
 
 class ConsumptionSettings(Settings):
-    """What a derived table consumes, and where its rows are written."""
+    """The settings of a derived table's source, and of the table that its rows are written to."""
 
     source: Annotated[str, valid(StreamNames.parse)] = Field(
         description="Name or ARN of the stream; or the asset key of a stream with a key_prefix. The rows of "

@@ -32,7 +32,7 @@ _LARGEST_BATCH = 64
 
 
 class Signal(msgspec.Struct, frozen=True, array_like=True):
-    """What a probe found in a shard, for which a run was requested.
+    """The finding of a probe in a shard, for which a run was requested.
 
     Attributes:
         found: See `Prober.probe`.

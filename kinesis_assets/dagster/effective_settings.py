@@ -60,7 +60,9 @@ def _value_of(name: str, value: Any) -> Any:
         return value
     found = dg.EnvVar(variable).get_value()
     if found is None:
-        raise InvalidInput(f"{name}: the environment variable {variable} is not set")
+        raise InvalidInput(
+            f"{name}: the environment variable {variable} is not set; set it, as it is where runs start"
+        )
     return found
 
 

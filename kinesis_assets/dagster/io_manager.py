@@ -62,7 +62,10 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     def declared(self) -> StreamSettings:
         """All settings of the stream, as they were declared."""
         if self._declared is None:
-            raise InvalidInput(f"stream {self.stream}: its definitions were not built from its settings")
+            raise InvalidInput(
+                f"stream {self.stream}: its definitions were not built from its settings; build them with "
+                "build_kinesis_stream or a component"
+            )
         return self._declared
 
     def declare(self, settings: StreamSettings) -> ShardIOManager:

@@ -12,7 +12,7 @@ from kinesis_assets.errors import InvalidInput
 
 
 class ManagedSparkSettings(Settings):
-    """What the services have in common."""
+    """The settings that all services have."""
 
     region_name: str | None = Field(
         default=None, description="AWS region of the service, as in boto3.", examples=["eu-west-1"]

@@ -33,7 +33,7 @@ _MAX_FRACTION_PER_TICK = 1 / 5
 
 @dataclass(frozen=True, slots=True)
 class RunObservation:
-    """What a tick observes of an unfinished run.
+    """The state of an unfinished run at a tick.
 
     Attributes:
         status: The run's status.
@@ -87,7 +87,7 @@ class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the sensor remembers of the unfinished runs.
+    """The sensor's memory of the unfinished runs.
 
     Attributes:
         signs: The last sign of life by run id.

@@ -25,7 +25,7 @@ LOG_INTERVAL = 10.0
 
 
 _shown_by: list[Callable[[Progress], object]] = []
-"""What shows the progress of the runs in this process, besides their logs."""
+"""The functions besides the logs that show the progress of the runs in this process."""
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class EndedRun:
 
 
 class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the sensor remembers from tick to tick.
+    """The state of the back-off from tick to tick.
 
     Attributes:
         shards: The failures by shard id, without the shards whose last run materialized them.

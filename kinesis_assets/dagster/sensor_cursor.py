@@ -14,7 +14,7 @@ from kinesis_assets.dagster.stream_observation import Observed
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the sensor remembers from tick to tick. If it is lost, the sensor only repeats work.
+    """The state of the sensor from tick to tick. If it is lost, the sensor only repeats work.
 
     Attributes:
         last_asked: The last shard that a tick requested. Partition ranges after it come first, so that each

@@ -1,4 +1,4 @@
-"""What the settings of a stream change, or cannot change, once its table has positions."""
+"""The effects that settings of a stream have, or no longer have, once its table has positions."""
 
 from __future__ import annotations
 

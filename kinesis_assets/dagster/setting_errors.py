@@ -1,4 +1,4 @@
-"""What is wrong with some settings, in one line."""
+"""The errors of invalid settings, in one line."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class StreamTable(Settings):
 
 
 class ReadSettings(Settings):
-    """What a run reads, and how it commits it."""
+    """The settings of a run: what it reads, and how it commits."""
 
     start: Annotated[str | Mapping[str, str], valid(StartPositions.of)] = Field(
         default="TRIM_HORIZON",
@@ -258,7 +258,7 @@ class ReadSettings(Settings):
 
 
 class RunSettings(SparkSettings, ReadSettings, StreamTable):
-    """What a run reads, and how it writes it."""
+    """The settings of a run, with its table and its Spark session."""
 
 
 class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSettings):

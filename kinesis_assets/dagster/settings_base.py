@@ -1,4 +1,4 @@
-"""What every group of settings has: errors in one line, and values that Dagster reads when a run starts."""
+"""The base of every group of settings: errors in one line, and values that are read when a run starts."""
 
 from __future__ import annotations
 

@@ -101,4 +101,5 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         try:
             return read_avro_schema(path) if self.format == "avro" else read_columns(path)
         except InvalidInput as error:
-            raise InvalidInput(f"schema {path}: {error}") from None
+            instead = "" if self.format == "avro" else ", or give the columns as DDL"
+            raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None

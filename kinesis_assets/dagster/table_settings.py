@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings_base import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.role import check_external_id, check_role, check_role_arn, check_session_name
 from kinesis_assets.schemas.ddl import KEEPING
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ OnBadRecord = Literal["keep", "separate", "fail"]
 SCHEMA_FILES = (".avsc", ".json")
 """The suffixes that distinguish the path of a schema file from DDL."""
 
-_REGISTRY = ("region_name", "endpoint_url", "profile_name")
+_REGISTRY = ("region_name", "endpoint_url", "profile_name", "role_arn", "external_id", "session_name")
+
+_NEEDS_FORMAT = "only with a format; set format, or remove it"
 
 
 def _check_key(name: str) -> None:
     if not all(dg.AssetKey.from_user_string(name).path):
-        raise InvalidInput(f"name: invalid asset key {name[:80]!r}")
+        raise InvalidInput(f"name: invalid asset key {name[:80]!r}: a part of it is empty; use sales/orders")
 
 
 class RegisteredSchema(Settings):
@@ -52,6 +55,14 @@ def _check_registry(registry: Mapping[str, Any]) -> None:
         raise InvalidInput(
             f"registry: unknown setting {unknown[0][:80]}; the settings are {', '.join(_REGISTRY)}"
         )
+    role_arn, external_id, session_name = (registry.get(name) for name in _REGISTRY[3:])
+    try:
+        check_role(role_arn, external_id, session_name)
+        check_role_arn(role_arn)
+        check_external_id(external_id)
+        check_session_name(session_name)
+    except InvalidInput as error:
+        raise InvalidInput(f"registry: {error}") from None
 
 
 class NamedTable(Settings):
@@ -85,7 +96,8 @@ class DecodingSettings(Settings):
     registry: Annotated[Mapping[str, str], valid(_check_registry)] = Field(
         default={},
         description="Connection to the Glue Schema Registry: region_name, endpoint_url and profile_name, as "
-        "in boto3. By default the chain of the AWS SDK applies.",
+        "in boto3; and role_arn, external_id and session_name of a role that reads it, as for a stream. By "
+        "default the chain of the AWS SDK applies, also if the source has a role.",
         examples=[{"region_name": "eu-central-1"}],
     )
     compression: Compression | None = Field(
@@ -134,22 +146,22 @@ class DecodingSettings(Settings):
         if self.format is None:
             for name in ("schema", "registry", "compression"):
                 if getattr(self, "schema_" if name == "schema" else name):
-                    raise InvalidInput(f"{name}: only with a format")
+                    raise InvalidInput(f"{name}: {_NEEDS_FORMAT}")
             if self.on_bad_record != "keep":
-                raise InvalidInput("on_bad_record: only with a format")
+                raise InvalidInput(f"on_bad_record: {_NEEDS_FORMAT}")
         elif self.schema_ is None:
             raise InvalidInput("schema: required with a format")
         elif self.format == "avro" and not is_file:
             raise InvalidInput("schema: with the format avro, give the path of an Avro schema (.avsc)")
         if self.registered_schema is not None and self.format != "glue":
-            raise InvalidInput("schema: of the Glue Schema Registry only with the format glue")
+            raise InvalidInput("schema: of the Glue Schema Registry only with the format glue; correct one")
         if self.follows_registry and self.on_bad_record == "separate":
             raise InvalidInput(
                 "schema: on_bad_record separate requires a version, because the two tables could otherwise "
                 "decode a record with different versions, and neither would have it"
             )
         if self.registry and self.format != "glue":
-            raise InvalidInput("registry: only with the format glue")
+            raise InvalidInput("registry: only with the format glue; remove it, or correct the format")
         return self
 
 
@@ -165,9 +177,11 @@ class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.format is None and self.max_bad_share is not None:
-            raise InvalidInput("max_bad_share: only with a format")
+            raise InvalidInput(f"max_bad_share: {_NEEDS_FORMAT}")
         if self.format is not None and self.upstream is not None:
-            raise InvalidInput("format: only without an upstream table, whose rows are decoded already")
+            raise InvalidInput(
+                "format: only without an upstream table, whose rows are decoded already; remove one of them"
+            )
         if (
             self.format is not None
             and self.on_bad_record == "keep"

@@ -1,4 +1,4 @@
-"""What a step of a derivation changes in its table: rows that are appended, upserted or rolled up."""
+"""The changes that a step of a derivation makes to its table: it appends, upserts or rolls up rows."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
-            raise InvalidInput(f"invalid cursor {text[:80]!r}: {error}") from None
+            raise InvalidInput(
+                f"invalid cursor {text[:80]!r}: {error}; use the text of a cursor, unchanged"
+            ) from None
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):

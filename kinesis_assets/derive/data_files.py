@@ -271,7 +271,7 @@ def _partition_texts(name: str, values: pa.Array) -> pa.Array:
         valid = pc.match_substring_regex(texts, r"^\d{4}-")
         if not pc.all(valid, min_count=0).as_py():
             wrong = texts.filter(pc.invert(valid))[0]
-            raise ValueError(f"the partition column {name} cannot have the date {wrong}")
+            raise ValueError(f"the partition column {name} cannot have the date {wrong}; replace such dates")
     return texts
 
 

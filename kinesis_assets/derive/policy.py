@@ -9,10 +9,10 @@ MAX_BYTES = 1 << 30
 
 
 class OnDeleted(StrEnum):
-    """What a run does if rows of the source were deleted that it has consumed or was to consume.
+    """The policy for rows of the source that were deleted, which a run has consumed or was to consume.
 
     Attributes:
-        FAIL: It fails and changes nothing.
+        FAIL: The run fails and changes nothing.
         IGNORE: It continues with the rows that are there. Rows that were derived from the others stay.
         REBUILD: It empties the table and starts again with the rows that the source has. So it does if a
             column gets another type.

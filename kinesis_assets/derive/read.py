@@ -206,7 +206,10 @@ def rows_of_file(
 def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) -> pa.RecordBatch:
     ids = pc.unique(batch[batch_column]).to_pylist()
     if None in ids:
-        raise ValueError(f"{batch.num_rows} rows of a file, of which some have no {batch_column}")
+        raise ValueError(
+            f"{batch.num_rows} rows of a file, of which some have no {batch_column}: another program added "
+            "them. Move them to another table"
+        )
     chosen = [batch_id for batch_id in ids if selection.includes(batch_id)]
     if len(chosen) == len(ids):
         return batch

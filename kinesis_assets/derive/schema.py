@@ -64,7 +64,10 @@ def table_schema(
     types = {field["name"]: field["type"] for field in fields}
     _check_names(table, [field["name"] for field in fields])
     if missing := [name for name in (*partition_by, *key) if name not in types]:
-        raise InvalidInput(f"table {table}: the transformation does not return {', '.join(missing)}")
+        raise InvalidInput(
+            f"table {table}: the transformation does not return {', '.join(missing)}, which partition_by or "
+            "key names; return it, or correct the setting"
+        )
     for name, kind in types.items():
         if kind == "void":
             raise InvalidInput(f"table {table}: the column {name} has no type; cast it")

@@ -157,7 +157,11 @@ class RawSource(Source):
         self._amendment: Amendment | None = None
         owners = snapshot.owners
         if len(owners) > 1:
-            raise TableUnsuitable(table.uri, f"has rows of several streams: {', '.join(sorted(owners))}")
+            raise TableUnsuitable(
+                table.uri,
+                f"has positions of several streams: {', '.join(sorted(owners))}. Use a new table for each "
+                "stream, and derive from these",
+            )
         if not owners:
             return
         (owner,) = owners
@@ -186,8 +190,8 @@ class RawSource(Source):
     def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, see `Source`."""
         try:
-            landed = [SourceCommit(*commit) for commit in self._landed_since(cursor.commit, limit)]
-            amended = [_of_amendment(*pair) for pair in self._amended_since(cursor.amendment)]
+            landed = [SourceCommit(*commit) for commit in self._landed_since(cursor, limit)]
+            amended = [_of_amendment(*pair) for pair in self._amended_since(cursor)]
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, cursor, str(error)) from error
         # The order of the two chains among each other is that of their ids, which are drawn from the clock.
@@ -207,8 +211,9 @@ class RawSource(Source):
             raise commits_missing(self.uri, self.end, str(error)) from error
         return replace(commit, rows=sum(range_.rows for range_ in added.values()))
 
-    def _landed_since(self, last: int | None, limit: int | None) -> list[CommitRef]:
+    def _landed_since(self, cursor: Cursor, limit: int | None) -> list[CommitRef]:
         """Return the commits that moved positions, newest first."""
+        last = cursor.commit
         if self._positions is None:
             return []
         newest = CommitRef(self._positions.commit_id, self._positions.batch_id)
@@ -218,11 +223,12 @@ class RawSource(Source):
                 return found
             found.append(commit)
         if last is not None:
-            raise PositionsUnreadable(self.uri, f"the chain of commits does not contain {last}")
+            raise commits_missing(self.uri, cursor, f"the chain of commits does not contain {last}")
         return found
 
-    def _amended_since(self, last: int | None) -> list[tuple[Amendment, Amendment | None]]:
+    def _amended_since(self, cursor: Cursor) -> list[tuple[Amendment, Amendment | None]]:
         """Return the amendments, newest first, each with the one before it."""
+        last = cursor.amendment
         found: list[tuple[Amendment, Amendment | None]] = []
         each = self._amendment
         while each is not None and each.commit_id != last:
@@ -230,7 +236,7 @@ class RawSource(Source):
             found.append((each, before))
             each = before
         if each is None and last is not None:
-            raise PositionsUnreadable(self.uri, f"the chain of amendments does not contain {last}")
+            raise commits_missing(self.uri, cursor, f"the chain of amendments does not contain {last}")
         return found
 
 

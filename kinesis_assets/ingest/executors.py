@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorCheck:
-    """What an executor tries. It can be pickled and holds no secrets.
+    """The checks that an executor makes. It can be pickled and holds no secrets.
 
     Attributes:
         shard: What it reads of a stream; None if it reads none.

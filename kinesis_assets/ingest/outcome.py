@@ -183,7 +183,8 @@ def _state(
     if shard_id in plan.ranges:
         return ShardState.WAITING, _unfinished_parents_error(plan, shard_id)
     return ShardState.FAILED, ShardLeftOut(
-        shard_id, "the asset's body removed the shard from the plan; nothing was read"
+        shard_id,
+        "the asset's body removed the shard from the plan, so nothing was read; to read it, keep it there",
     )
 
 

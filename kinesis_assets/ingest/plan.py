@@ -68,7 +68,7 @@ class ReadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run reads: the value that the asset's body receives and returns.
+    """The plan of a run: what it reads. It is the value that the asset's body receives and returns.
 
     Attributes:
         batch_id: The id of this attempt, written to every row that it lands.

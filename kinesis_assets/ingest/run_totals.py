@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunTotals:
-    """What was committed of a run's shards, and the last outcome of each of them.
+    """The totals of what a run committed, and the last outcome of each of its shards.
 
     Attributes:
         rows: Number of rows that were committed.

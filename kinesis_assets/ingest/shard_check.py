@@ -24,7 +24,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ShardCheck:
-    """What an executor reads of a stream. It can be pickled and holds no secrets.
+    """The shard of a stream that an executor reads. It can be pickled and holds no secrets.
 
     Attributes:
         stream: The stream's name or ARN.

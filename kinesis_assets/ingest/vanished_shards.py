@@ -66,7 +66,9 @@ def reason_to_keep(
     try:
         can_be_read = exists(client, shard_id)
     except CallFailed as error:
-        return ShardVanished(shard_id, f"{fact}; it is not known whether it has expired: {error}. Run again")
+        return ShardVanished(
+            shard_id, f"{fact}; it is not known whether it has expired: {error.reason}. Run again"
+        )
     if can_be_read:
         return ShardVanished(shard_id, f"{fact}, though it can still be read: {incomplete}")
     if on_data_loss == "continue":

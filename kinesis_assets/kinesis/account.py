@@ -9,7 +9,7 @@ import botocore
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_assets.errors import InvalidInput, StreamsNotListed
-from kinesis_assets.kinesis.sdk_client import ATTEMPTS, sdk_client
+from kinesis_assets.kinesis.sdk_client import ATTEMPTS, CORRECT_SETTINGS, sdk_client
 from kinesis_assets.kinesis.stream_address import StreamAddress
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class AccountClient:
             self._client = sdk_client(settings, ATTEMPTS)
         except (BotoCoreError, ValueError) as error:
             # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
-            raise InvalidInput(f"cannot create a Kinesis client: {error}") from None
+            raise InvalidInput(f"cannot create a Kinesis client: {error}. {CORRECT_SETTINGS}") from None
 
     def list_streams(self) -> list[ListedStream]:
         """Return the streams from all pages, by name.
@@ -101,11 +101,9 @@ class AccountClient:
         except ClientError as error:
             detail = error.response["Error"]
             # The SDK's error is not chained: for a rejected signature it may repeat the session token.
-            raise StreamsNotListed(
-                f"{operation} failed with {detail.get('Code')}: {detail.get('Message')}"
-            ) from None
+            raise _failed(operation, detail.get("Code"), detail.get("Message")) from None
         except BotoCoreError as error:
-            raise StreamsNotListed(f"{operation} failed with {type(error).__name__}: {error}") from error
+            raise _failed(operation, type(error).__name__, error) from error
         if missing := [name for name in required if name not in response]:
             raise _incomplete(f"the response of {operation} has no {missing[0]}")
         return response
@@ -120,6 +118,14 @@ def _stream(summary: dict[str, Any]) -> ListedStream:
     if named != name:
         raise _incomplete(f"ListStreams returned stream {name} with the ARN {arn}")
     return ListedStream(name, arn, deleting=summary.get("StreamStatus") == "DELETING")
+
+
+def _failed(operation: str, code: object, message: object) -> StreamsNotListed:
+    reason = f"{operation} failed with {code}: {message}".rstrip(". ")
+    return StreamsNotListed(
+        f"{reason}. Check the region, the credentials and their permission kinesis:{operation}, then list "
+        "the streams again"
+    )
 
 
 def _incomplete(reason: str) -> StreamsNotListed:

@@ -15,7 +15,7 @@ from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL
 from kinesis_assets.kinesis.records.wire import IncompleteBody, Page, WireIterator, WirePage, page_of
-from kinesis_assets.kinesis.sdk_client import ATTEMPTS, sdk_client
+from kinesis_assets.kinesis.sdk_client import ATTEMPTS, CORRECT_SETTINGS, sdk_client
 from kinesis_assets.kinesis.sdk_errors import sdk_failures
 from kinesis_assets.kinesis.shards import (
     Shard,
@@ -90,7 +90,9 @@ class StreamClient:
                 self._call_directly(attempts, endpoint_url, settings.page_sizes.largest_body)
         except (BotoCoreError, ValueError) as error:
             # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
-            raise InvalidInput(f"stream {self.address}: cannot create a Kinesis client: {error}") from None
+            raise InvalidInput(
+                f"stream {self.address}: cannot create a Kinesis client: {error}. {CORRECT_SETTINGS}"
+            ) from None
         meta = self._client.meta
         self.settings = replace(
             settings,

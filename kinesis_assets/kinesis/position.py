@@ -57,11 +57,11 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     def __post_init__(self) -> None:
         number = self.sequence_number
         if (number is not None) != (self.kind in _WITH_SEQUENCE_NUMBER):
-            raise InvalidInput(f"{self.kind} {'needs' if number is None else 'takes no'} sequence number")
+            raise InvalidInput(f"{self.kind} {'needs a' if number is None else 'takes no'} sequence number")
         if number is not None and not _SEQUENCE_NUMBER.fullmatch(number):
             raise InvalidInput(f"invalid sequence number {number[:80]!r}: 1 to 129 decimal digits")
         if (self.timestamp is not None) != (self.kind is PositionKind.AT_TIMESTAMP):
-            raise InvalidInput(f"{self.kind} {'needs' if self.timestamp is None else 'takes no'} timestamp")
+            raise InvalidInput(f"{self.kind} {'needs a' if self.timestamp is None else 'takes no'} timestamp")
         if self.timestamp is not None and self.timestamp.tzinfo is None:
             raise InvalidInput(f"a timestamp needs a UTC offset, for example {self.timestamp.isoformat()}Z")
         if self.timestamp is not None:
@@ -114,7 +114,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
                 ) from error
         number, second_colon, sub = argument.partition(":")
         if second_colon and not _SUB_SEQUENCE_NUMBER.fullmatch(sub):
-            raise InvalidInput(f"invalid position {text[:200]!r}: the sub-sequence number is not a number")
+            raise InvalidInput(f"invalid position {text[:200]!r}: the sub-sequence number must be a number")
         return cls(
             kind,
             sequence_number=number if colon else None,

@@ -76,7 +76,7 @@ def check_role(role_arn: object, external_id: object, session_name: object) -> N
         return
     for name, value in (("external_id", external_id), ("session_name", session_name)):
         if value is not None:
-            raise InvalidInput(f"{name}: only with role_arn")
+            raise InvalidInput(f"{name}: only with role_arn; set role_arn, or remove it")
 
 
 def default_session_name(stream: str, run_id: str | None = None) -> str:

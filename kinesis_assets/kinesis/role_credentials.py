@@ -92,7 +92,10 @@ class RoleCredentials:
         except ClientError as error:
             raise _denied(role, error) from None
         except (BotoCoreError, parser_error(), ValueError) as error:  # ValueError: an invalid endpoint
-            raise RoleNotAssumed(f"role {role.arn} cannot be assumed: {error}") from None
+            raise RoleNotAssumed(
+                f"role {role.arn} cannot be assumed: {str(error).rstrip('. ')}. Check the network, the "
+                "region and this process's own credentials, then run again"
+            ) from None
         given = response.get("Credentials", {})
         try:
             found = {
@@ -102,7 +105,9 @@ class RoleCredentials:
                 "expiry_time": given["Expiration"].isoformat(),
             }
         except KeyError as missing:
-            raise RoleNotAssumed(f"role {role.arn} cannot be assumed: STS returned no {missing}") from None
+            raise RoleNotAssumed(
+                f"role {role.arn} cannot be assumed: STS returned no {missing}; check the endpoint of STS"
+            ) from None
         if given["Expiration"] <= datetime.now(UTC):
             raise RoleNotAssumed(
                 f"role {role.arn} cannot be assumed: by this machine's clock its credentials expired at "
@@ -181,13 +186,14 @@ def sts_client(profile_name: str | None, region_name: str | None) -> Any:
 def _denied(role: AssumedRole, error: ClientError) -> RoleNotAssumed:
     detail = error.response.get("Error", {})  # a proxy's response may have none
     code, message = detail.get("Code", "Unknown"), detail.get("Message", "")
-    sentence = f"role {role.arn} cannot be assumed: AssumeRole failed with {code}: {message}"
+    todo = "Run again when the cause is resolved"
     if code in _DENIED:
         external_id = "a trust policy may require an external_id"
         if role.external_id is not None:
             external_id = "the external_id must be the one that it requires"
-        sentence += (
-            ". The role's trust policy must allow this caller, and the caller's own policy sts:AssumeRole; "
+        todo = (
+            "The role's trust policy must allow this caller, and the caller's own policy sts:AssumeRole; "
             f"{external_id}"
         )
-    return RoleNotAssumed(sentence)
+    reason = f"AssumeRole failed with {code}: {message}".rstrip(". ")
+    return RoleNotAssumed(f"role {role.arn} cannot be assumed: {reason}. {todo}")

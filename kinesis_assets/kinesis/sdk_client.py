@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 ATTEMPTS = 6
 """Attempts of a call by the SDK, with its back-off, unless the caller retries by itself."""
 
+CORRECT_SETTINGS = (
+    "Correct region_name, endpoint_url or profile_name, or the AWS configuration of this process"
+)
+"""The advice for a client that cannot be created."""
+
 _making_client = threading.Lock()
 
 

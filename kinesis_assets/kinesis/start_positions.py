@@ -106,7 +106,10 @@ def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -
         except CallFailed as error:
             if error.code != "InvalidArgumentException":
                 raise
-            raise InvalidInput(f"{shard_id}: Kinesis rejected start {position}: {error}") from error
+            raise InvalidInput(
+                f"{shard_id}: Kinesis rejected start {position}: {error.reason}. Use a sequence number of "
+                "this shard"
+            ) from error
 
 
 def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Position:
@@ -116,7 +119,7 @@ def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Positi
     if position.timestamp is not None and not _EPOCH <= position.timestamp < now + CLOCK_STEP:
         raise InvalidInput(
             f"stream {listing.summary.identity.name}: {shard_id}: start {position} is not in the past; the "
-            f"service's clock is at {now}"
+            f"service's clock is at {now}; use an earlier time"
         )
     return position
 
@@ -125,7 +128,9 @@ def _file_content(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"start {_FILE}{path} cannot be read: {error}") from error
+        raise InvalidInput(
+            f"start {_FILE}{path} cannot be read: {error}; correct the path or file"
+        ) from error
 
 
 def _json_or_yaml(text: str) -> object:
@@ -139,7 +144,9 @@ def _loaded(text: str, where: str) -> str | dict[str, str]:
     try:
         found = _json_or_yaml(text)
     except (yaml.YAMLError, ValueError) as error:  # an invalid date is a ValueError
-        raise InvalidInput(f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+        raise InvalidInput(
+            f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}; correct it"
+        ) from error
     if isinstance(found, dict) and all(isinstance(part, str) for pair in found.items() for part in pair):
         return found
     if isinstance(found, str) and not found.startswith(_FILE):

@@ -123,7 +123,9 @@ def _plan(
             "requested; name one shard"
         )
     if window.start.timestamp is not None and window.start.timestamp > now:
-        raise InvalidInput(f"stream {stream}: {window.start} is later than the service's clock, {now}")
+        raise InvalidInput(
+            f"stream {stream}: {window.start} is later than the service's clock, {now}; use an earlier start"
+        )
     _refuse_invalid_sequence_numbers(
         client,
         {shard_id: window.starts.get(shard_id, window.start) for shard_id in requested if shard_id in listed},
@@ -178,7 +180,9 @@ def _plan(
 def _refuse_unknown(stream: str, unknown: Sequence[str], incomplete: ShardListIncomplete | None) -> None:
     if unknown:
         names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
-        raise incomplete or InvalidInput(f"stream {stream} has no shard {names}")
+        raise incomplete or InvalidInput(
+            f"stream {stream} has no shard {names}; list its shards with `kinesis-assets positions`"
+        )
 
 
 def _floor(amendment: Amendment | None) -> datetime | None:
@@ -251,7 +255,10 @@ def _refuse_invalid_sequence_numbers(client: StreamClient, starts: Mapping[str, 
         except CallFailed as error:
             if error.code != "InvalidArgumentException":
                 raise
-            raise InvalidInput(f"{shard_id}: the service rejects {start}: {error}") from error
+            raise InvalidInput(
+                f"{shard_id}: the service rejects {start}: {error.reason}. Use a sequence number of this "
+                "shard"
+            ) from error
 
 
 def _expired(

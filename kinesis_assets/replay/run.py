@@ -27,6 +27,7 @@ from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 from kinesis_assets.table.amend import commit_missing_rows
 from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit import MAX_READING_TIME, read_until
+from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +100,9 @@ def _execute(
         # Checked after reading, so that every record was read from the stream that was planned.
         if client.describe().identity != plan.listing.summary.identity:
             raise StreamRecreated(
-                client.stream, "deleted and created again during the replay; nothing was committed"
+                client.stream,
+                "deleted and created again during the replay; nothing was committed. "
+                f"{WAY_OUT_OF_RECREATION}",
             )
     version = None
     if result.files or cleared:
@@ -197,5 +200,6 @@ def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:
     return DataLost(
         shard.shard_id,
         f"the replay starts at {start}, but the stream no longer has that record; the first record of "
-        f"the range that it has is {shard.first_read or 'none'}. Missing records after it were filled in",
+        f"the range that it has is {shard.first_read or 'none'}. Missing records after it were filled in"
+        + ("" if shard.first_read is None else f"; to replay only that, start at {shard.first_read}"),
     )

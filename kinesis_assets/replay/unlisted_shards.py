@@ -60,5 +60,5 @@ def expired_error(shard_id: str, shard: ShardPosition, start: Position) -> Shard
     return ShardVanished(
         shard_id,
         f"no longer listed: all of its records are older than the stream's retention, so none from {start} "
-        "on can be read again. The rows that the table has of it are kept",
+        "on can be read again. The rows that the table has of it are kept; leave this shard out",
     )

@@ -21,6 +21,7 @@ from kinesis_assets.seek.probe import TIME_TO_READ, first_unread, probe_newest, 
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commit_loop import commit_until_known
 from kinesis_assets.table.commits_since import find_commit
+from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.row_predicates import at, passed, rows_after
 
@@ -123,7 +124,10 @@ def seek(
     request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids, to_fill=to_fill)
     listing = listing.with_retention(hours[1])
     if client.describe().identity != identity:
-        raise StreamRecreated(client.stream, "deleted and created again during the seek; nothing was changed")
+        raise StreamRecreated(
+            client.stream,
+            f"deleted and created again during the seek; nothing was changed. {WAY_OUT_OF_RECREATION}",
+        )
     planned = _plan(snapshot, recorded.with_listing(listing), request)
     if not apply or not moving(planned):
         return SeekResult(planned)
@@ -133,7 +137,10 @@ def seek(
         snapshot = table.snapshot()
         current = snapshot.positions(identity)
         if current is None:
-            raise InvalidInput(f"the positions of {client.stream} no longer exist; was the table replaced?")
+            raise InvalidInput(
+                f"table {table.uri} no longer has positions of {client.stream}; nothing was changed. It may "
+                "have been replaced: examine its history before the next run"
+            )
         commit_id = find_commit(table, current, expected, batch_id)
         if commit_id is not None:
             return replace(results[commit_id], version=snapshot.version_of(commit_id), applied=True)
@@ -180,7 +187,9 @@ def _request(
         raise InvalidInput("no shard was named; name shards, or select all shards")
     if unknown := [shard_id for shard_id in chosen if shard_id not in known]:
         names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
-        raise InvalidInput(f"stream {client.stream} has no shard {names}")
+        raise InvalidInput(
+            f"stream {client.stream} has no shard {names}; list its shards with `kinesis-assets positions`"
+        )
     if to.sequence_number is not None and len(chosen) > 1:
         raise InvalidInput(
             f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
@@ -192,7 +201,9 @@ def _request(
         for shard_id in chosen:
             if shard_id not in listed:
                 raise SeekRefused(
-                    shard_id, "the stream no longer lists this shard, so none of its records can be read"
+                    shard_id,
+                    "the stream no longer lists this shard, so none of its records can be read; name other "
+                    "shards",
                 )
     readable = [shard_id for shard_id in chosen if shard_id in listed]
     if to_fill:

@@ -78,8 +78,9 @@ def commit_until_known(table: WrittenTable, step: _Step[_Outcome_co]) -> _Outcom
             if last:
                 raise CommitUnknown(
                     table.uri,
-                    f"it is unknown whether the commit succeeded, since the table cannot be read: {raised}. "
-                    "Run again when the table can be read: the run continues from what the table contains",
+                    "it is unknown whether the commit succeeded, since the table cannot be read. Run again "
+                    "when it can be read: the run continues from what the table contains. The last error "
+                    f"was: {raised}",
                 ) from None  # the cause may contain credentials, see `table`
             error = raised
             # A refused read is no proof: the previous try may have committed.

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 OWNER = "kinesis_assets.stream"
 """The table property with the ARN of the table's stream."""
 
+WAY_OUT_OF_RECREATION = (
+    "Use a new table for the new stream, or set on_recreated: restart to continue in this one"
+)
+"""The advice about a stream that was deleted and created again."""
+
 _APPLICATION = re.compile(r"kinesis/([^/]+/[^/]+)(/past)?")
 
 

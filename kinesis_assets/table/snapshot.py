@@ -27,6 +27,7 @@ from kinesis_assets.table.nullable_columns import columns_without_null
 from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.ownership import (
     OWNER,
+    WAY_OUT_OF_RECREATION,
     amendment_application,
     application_of_arn,
     arns_of,
@@ -149,7 +150,7 @@ class TableSnapshot:
                 f"the table {self._table.uri} has positions of the stream created at "
                 f"{found.identity.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
                 f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
-                "Use a new table for the new stream, or set on_recreated: restart to continue in this one",
+                f"{WAY_OUT_OF_RECREATION}",
             )
         return found
 

@@ -128,7 +128,7 @@ def _local(path: str) -> str:
         # delta-rs removes `..` together with the name before it, although that may be a symbolic link.
         return (absolute.resolve() if ".." in absolute.parts else absolute).as_uri()
     except (RuntimeError, OSError) as error:  # no such user, or a link to itself
-        raise InvalidInput(f"table {path}: {error}") from error
+        raise InvalidInput(f"table {path}: {error}; correct the path") from error
 
 
 def write_new(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.NativeFile:

@@ -78,7 +78,7 @@ def changed_by(change: Callable[[Manifest], object]) -> Tamper:
 
 def with_field(name: str, value: object, part: str = "shards") -> Tamper:
     """Set a field of the first shard, or of the first file."""
-    return changed_by(lambda manifest: manifest[part][0].update({name: value}))
+    return changed_by(lambda manifest: _change(manifest[part][0], {name: value}))
 
 
 def with_path(make: Callable[[str], str]) -> Tamper:
@@ -88,9 +88,19 @@ def with_path(make: Callable[[str], str]) -> Tamper:
 
 def with_stats(**fields: Any) -> Tamper:
     """Set facts about the first shard's range."""
-    return changed_by(lambda manifest: manifest["shards"][0]["stats"].update(fields))
+    return changed_by(lambda manifest: _change(manifest["shards"][0]["stats"], fields))
+
+
+def with_facts(**fields: Any) -> Tamper:
+    """Set facts about reading the first shard."""
+    return changed_by(lambda manifest: _change(manifest["shards"][0]["facts"], fields))
 
 
 def with_position(name: str, **fields: Any) -> Tamper:
     """Change the first shard's start or the position that it was read through."""
     return changed_by(lambda manifest: manifest["shards"][0]["stats"][name].update(fields))
+
+
+def _change(record: dict[str, Any], fields: dict[str, Any]) -> None:
+    assert fields.keys() <= record.keys()  # an unknown field would be refused for being unknown
+    record.update(fields)

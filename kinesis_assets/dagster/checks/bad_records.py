@@ -32,7 +32,7 @@ class HourOfRecords(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BadRecords(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of the records that runs wrote.
+    """The counts of the records that runs wrote.
 
     Attributes:
         through: Id of the last event or commit that was counted; None before the first.

@@ -1,4 +1,4 @@
-"""What the settings of all checks have: a severity, and a map of them by name, as in YAML."""
+"""The common settings of all checks: a severity, and a map of them by name, as in YAML."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEVERITY = "Severity of the check's failure in Dagster."
 
 
 class CheckSettings(Settings):
-    """What every check has.
+    """The settings of every check.
 
     Attributes:
         severity: Severity of its failure.
@@ -101,7 +101,7 @@ class NamedChecks(Settings):
         names = list(names)
         for name in names:
             if name in self.model_fields_set and getattr(self, name) is not None:
-                raise InvalidInput(f"checks: {name}: {reason}")
+                raise InvalidInput(f"checks: {name}: {reason}; remove it")
         return self.model_copy(update=dict.fromkeys(names))
 
     @classmethod

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit, RecordFiles
 
 UNDECODED = "The column error says why; correct the schema or the producer"
-"""What to do about bad records of a derived table."""
+"""The advice about bad records of a derived table."""
 
 MAX_COMMITS = 200
 """The maximum number of commits that a step counts, from the newest one."""

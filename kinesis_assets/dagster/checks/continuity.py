@@ -58,7 +58,7 @@ class Break(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ContinuityProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of the commits that were checked.
+    """The progress of the check through the commits.
 
     Attributes:
         through: Id of the newest commit that was checked, inclusive; None before the first.

@@ -45,7 +45,7 @@ _BREAKS = (PositionsUnreadable, SourceCommitsMissing, TableOfAnotherSource, Tabl
 
 
 class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the checks of a table remember from tick to tick. If it is lost, they count from the start again.
+    """The state of a table's checks from tick to tick. If it is lost, they count from the start again.
 
     Attributes:
         at: Time of the last evaluation, in seconds since the epoch.

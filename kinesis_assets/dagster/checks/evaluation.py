@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the checks remember from tick to tick. If it is lost, they count and verify from the start again.
+    """The state of the checks from tick to tick. If it is lost, they count and verify from the start again.
 
     Attributes:
         at: Time of the last tick, in seconds since the epoch.

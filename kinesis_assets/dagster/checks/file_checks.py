@@ -34,7 +34,7 @@ class SmallFiles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a table's data files.
+    """The facts about a table's data files.
 
     Attributes:
         version: The version of the table.

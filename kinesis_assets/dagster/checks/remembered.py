@@ -1,4 +1,4 @@
-"""What a stream's sensor remembers, for checks that are evaluated outside of it."""
+"""The state of a stream's sensor, for checks that are evaluated outside of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RememberedChecks:
-    """What the sensor remembers.
+    """The state of the sensor.
 
     Attributes:
         progress: What the checks remember of its last tick.

@@ -8,7 +8,7 @@ from kinesis_assets.dagster.checks.bad_records import BadRecords, RecordCounter
 from kinesis_assets.dagster.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 
 DAMAGED = "The column error says why; a producer may aggregate records wrongly"
-"""What to do about bad records of a raw table."""
+"""The advice about bad records of a raw table."""
 
 _PAGE_SIZE = 500
 _MAX_PAGES = 10

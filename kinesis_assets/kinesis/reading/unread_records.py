@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 SHARD_END = "end"
-"""What a probe finds in a closed shard that has no further records."""
+"""The finding of a probe in a closed shard that has no further records."""
 
 _MARGIN = timedelta(minutes=5)
 """How long before the time of the last read a probe starts, because arrival times are approximate."""
@@ -41,7 +41,7 @@ _CONNECT_TIMEOUT, _READ_TIMEOUT = 2.0, 5.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What is probed of a shard.
+    """The request to probe a shard.
 
     Attributes:
         shard_id: The shard.

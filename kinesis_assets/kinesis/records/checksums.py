@@ -23,7 +23,7 @@ _SMALL_COUNT = 400
 """Up to this many records, a loop over the sequence numbers is faster than NumPy."""
 
 _PLAIN = b":0"
-"""What follows the sequence number of a record that is not part of an aggregate."""
+"""The text after the sequence number of a record that is not part of an aggregate."""
 
 
 def checksum(record: Record) -> int:

@@ -128,10 +128,12 @@ def lower_floor(
         if before is None or before <= floor:
             if tried is not None:
                 return tried
-            found = "it has no floor" if before is None else f"its floor is {before}"
-            raise InvalidInput(
-                f"table {table.uri}: {found}, so it cannot be lowered to {floor}; nothing was changed"
+            reason = (
+                "it has no floor, so there is none to lower"
+                if before is None
+                else f"its floor is {before}, so it cannot be lowered to {floor}; give an earlier date"
             )
+            raise InvalidInput(f"table {table.uri}: nothing was changed: {reason}")
         step = Step("lower floor", f"from {before} to {floor}", State.DONE)
         if dry_run:
             return replace(step, state=State.PLANNED)

@@ -116,9 +116,9 @@ def test_a_value_is_refused_alike_by_builder_component_and_command_line(name, va
 def test_a_setting_of_a_role_is_refused_without_one(name):
     fields = {"stream": "clicks", "table": "clicks", name: "tests"}
     for refuse in (build_kinesis_stream, KinesisStreamComponent):
-        with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn$"):
+        with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn; .*remove it$"):
             refuse(**fields)
-    with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn$"):
+    with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn; .*remove it$"):
         KinesisResource(**{name: "tests"})
 
 

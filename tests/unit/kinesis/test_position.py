@@ -92,7 +92,7 @@ def test_the_error_of_an_unknown_kind_lists_the_known_kinds():
 
 @pytest.mark.parametrize("kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"])
 def test_sequence_number_kinds_need_a_sequence_number(kind):
-    with pytest.raises(InvalidInput, match="needs sequence number"):
+    with pytest.raises(InvalidInput, match="needs a sequence number"):
         Position(PositionKind(kind))
 
 
@@ -103,7 +103,7 @@ def test_other_kinds_take_no_sequence_number(kind):
 
 
 def test_timestamp_kind_needs_a_timestamp():
-    with pytest.raises(InvalidInput, match="needs timestamp"):
+    with pytest.raises(InvalidInput, match="needs a timestamp"):
         Position(PositionKind.AT_TIMESTAMP)
 
 

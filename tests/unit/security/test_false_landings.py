@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,11 +19,15 @@ from support.hostile_spark import (
     Tamper,
     changed_by,
     unchanged,
+    with_facts,
     with_field,
     with_path,
     with_position,
     with_stats,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def read_through(manifest: Manifest, number: str) -> None:
@@ -41,7 +45,7 @@ def start_of(shard: Manifest) -> str:
 def idle_that_moved(manifest: Manifest) -> None:
     """Report that nothing was read of the first shard, although it moved."""
     shard = manifest["shards"][0]
-    shard.update(first_arrival=None, last_arrival=None)
+    shard["facts"].update(first_arrival=None, last_arrival=None)
     shard["stats"].update(rows=0, bytes=0, checksum=0, first_sequence_number=None, last_sequence_number=None)
     for file in manifest["files"]:
         file["rows_by_shard"].pop(A, None)
@@ -71,7 +75,7 @@ def last_is_first(manifest: Manifest) -> None:
 def gap_without_offset(manifest: Manifest) -> None:
     after = manifest["shards"][0]["stats"]["through"]
     gap = {"after": after, "since": None, "next_sequence_number": None, "until": "2026-01-31T12:00:00"}
-    manifest["shards"][0]["gaps"] = [gap]
+    manifest["shards"][0]["facts"]["gaps"] = [gap]
 
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
@@ -104,15 +108,17 @@ FALSE_LANDINGS: dict[str, Tamper] = {
     "a shard twice": changed_by(lambda manifest: manifest["shards"].append(manifest["shards"][0])),
     "more rows than its files have": with_stats(rows=3),
     "fewer rows than none": with_stats(rows=-1),
-    "more marked rows than rows": with_field("bad_records", 3),
+    "more marked rows than rows": with_facts(bad_records=3),
     "fewer bytes than none": with_stats(bytes=-1),
     "fewer than no checksums": with_stats(checksum=-1),
     "rows without numbers": with_stats(first_sequence_number=None, last_sequence_number=None),
     "an end and an error": with_field("error", ["ReadFailed", A, "no answer"]),
     "neither end nor error": with_field("end", None),
     "an unknown end": with_field("end", "never"),
-    "a field that there is not": with_field("surprise", 1),
-    "a fact that there is not": with_stats(surprise=1),
+    "a field that there is not": changed_by(lambda manifest: manifest["shards"][0].update(new=1)),
+    "a fact that there is not": changed_by(
+        lambda manifest: manifest["shards"][0]["stats"].update(surprise=1)
+    ),
     "numbers of no rows": changed_by(numbers_of_no_rows),
     "bytes of no rows": changed_by(partial(facts_of_no_rows, bytes=1)),
     "a checksum of no rows": changed_by(partial(facts_of_no_rows, checksum=1)),
@@ -134,7 +140,7 @@ FALSE_LANDINGS: dict[str, Tamper] = {
     "moved without a record": changed_by(idle_that_moved),
     # Times
     "a tip without an offset": with_field("tip_time", "2026-01-31T12:00:00"),
-    "rows that never arrived": with_field("last_arrival", None),
+    "rows that never arrived": with_facts(last_arrival=None),
     "a gap without an offset": changed_by(gap_without_offset),
 }
 
@@ -153,11 +159,17 @@ def test_the_run_after_an_invalid_manifest_commits_the_records(partly_read: Host
     assert [outcome.rows for outcome in partly_read.run_tampered(unchanged).outcomes.values()] == [2, 2]
 
 
-@pytest.mark.parametrize("field", ["tip_time", "last_arrival"])
 @pytest.mark.parametrize("time", [TOMORROW, "9999-12-31T23:59:59Z"], ids=["tomorrow", "the last day"])
+@pytest.mark.parametrize(
+    ("field", "tamper"),
+    [
+        ("tip_time", lambda time: with_field("tip_time", time)),
+        ("last_arrival", lambda time: with_facts(last_arrival=time)),
+    ],
+)
 def test_a_time_in_the_future_is_stored_as_the_services_time(
-    partly_read: HostileBench, field: str, time: str
+    partly_read: HostileBench, field: str, tamper: Callable[[object], Tamper], time: str
 ) -> None:
-    partly_read.run_tampered(with_field(field, time))
+    partly_read.run_tampered(tamper(time))
     now = partly_read.client.describe().service_time
     assert getattr(partly_read.at(A), field) <= now + CLOCK_STEP

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kinesis_assets.errors import LandingFailed, ReadFailed, ShardError
@@ -20,9 +22,7 @@ def test_the_error_of_a_shard_keeps_its_class(partly_read: HostileBench) -> None
 
 @pytest.mark.parametrize("name", ["LandingFailed", "SystemExit", "os.system", "InvalidInput", ""])
 def test_an_error_of_an_unknown_class_is_refused(unread: HostileBench, name: str) -> None:
-    with pytest.raises(
-        LandingFailed, match=f"nothing was committed: {name!r} is not the class of a shard's error"
-    ):
+    with pytest.raises(LandingFailed, match=f"nothing was committed: .*{re.escape(repr(name))}"):
         unread.run_tampered(failed(name, A, "x"))
 
 

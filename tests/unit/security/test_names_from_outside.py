@@ -58,11 +58,11 @@ def test_an_invalid_shard_name_is_an_error_before_anything_is_changed(
 ) -> None:
     bench.create(2)
 
-    def with_name(_: Any, answer: Any) -> Any:
-        first, second = answer.members["Shards"]
-        return answer.but(Shards=[first | {member: name}, second])
+    def with_name(_: Any, response: Any) -> Any:
+        first, second = response.members["Shards"]
+        return response.but(Shards=[first | {member: name}, second])
 
-    faults.answer("ListShards", with_name)
+    faults.response("ListShards", with_name)
     with pytest.raises(ShardListIncomplete, match=bench.stream) as caught:
         bench.run()
     assert is_short_line(caught.value)
@@ -77,12 +77,12 @@ def test_invalid_sequence_numbers_of_a_shard_are_an_error(
 ) -> None:
     bench.create()
 
-    def changed(_: Any, answer: Any) -> Any:
-        (shard,) = answer.members["Shards"]
+    def changed(_: Any, response: Any) -> Any:
+        (shard,) = response.members["Shards"]
         first = next(iter(shard[member]))
-        return answer.but(Shards=[shard | {member: shard[member] | {first: number}}])
+        return response.but(Shards=[shard | {member: shard[member] | {first: number}}])
 
-    faults.answer("ListShards", changed)
+    faults.response("ListShards", changed)
     with pytest.raises(ShardListIncomplete) as caught:
         bench.client.list_shards()
     assert is_short_line(caught.value)
@@ -92,11 +92,11 @@ def test_invalid_sequence_numbers_of_a_shard_are_an_error(
 def test_a_shard_without_a_member_is_an_error(bench: Bench, faults: Faults, member: str) -> None:
     bench.create()
 
-    def without(_: Any, answer: Any) -> Any:
-        (shard,) = answer.members["Shards"]
-        return answer.but(Shards=[{name: value for name, value in shard.items() if name != member}])
+    def without(_: Any, response: Any) -> Any:
+        (shard,) = response.members["Shards"]
+        return response.but(Shards=[{name: value for name, value in shard.items() if name != member}])
 
-    faults.answer("ListShards", without)
+    faults.response("ListShards", without)
     with pytest.raises(ShardListIncomplete, match=f"without '{member}'"):
         bench.client.list_shards()
 
@@ -123,13 +123,13 @@ def test_an_invalid_arn_is_an_error_before_anything_is_changed(
 ) -> None:
     bench.create()
 
-    def with_name(_: Any, answer: Any) -> Any:
-        summary = answer.members["StreamDescriptionSummary"]
-        return answer.but(
+    def with_name(_: Any, response: Any) -> Any:
+        summary = response.members["StreamDescriptionSummary"]
+        return response.but(
             StreamDescriptionSummary=summary | {"StreamARN": f"arn:aws:kinesis:::stream/{name}"}
         )
 
-    faults.answer("DescribeStreamSummary", with_name)
+    faults.response("DescribeStreamSummary", with_name)
     with pytest.raises(CallFailed, match="returned the ARN") as caught:
         bench.run()
     assert is_short_line(caught.value)
@@ -151,11 +151,11 @@ def test_partition_keys_are_stored_unchanged_and_create_no_paths(
     bench.create()
     bench.put(*range(len(keys)))
 
-    def with_name(_: Any, answer: Any) -> Any:
-        records = zip(answer.members["Records"], keys, strict=False)
-        return answer.but(Records=[record | {"PartitionKey": key} for record, key in records])
+    def with_name(_: Any, response: Any) -> Any:
+        records = zip(response.members["Records"], keys, strict=False)
+        return response.but(Records=[record | {"PartitionKey": key} for record, key in records])
 
-    faults.answer("GetRecords", with_name, times=1)
+    faults.response("GetRecords", with_name, times=1)
     bench.run()
     assert sorted(row["partition_key"].encode() for row in bench.rows) == sorted(map(str.encode, keys))
     assert [folder.name for folder in tmp_path.iterdir()] == ["table"]
@@ -178,11 +178,11 @@ def test_an_invalid_sequence_number_fails_its_shard_only(bench: Bench, faults: F
     bench.put(1, shard_id=first)
     bench.put(2, shard_id=second)
 
-    def with_name(_: Any, answer: Any) -> Any:
-        records = [record | {"SequenceNumber": name} for record in answer.members["Records"]]
-        return answer.but(Records=records)
+    def with_name(_: Any, response: Any) -> Any:
+        records = [record | {"SequenceNumber": name} for record in response.members["Records"]]
+        return response.but(Records=records)
 
-    faults.answer("GetRecords", with_name, shard_id=second)
+    faults.response("GetRecords", with_name, shard_id=second)
     outcomes = bench.run().outcomes
     assert outcomes[first].error is None
     error = outcomes[second].error
@@ -194,7 +194,7 @@ def test_an_invalid_sequence_number_fails_its_shard_only(bench: Bench, faults: F
 @NAMES
 def test_an_error_message_of_the_service_is_one_line(bench: Bench, faults: Faults, name: str) -> None:
     bench.create()
-    faults.answer("ListShards", lambda _, answer: answer.error(name).but(message=name))
+    faults.response("ListShards", lambda _, response: response.error(name).but(message=name))
     with pytest.raises(CallFailed) as caught:
         bench.client.list_shards()
     assert str(caught.value).isprintable()
@@ -208,11 +208,11 @@ def test_a_text_in_a_predicate_is_escaped(bench: Bench, faults: Faults, name: st
     bench.create()
     bench.put(1, 2, 3)
 
-    def with_name(_: Any, answer: Any) -> Any:
-        first, *others = answer.members["Records"]
-        return answer.but(Records=[first | {"PartitionKey": name}, *others])
+    def with_name(_: Any, response: Any) -> Any:
+        first, *others = response.members["Records"]
+        return response.but(Records=[first | {"PartitionKey": name}, *others])
 
-    faults.answer("GetRecords", with_name, times=1)
+    faults.response("GetRecords", with_name, times=1)
     bench.run()
     identity = bench.client.describe().identity
     remove = bench.table.snapshot().remove
