@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from kinesis_assets.errors import CursorConflict
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.kinesis.clock import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class ContinuousDerivations:
         report: Called with a table's name and each of its commits.
         report_failure: Called with a table's name and its error, unless the last error had the same text.
         backoff: The waits after a table's failures.
+        clock: The clock.
+        wait: Waits until an event is set, for at most a number of seconds of the clock; None is no limit.
     """
 
     def __init__(
@@ -55,11 +58,15 @@ class ContinuousDerivations:
         report: Callable[[str, DerivedCommit], object],
         report_failure: Callable[[str, Exception], object],
         backoff: Backoff = Backoff(1.0, 30.0),
+        clock: Clock = MACHINE_CLOCK,
+        wait: Callable[[threading.Event, float | None], object] = threading.Event.wait,
     ) -> None:
         self._tables = tables
         self._report = report
         self._report_failure = report_failure
         self._backoff = backoff
+        self._clock = clock
+        self._wait = wait
         self._failed: dict[str, _Failure] = {}
         self._changed = threading.Event()
         self._ending = threading.Event()
@@ -100,17 +107,17 @@ class ContinuousDerivations:
     def _run(self) -> None:
         ending = False
         while not ending and not self._stopped.is_set():
-            self._changed.wait(self._seconds_to_retry())
+            self._wait(self._changed, self._seconds_to_retry())
             self._changed.clear()
             ending = self._ending.is_set()
             for name in self._tables:
                 failure = self._failed.get(name)
-                if ending or failure is None or failure.due <= time.monotonic():
+                if ending or failure is None or failure.due <= self._clock.monotonic():
                     self._consume(name)
 
     def _seconds_to_retry(self) -> float | None:
         due = min((failure.due for failure in self._failed.values()), default=None)
-        return None if due is None else max(0.0, due - time.monotonic())
+        return None if due is None else max(0.0, due - self._clock.monotonic())
 
     def _consume(self, name: str) -> None:
         try:
@@ -120,7 +127,7 @@ class ContinuousDerivations:
         except Exception as error:  # noqa: BLE001  # also any error of a transformation; it is reported
             before = self._failed.get(name)
             times = 1 if before is None else before.times + 1
-            due = time.monotonic() + self._backoff.wait(times)
+            due = self._clock.monotonic() + self._backoff.wait(times)
             self._failed[name] = _Failure(error, times, due)
             is_news = before is None or str(before.error) != str(error)
             if is_news and not isinstance(error, CursorConflict) and not self._stopped.is_set():

@@ -175,8 +175,8 @@ def test_a_response_that_ends_a_shard_without_its_records_skips_none(pipeline: P
     pipeline.put_many(20)
     pipeline.split(parent)
 
-    def without_records(_: Any, answer: Any) -> Any:
-        return answer.but(Records=[]) if "ChildShards" in answer.members else None
+    def without_records(_: Any, response: Any) -> Any:
+        return response.but(Records=[]) if "ChildShards" in response.members else None
 
     faults.answer("GetRecords", without_records, times=1)
     assert pipeline.materialize()[parent]["state"] == "finished"

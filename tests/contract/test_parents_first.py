@@ -88,7 +88,7 @@ def test_a_list_that_shows_a_shard_closed_finishes_it_without_child_shards(
     pipeline.put_many(10)
     faults.answer(
         "GetRecords",
-        lambda _, answer: answer.but(ChildShards=None) if "ChildShards" in answer.members else None,
+        lambda _, response: response.but(ChildShards=None) if "ChildShards" in response.members else None,
     )
     events = pipeline.materialize()
     assert [event["state"] for event in events.values()] == ["finished", "committed", "committed"]
@@ -100,7 +100,7 @@ def end_open_shard(shard: str, faults: Any) -> dict[str, Any]:
     keys = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
     child = {"ShardId": f"shardId-{1:012}", "ParentShards": [shard], "HashKeyRange": keys}
     faults.answer(
-        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[child]), times=2
+        "GetRecords", lambda _, response: response.but(NextShardIterator=None, ChildShards=[child]), times=2
     )
     return child
 
@@ -124,8 +124,8 @@ def test_a_shard_that_is_finished_in_the_table_and_open_in_the_stream_is_an_erro
     pipeline.put_many(10)
     child = end_open_shard(shard, faults)
 
-    def show_closed(_: Any, answer: Any) -> Any:
-        (listed,) = answer.members["Shards"]
+    def show_closed(_: Any, response: Any) -> Any:
+        (listed,) = response.members["Shards"]
         numbers = listed["SequenceNumberRange"]
         closed = listed | {"SequenceNumberRange": numbers | {"EndingSequenceNumber": "9" * 56}}
         invented = {
@@ -134,7 +134,7 @@ def test_a_shard_that_is_finished_in_the_table_and_open_in_the_stream_is_an_erro
             "HashKeyRange": child["HashKeyRange"],
             "SequenceNumberRange": numbers,
         }
-        return answer.but(Shards=[closed, invented])
+        return response.but(Shards=[closed, invented])
 
     # `materialize` and the plan get the right list; the one that confirms the end is wrong.
     faults.answer("ListShards", show_closed, after=2, times=1)

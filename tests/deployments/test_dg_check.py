@@ -29,5 +29,5 @@ def test_dg_check_names_what_is_wrong_and_repeats_no_password(tmp_path: Path) ->
     done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     output = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "give a path, s3://bucket/prefix or file:///path" in output
+    assert "s3://bucket/prefix" in output
     assert PASSWORD not in output

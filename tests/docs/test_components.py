@@ -111,4 +111,4 @@ def test_the_stream_with_a_prefix_has_the_names_of_the_page() -> None:
     assert f"`{names.raw_step}`" in PAGE
     assert f"`source: {names.stream_key.to_user_string()}`" in PAGE
     assert StreamNames.parse(names.stream_key.to_user_string()) == names
-    assert f"the newest {MAX_FILES} commits" in PAGE
+    assert f"{MAX_FILES} commits" in PAGE

@@ -47,8 +47,8 @@ class OneShard:
     def put(self, *items: int | bytes) -> list[str]:
         data = [item if isinstance(item, bytes) else str(item).encode() for item in items]
         entries = [{"Data": content, "PartitionKey": "k"} for content in data]
-        answer = self.kinesis.put_records(StreamName=self.stream, Records=entries)
-        return [record["SequenceNumber"] for record in answer["Records"]]
+        response = self.kinesis.put_records(StreamName=self.stream, Records=entries)
+        return [record["SequenceNumber"] for record in response["Records"]]
 
     def reading(
         self,

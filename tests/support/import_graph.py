@@ -29,7 +29,7 @@ LAYERS = (
 """Folders from top to bottom. Each imports only from folders below it."""
 
 BESIDE = {
-    "decoders": frozenset({"schemas", "spark"}),
+    "decoders": frozenset({"kinesis", "schemas", "spark"}),
     "emulator": frozenset[str](),
     "schemas": frozenset[str](),
     "testing": frozenset({"emulator", "kinesis"}),

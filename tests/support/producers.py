@@ -25,10 +25,10 @@ def put_from_another_process(endpoint_url, region):
     for batch in count():
         data = [b"%d/%d/%d" % (os.getpid(), batch, i) for i in range(100)]
         entries = [{"Data": each, "PartitionKey": each.decode()} for each in data]
-        answer = client.put_records(StreamName="stream", Records=entries)
+        response = client.put_records(StreamName="stream", Records=entries)
         acknowledged += [
             (entry["ShardId"], entry["SequenceNumber"], each)
-            for entry, each in zip(answer["Records"], data, strict=True)
+            for entry, each in zip(response["Records"], data, strict=True)
         ]
         if batch >= 20 and len({shard_id for shard_id, _, _ in acknowledged}) >= 20:
             break

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def omit_shards(faults: Faults, *shard_ids: str, **when: Any) -> None:
     """Leave shards out of each list, or of those that `when` chooses."""
 
-    def without(_: Any, answer: Any) -> Any:
-        shards = [shard for shard in answer.members["Shards"] if shard["ShardId"] not in shard_ids]
-        return answer.but(Shards=shards)
+    def without(_: Any, response: Any) -> Any:
+        shards = [shard for shard in response.members["Shards"] if shard["ShardId"] not in shard_ids]
+        return response.but(Shards=shards)
 
     faults.answer("ListShards", without, **when)

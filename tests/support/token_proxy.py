@@ -58,7 +58,7 @@ class TokenProxy:
         self._proxy.stop(None).wait()
         self._upstream.close()
 
-    def answer(self, method: str, path: str) -> dict[str, Any]:
+    def respond(self, method: str, path: str) -> dict[str, Any]:
         """Return the response to a request to the API."""
         self.requests.append((method, path))
         ids = {"applicationId": "00f1", "sessionId": "s1", "arn": "arn:aws:emr-serverless:::session"}
@@ -101,7 +101,7 @@ def _api_of(proxy: TokenProxy) -> type[BaseHTTPRequestHandler]:
     class Api(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            content = json.dumps(proxy.answer(self.command, self.path)).encode()
+            content = json.dumps(proxy.respond(self.command, self.path)).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

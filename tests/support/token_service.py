@@ -61,7 +61,7 @@ class TokenService:
     requests: list[dict[str, str]] = field(default_factory=list)
     throttled: int = 0
 
-    def answer(self, key: str | None, arguments: dict[str, str]) -> tuple[int, str]:
+    def respond(self, key: str | None, arguments: dict[str, str]) -> tuple[int, str]:
         self.requests.append(arguments)
         if self.throttled:
             self.throttled -= 1

@@ -1,10 +1,16 @@
-"""A clock that only waits advance."""
+"""Clocks of which the time is not this machine's."""
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threading import Event
+
 
 class VirtualTime:
-    """A clock for code in which one thread alone waits. Nobody is kept waiting.
+    """A clock that only waits advance, for code in which one thread alone waits. Nobody is kept waiting.
 
     Attributes:
         now: The time in seconds.
@@ -23,4 +29,35 @@ class VirtualTime:
 
     def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
+        self.now += seconds
+
+    def wait(self, event: Event, seconds: float | None) -> None:
+        """Wait until an event is set, for at most some seconds. Without a limit, wait in real time."""
+        if seconds is None:
+            event.wait()
+        elif not event.is_set():
+            self.sleep(seconds)
+
+
+class TickingTime:
+    """A clock that each reading advances: code that waits for a time reaches it after enough readings.
+
+    Attributes:
+        now: The time in seconds.
+        tick: Seconds by which a reading advances it.
+    """
+
+    def __init__(self, tick: float = 0.1) -> None:
+        self.now = 1000.0
+        self.tick = tick
+
+    def monotonic(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def time(self) -> float:
+        """Return this machine's time, in which ids are."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
         self.now += seconds

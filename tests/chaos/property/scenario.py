@@ -161,9 +161,9 @@ class Scenario:
         ]
         if put.failing is not None:
             self._shared.faults.partial_puts(every=put.failing)
-        answer = self._shared.kinesis.put_records(**self._stream, Records=entries)
+        response = self._shared.kinesis.put_records(**self._stream, Records=entries)
         self._shared.faults.clear()
-        for record, keys, entry in zip(records, ranges, answer["Records"], strict=True):
+        for record, keys, entry in zip(records, ranges, response["Records"], strict=True):
             if "SequenceNumber" in entry:
                 shard_id, number = entry["ShardId"], int(entry["SequenceNumber"])
                 placed_by = None if self._auto else record.key

@@ -32,8 +32,8 @@ def sequence_numbers(kinesis: Any, stream: str) -> dict[str, str]:
     """The sequence numbers by shard of a stream with two shards, each with a record of three bytes."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": str(key)} for key in (0, 2**128 - 1)]
-    answer = kinesis.put_records(StreamName=stream, Records=entries)
-    return {record["ShardId"]: record["SequenceNumber"] for record in answer["Records"]}
+    response = kinesis.put_records(StreamName=stream, Records=entries)
+    return {record["ShardId"]: record["SequenceNumber"] for record in response["Records"]}
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import single_line_error
+from support.mentions import assert_mentions
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def test_a_run_without_java_writes_nothing(script, stream_options, kinesis, stre
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     done = script("run", *stream_options)
     assert done.exit_code == 1
-    assert "Spark needs Java 17 or newer: JAVA_HOME is" in single_line_error(done.err)
+    assert_mentions(single_line_error(done.err), "Java 17", "JAVA_HOME")
     assert not Path(table.uri).exists()
 
 
@@ -31,5 +32,5 @@ def test_a_replay_without_java_writes_nothing(script, stream_options, table):
     before = files_of(table)
     done = script("replay", *stream_options, "--from", "TRIM_HORIZON")
     assert done.exit_code == 1
-    assert "Spark needs Java 17 or newer: JAVA_HOME is" in single_line_error(done.err)
+    assert_mentions(single_line_error(done.err), "Java 17", "JAVA_HOME")
     assert files_of(table) == before

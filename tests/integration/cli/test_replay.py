@@ -14,8 +14,8 @@ def numbers(kinesis, stream) -> list[str]:
     """The sequence numbers of three records in the first of two shards."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": "0"}] * 3
-    answer = kinesis.put_records(StreamName=stream, Records=entries)
-    return [record["SequenceNumber"] for record in answer["Records"]]
+    response = kinesis.put_records(StreamName=stream, Records=entries)
+    return [record["SequenceNumber"] for record in response["Records"]]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ class TestReplay:
 
     @pytest.mark.usefixtures("incomplete")
     def test_a_vanished_shard_is_reported_beside_the_others(self, cli, stream_options, faults):
-        faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+        faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][1:]))
         done = cli("replay", *stream_options, "--from", "TRIM_HORIZON", "--json")
 
         assert done.exit_code == 1

@@ -17,6 +17,7 @@ from kinesis_assets.errors import InvalidInput
 from support.continuous_runs import ContinuousRuns
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.dagster_runs import totals
+from support.mentions import assert_mentions
 from support.stream_names import raw_key, shard_partitions
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
@@ -164,9 +165,7 @@ class TestOneRun:
         assert run.status is Status.FAILURE
         (record,) = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
         error = record.event_log_entry.get_dagster_event().step_failure_data.error
-        assert (
-            f"the tag {FOLLOW_TAG} must be a number of seconds above 0, not 'for ever'" in error.to_string()
-        )
+        assert_mentions(error.to_string(), FOLLOW_TAG, "'for ever'")
 
 
 @pytest.mark.usefixtures("spark")
@@ -269,9 +268,9 @@ class TestSensor:
 @pytest.mark.parametrize(
     ("field", "value", "error"),
     [
-        ("follow_for", 0, "follow_for must be above 0, not 0"),
-        ("follow_for", float("inf"), "follow_for must be a finite number, not inf"),
-        ("commit_interval", 0.1, "commit_interval must be at least 0.2, not 0.1"),
+        ("follow_for", 0, "follow_for.*0"),
+        ("follow_for", float("inf"), "follow_for.*finite.*inf"),
+        ("commit_interval", 0.1, r"commit_interval.*0\.2.*0\.1"),
     ],
 )
 def test_invalid_settings_of_continuous_runs_are_refused(make_project, field, value, error):

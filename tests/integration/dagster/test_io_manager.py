@@ -25,6 +25,7 @@ from support.dagster_runs import (
     rows_in_table,
     totals,
 )
+from support.mentions import assert_mentions
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
@@ -73,9 +74,7 @@ class TestPartialFailure:
         assert instance.get_run_by_id(result.run_id).status is dg.DagsterRunStatus.FAILURE
         error = failure_message(instance, result)
         assert error.startswith("kinesis_assets.errors.ShardsNotCommitted: stream ")
-        assert "2 of the run's shards did not reach the end of their ranges" in error
-        assert f"{B}: reading from TRIM_HORIZON failed" in error
-        assert f"{E}: waits for {D}" in error
+        assert_mentions(error, f"{B}: ", "TRIM_HORIZON", f"{E}: waits for {D}")
         assert A not in error
         assert C not in error
 
@@ -305,7 +304,7 @@ def test_a_partition_that_is_no_shard_fails_while_the_others_commit(source, stre
     assert partition_statuses(project, instance) == {A: MATERIALIZED, "bogus": FAILED, B: MATERIALIZED}
     ((metadata,),) = observations(instance, result).values()
     facts = plain(metadata)
-    assert facts["error"] == f"bogus: stream {stream} has no such shard; remove the partition"
+    assert_mentions(facts["error"], "bogus: ", stream, "remove the partition")
     assert facts.keys().isdisjoint({"from", "through", "lag_ms"})
     assert facts["error"] in failure_message(instance, result)
     assert len(rows_in_table(project)) == 20

@@ -36,7 +36,7 @@ def test_a_shard_that_vanished_unread_is_requested_and_its_run_fails(source, mak
     assert daemon.requested_ranges() == [(A,)]
     project.run(instance, {PARTITION: A})
     source.split(A)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][1:]))
     assert daemon.requested_ranges() == [(A,)]
     (facts,) = project.run(instance, {PARTITION: A})
     assert facts["state"] == "failed"
@@ -53,6 +53,6 @@ def test_a_shard_that_vanished_unread_is_requested_in_a_new_instance_too(
     Daemon(project, instance).tick()
     project.run(instance, {PARTITION: A})
     source.split(A)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][1:]))
     with dg.instance_for_test() as other:
         assert Daemon(project, other).requested_ranges() == [(A,)]

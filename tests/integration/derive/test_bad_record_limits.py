@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from kinesis_assets.derive import run as derive_run
 from kinesis_assets.errors import BadRecordsRefused
 from support.derived import maintain_derived, order
+from support.mentions import assert_mentions
 from support.typed_tables import BAD, REASON
 
 
@@ -19,11 +20,8 @@ def test_with_fail_a_record_that_cannot_be_decoded_fails_the_run(typed):
     with pytest.raises(BadRecordsRefused) as caught:
         typed.consume(order(2), BAD, on_bad_record="fail")
     reason = str(caught.value)
-    assert reason.startswith(
-        f"table {typed.derived.table.uri}: 1 of 2 records (a share of 0.5) cannot be decoded"
-    )
-    assert f": {REASON}. " in reason
-    assert "set on_bad_record to keep or separate" in reason
+    assert reason.startswith(f"table {typed.derived.table.uri}: 1 of 2 records ")
+    assert_mentions(reason, REASON, "on_bad_record", "keep", "separate")
     assert typed.values("id") == [1]
     typed.consume(on_bad_record="separate")
     assert typed.values("id") == [1, 2]
@@ -35,10 +33,7 @@ def test_a_step_with_a_larger_share_of_bad_records_is_refused(typed, policy, key
     half = {"on_bad_record": policy, "max_bad_share": 0.5} | key
     typed.consume(order(1), BAD, where="id < 9", **half)
     before = typed.derived.rows
-    with pytest.raises(
-        BadRecordsRefused,
-        match=r"2 of 3 records \(a share of 0\.667\) cannot be decoded, and max_bad_share is 0\.5",
-    ):
+    with pytest.raises(BadRecordsRefused, match=r"2 of 3 records.*0\.667.*max_bad_share.*0\.5"):
         typed.consume(order(2), BAD, BAD, where="id < 9", **half)
     assert typed.derived.rows == before
     typed.consume(order(3), order(9), BAD, where="id < 9", **half)  # of six records, one is left out

@@ -52,18 +52,15 @@ def test_a_column_error_alone_is_counted_only_with_a_limit(consume):
 def test_a_step_with_a_larger_share_of_bad_records_is_refused_before_it_is_committed(consume, derived):
     consume(order(1), max_bad_share=0.5)
     before = derived.rows
-    with pytest.raises(
-        BadRecordsRefused,
-        match=r"2 of 3 records \(a share of 0\.667\) cannot be decoded, and max_bad_share is 0\.5",
-    ) as caught:
+    with pytest.raises(BadRecordsRefused, match=r"2 of 3 records.*0\.667.*max_bad_share.*0\.5") as caught:
         consume(order(2), BAD, BAD, max_bad_share=0.5)
-    assert "One of them is shardId-000000000000: " in str(caught.value)
+    assert "shardId-000000000000: " in str(caught.value)
     assert derived.rows == before
     (commit,) = consume(order(3), order(4), max_bad_share=0.5)
     assert (commit.rows, commit.bad_records) == (5, 2)
 
 
 def test_a_limit_requires_the_column_error(consume, derived):
-    with pytest.raises(InvalidInput, match="max_bad_share: the function returns no column error"):
+    with pytest.raises(InvalidInput, match=r"max_bad_share: .*column error"):
         consume(order(1), function=without_error, max_bad_share=0.5)
     assert not DeltaTable.is_deltatable(derived.table.folder.uri)

@@ -134,7 +134,7 @@ def test_a_column_that_differs_in_case_only_is_refused(bench, derived):
     land(bench, order(0))
     derived.run()
     land(bench, order(1))
-    with pytest.raises(SchemaChangeRefused, match="the column id is called ID in the new rows"):
+    with pytest.raises(SchemaChangeRefused, match=r"\bid\b.*\bID\b"):
         derived.run(transform=lambda new: orders(new).withColumnRenamed("id", "ID"))
 
 
@@ -167,7 +167,7 @@ def test_another_type_is_refused_before_anything_is_written(bench, derived):
     derived.run()
     land(bench, order(1))
     files = DeltaTable(derived.table.uri).file_uris()
-    with pytest.raises(SchemaChangeRefused, match="id has the type integer, and the new rows have string"):
+    with pytest.raises(SchemaChangeRefused, match=r"\bid\b.*\binteger\b.*\bstring\b"):
         derived.run(transform=lambda new: orders(new).withColumn("id", F.col("id").cast("string")))
     assert DeltaTable(derived.table.uri).file_uris() == files
 

@@ -17,6 +17,7 @@ from kinesis_assets.derive.checked_rows import CheckedRows
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import InvalidInput, LandingFailed
 from support.derived import order, orders
+from support.mentions import assert_mentions
 
 MODES = {"append": None, "upsert": Upsert(("id",), ("amount",))}
 TRANSFORMATIONS = {
@@ -43,10 +44,8 @@ def test_a_transformation_that_spark_cannot_analyze_is_refused_with_its_reason(e
     with pytest.raises(InvalidInput) as caught:
         either.run(transform=transform)
     reason = str(caught.value)
-    assert reason.startswith(
-        f"table {either.table.uri}: Spark refuses the transformation, so nothing was written: [{condition}] "
-    )
-    assert reason.endswith(". Correct the function")
+    assert reason.startswith(f"table {either.table.uri}: ")
+    assert f"[{condition}] " in reason
     assert "\n" not in reason
     assert "Project" not in reason
     assert not DeltaTable.is_deltatable(either.table.folder.uri)
@@ -75,7 +74,7 @@ def above(bench, derived, tmp_path):
 
 
 def test_a_roll_up_that_spark_cannot_analyze_is_refused_too(above):
-    with pytest.raises(InvalidInput, match=r"nothing was written: \[UNRESOLVED_COLUMN.*`price`"):
+    with pytest.raises(InvalidInput, match=r"\[UNRESOLVED_COLUMN.*`price`"):
         above.run(transform=lambda rows: rows.groupBy("id").agg(F.sum("price")))
     assert not DeltaTable.is_deltatable(above.table.folder.uri)
 
@@ -83,8 +82,8 @@ def test_a_roll_up_that_spark_cannot_analyze_is_refused_too(above):
 @pytest.mark.parametrize(
     ("by", "reason"),
     [
-        (("id", "price"), r"by: the source .* has no column price\..* Its columns are id, item, amount"),
-        (("parts",), "by: the values of parts have parts"),
+        (("id", "price"), r"^table .*: by: .*\bprice\b.*\bid, item, amount\b"),
+        (("parts",), r"^table .*: by: .*\bparts\b"),
     ],
     ids=["missing", "nested"],
 )
@@ -112,10 +111,8 @@ def test_a_function_that_fails_is_an_error_with_the_table_and_the_reason(either,
     transform = with_bad_records(broken, either.table.uri, 0.5 if bounded else None)
     with pytest.raises(InvalidInput) as caught:
         either.run(transform=transform)
-    assert str(caught.value) == (
-        f"table {either.table.uri}: the function broken failed, so nothing was written: AttributeError: "
-        "'list' object has no attribute 'price'. Correct the function, or what it uses"
-    )
+    assert str(caught.value).startswith(f"table {either.table.uri}: ")
+    assert_mentions(str(caught.value), "broken", "AttributeError: 'list' object has no attribute 'price'")
     assert isinstance(caught.value.__cause__, AttributeError)
     assert not DeltaTable.is_deltatable(either.table.folder.uri)
 
@@ -145,29 +142,23 @@ def test_an_error_of_a_job_that_a_function_runs_is_an_error_of_spark(bench, deri
         derived.run(transform=lambda rows: rows.select(F.raise_error(F.lit("no"))).collect())
 
 
-RESULTS = {
-    "nothing must return a DataFrame of Spark, but it returned None": nothing,
-    "<lambda> must return a DataFrame of Spark, but it returned an object of the type builtins.list": (
-        lambda rows: rows.columns
-    ),
-}
-"""Functions that return no DataFrame, by the error."""
-
-
 @pytest.mark.parametrize("bounded", [False, True])
-@pytest.mark.parametrize(("reason", "function"), RESULTS.items(), ids=["None", "list"])
-def test_a_function_that_returns_no_data_frame_is_refused_with_its_name(either, reason, function, bounded):
+@pytest.mark.parametrize(
+    ("function", "returned"),
+    [(nothing, "None"), (lambda rows: rows.columns, "builtins.list")],
+    ids=["None", "list"],
+)
+def test_a_function_that_returns_no_data_frame_is_refused_with_its_name(either, function, returned, bounded):
     transform = with_bad_records(function, either.table.uri, 0.5 if bounded else None)
     with pytest.raises(InvalidInput) as caught:
         either.run(transform=transform)
-    assert str(caught.value) == (
-        f"table {either.table.uri}: the function {reason}. Nothing was written. Correct the function"
-    )
+    assert str(caught.value).startswith(f"table {either.table.uri}: ")
+    assert_mentions(str(caught.value), function.__name__, "DataFrame", returned)
     assert not DeltaTable.is_deltatable(either.table.folder.uri)
 
 
 def test_the_function_of_a_roll_up_that_returns_no_data_frame_is_refused_too(above):
-    with pytest.raises(InvalidInput, match="the function nothing must return a DataFrame of Spark"):
+    with pytest.raises(InvalidInput, match=r"\bnothing\b.*\bDataFrame\b"):
         above.run(transform=nothing)
     assert not DeltaTable.is_deltatable(above.table.folder.uri)
 
@@ -192,9 +183,7 @@ class Unanalyzed(DataFrame):
 def test_rows_that_spark_connect_refuses_only_later_are_refused_in_the_same_way(bench, derived, rows):
     bench.put(order(1))
     bench.run()
-    with pytest.raises(
-        InvalidInput, match=r"written: \[UNRESOLVED_COLUMN\] No `price`\. Correct the function$"
-    ):
+    with pytest.raises(InvalidInput, match=r"\[UNRESOLVED_COLUMN\] No `price`"):
         derived.run(transform=lambda _: rows)
 
 
@@ -207,6 +196,6 @@ def test_a_condition_that_spark_cannot_analyze_is_refused_before_the_table_is_cr
 ):
     bench.put(order(1))
     bench.run()
-    with pytest.raises(InvalidInput, match=rf"refuses delete_where, so nothing was written: \[.*{reason}"):
+    with pytest.raises(InvalidInput, match=rf"delete_where.*\[.*{reason}"):
         derived.run(mode=Upsert(("id",), ("amount",), delete_where=condition))
     assert not DeltaTable.is_deltatable(derived.table.folder.uri)

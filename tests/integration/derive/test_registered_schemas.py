@@ -13,6 +13,7 @@ from kinesis_assets.dagster.table_settings import TableSettings
 from kinesis_assets.dagster.typed_rows import TypedRows
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed, SchemaChangeRefused
 from support.glue_records import avro, framed
+from support.mentions import assert_mentions
 
 if TYPE_CHECKING:
     from support.bench import Bench
@@ -108,11 +109,8 @@ def test_a_later_version_is_not_used_if_the_table_names_one(typed):
 @pytest.mark.parametrize(
     ("definition", "reason"),
     [
-        (record(id="long"), r"the new rows lack amount\. .* as in CAST\(NULL AS double\) AS amount"),
-        (
-            record(id="string", amount="double"),
-            "the column id has the type long, and the new rows have string",
-        ),
+        (record(id="long"), r"CAST\(NULL AS double\) AS amount"),
+        (record(id="string", amount="double"), r"\bid\b.*\blong\b.*\bstring\b"),
     ],
     ids=["removed", "another type"],
 )
@@ -149,13 +147,9 @@ def test_a_json_schema_requires_no_field_because_records_may_have_another_versio
 @pytest.mark.parametrize("wrong", [{"name": "nothing"}, {"version": 7}], ids=str)
 def test_a_schema_that_the_registry_does_not_have_is_refused_in_one_line(typed, wrong):
     typed.put(typed.register(FIRST), FIRST, id=1, amount=1.0)
-    with pytest.raises(
-        InvalidInput, match=r"^table .*: (version 7|the latest version) of the schema"
-    ) as caught:
+    with pytest.raises(InvalidInput, match=r"^table .*: .*\b(version 7|nothing)\b") as caught:
         typed.consume(**wrong)
-    assert f"in the registry {typed.registry.name} is not found at {typed.registry.endpoint}" in str(
-        caught.value
-    )
+    assert_mentions(str(caught.value), typed.registry.name, typed.registry.endpoint)
     assert "\n" not in str(caught.value)
     assert typed.is_missing()
 
@@ -166,9 +160,9 @@ def test_a_schema_that_the_registry_does_not_have_is_refused_in_one_line(typed, 
         (
             "AVRO",
             json.dumps(record(id=["long", "string"])),
-            "the Avro schema: id is a union of BIGINT, STRING",
+            r"\bid\b.*\bBIGINT, STRING\b",
         ),
-        ("AVRO", json.dumps(record(a=record(b="Order"))), r"the Avro schema: a\.b is recursive"),
+        ("AVRO", json.dumps(record(a=record(b="Order"))), r"a\.b is recursive"),
         ("AVRO", '{"type": "record", "name": "Order", "fields": [{"type": "long"}]}', "has no name"),
         (
             "JSON",
@@ -176,7 +170,7 @@ def test_a_schema_that_the_registry_does_not_have_is_refused_in_one_line(typed, 
             "#/properties/id has integer, string",
         ),
         ("AVRO", "{", "is not JSON"),
-        ("PROTOBUF", "message Order {}", "has the data format PROTOBUF; only AVRO and JSON are supported"),
+        ("PROTOBUF", "message Order {}", r"\bPROTOBUF\b.*\bAVRO\b.*\bJSON\b"),
     ],
     ids=["union", "recursive", "nameless", "JSON types", "broken", "Protobuf"],
 )
@@ -185,9 +179,7 @@ def test_a_schema_without_a_spark_type_is_refused_in_one_line(
 ):
     endpoint = registries.start(200, {"DataFormat": data_format, "SchemaDefinition": definition})
     typed.put(typed.register(FIRST), FIRST, id=1, amount=1.0)
-    with pytest.raises(
-        InvalidInput, match=f"^table .*: the latest version of the schema orders in .*{reason}"
-    ):
+    with pytest.raises(InvalidInput, match=rf"^table .*: .*\borders\b.*{reason}"):
         typed.consume(endpoint=endpoint)
     assert typed.is_missing()
 
@@ -207,7 +199,7 @@ def test_a_numbered_version_is_requested_once_and_the_latest_one_for_each_step(
 def test_a_version_that_is_not_available_is_refused(typed, registries):
     body = {"DataFormat": "AVRO", "SchemaDefinition": json.dumps(FIRST), "Status": "FAILURE"}
     typed.put(typed.register(FIRST), FIRST, id=1, amount=1.0)
-    with pytest.raises(InvalidInput, match="has the status FAILURE; give the number of another version"):
+    with pytest.raises(InvalidInput, match=r"\bFAILURE\b.*\bversion\b"):
         typed.consume(endpoint=registries.start(200, body))
 
 

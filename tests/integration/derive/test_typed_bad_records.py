@@ -97,9 +97,8 @@ def test_each_record_that_cannot_be_decoded_is_kept_once_over_several_runs(typed
 
 @pytest.mark.parametrize("name", KEEPING)
 def test_a_field_with_the_name_of_a_column_that_keeps_bad_records_is_refused(typed, name):
-    with pytest.raises(InvalidInput, match=f"the column {name} has the name of one of the columns") as caught:
+    with pytest.raises(InvalidInput, match=rf"^table .*: .*\b{name}\b"):
         typed.consume(order(1), schema=f"{name} STRING")
-    assert str(caught.value).startswith(f"table {typed.derived.table.uri}: ")
     assert typed.is_missing()
 
 
@@ -162,7 +161,7 @@ def test_expressions_see_no_record_that_cannot_be_decoded(typed):
 
 
 def test_a_field_with_the_name_of_the_mark_is_refused(typed):
-    with pytest.raises(InvalidInput, match="a field must not have the name __error"):
+    with pytest.raises(InvalidInput, match="__error"):
         typed.consume(order(1), schema="__ERROR STRING", on_bad_record="separate")
 
 

@@ -95,9 +95,9 @@ def test_rows_of_an_upstream_table_are_not_decoded_again(typed, tmp_path):
         ({"where": "id <"}, r"where: 'id <' is invalid: \[PARSE_SYNTAX_ERROR\]"),
         ({"where": "amount"}, r"where: 'amount' is invalid: \[DATATYPE_MISMATCH"),
         ({"schema": "id NUMBER"}, "'id NUMBER' is not a Spark type"),
-        ({"schema": "ARRAY<INT>"}, "the type array<int> has no columns; use a struct"),
-        ({"schema": "id INT, ID INT"}, "the fields ID, id differ only by case"),
-        ({"schema": "_record INT"}, "a field must not have the name _record"),
+        ({"schema": "ARRAY<INT>"}, ".*array<int>.*struct"),
+        ({"schema": "id INT, ID INT"}, r".*\bID, id\b"),
+        ({"schema": "_record INT"}, r".*\b_record\b"),
     ],
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
 )

@@ -67,15 +67,15 @@ def test_a_shorter_retention_is_used_only_if_two_responses_agree(bench, faults):
     omit_shards(faults, parent)
     faults.fail("GetShardIterator", status=400, code="ResourceNotFoundException", shard_id=parent)
 
-    def shorter(_, answer):
-        summary = answer.members["StreamDescriptionSummary"]
-        return answer.but(StreamDescriptionSummary=summary | {"RetentionPeriodHours": 24})
+    def shorter(_, response):
+        summary = response.members["StreamDescriptionSummary"]
+        return response.but(StreamDescriptionSummary=summary | {"RetentionPeriodHours": 24})
 
     described = []
 
-    def every_second(request, answer):
+    def every_second(request, response):
         described.append(request)
-        return shorter(request, answer) if len(described) % 2 else answer
+        return shorter(request, response) if len(described) % 2 else response
 
     faults.answer("DescribeStreamSummary", every_second)
     with pytest.raises(ShardListIncomplete, match="the last 48 h"):
@@ -107,7 +107,9 @@ def test_a_finished_shard_that_is_listed_again_is_not_read(bench, faults):
         "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)},
         "SequenceNumberRange": {"StartingSequenceNumber": "1", "EndingSequenceNumber": "2"},
     }
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=[listed, *answer.members["Shards"]]))
+    faults.answer(
+        "ListShards", lambda _, response: response.but(Shards=[listed, *response.members["Shards"]])
+    )
     plan = bench.plan()
     assert parent in plan.asked
     assert parent not in plan.ranges

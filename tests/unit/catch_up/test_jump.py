@@ -73,9 +73,9 @@ def test_a_record_that_the_service_shows_only_after_the_backfill_is_read_by_the_
     read.put(3)
     (hidden,) = read.put(4)
 
-    def hide(_call, answer):
-        records = answer.members.get("Records", [])
-        return answer.but(Records=[each for each in records if each["SequenceNumber"] != hidden])
+    def hide(_call, response):
+        records = response.members.get("Records", [])
+        return response.but(Records=[each for each in records if each["SequenceNumber"] != hidden])
 
     faults.answer("GetRecords", hide)
     assert catch_up(read) == {}

@@ -197,8 +197,8 @@ def test_what_a_step_did_not_read_is_not_given_up_because_of_one_response(slow, 
         faults.answer("GetRecords", omit, shard_id=A)
         return result
 
-    def omit(_call, answer):
-        return answer.but(Records=answer.members["Records"][keep], MillisBehindLatest=0)
+    def omit(_call, response):
+        return response.but(Records=response.members["Records"][keep], MillisBehindLatest=0)
 
     assert isinstance(fill_gaps(slow, fill=fill)[A], ReplayUnfinished)
     faults.clear()

@@ -50,12 +50,12 @@ def omit(faults, *, keep, first=None, behind_ms=0, times=1):
     """
     left = [times]
 
-    def change(_call, answer):
-        records = answer.members.get("Records")
+    def change(_call, response):
+        records = response.members.get("Records")
         if not records or not left[0] or first not in {None, records[0]["SequenceNumber"]}:
             return None
         left[0] -= 1
-        return answer.but(Records=records[keep], MillisBehindLatest=behind_ms)
+        return response.but(Records=records[keep], MillisBehindLatest=behind_ms)
 
     faults.answer("GetRecords", change, shard_id=A)
 
@@ -63,9 +63,9 @@ def omit(faults, *, keep, first=None, behind_ms=0, times=1):
 def shorten_retention(faults):
     """Report a retention of 24 hours."""
 
-    def shorter(_call, answer):
-        summary = answer.members["StreamDescriptionSummary"] | {"RetentionPeriodHours": 24}
-        return answer.but(StreamDescriptionSummary=summary)
+    def shorter(_call, response):
+        summary = response.members["StreamDescriptionSummary"] | {"RetentionPeriodHours": 24}
+        return response.but(StreamDescriptionSummary=summary)
 
     faults.answer("DescribeStreamSummary", shorter)
 
@@ -75,7 +75,7 @@ NOTHING, ONLY_FIRST, NOT_FIRST = slice(0), slice(1), slice(1, None)
 
 def test_wrong_responses_that_nothing_is_unread_move_no_shard(behind, faults):
     position = behind.at(A).position.sequence_number
-    faults.answer("GetRecords", lambda _call, answer: answer.but(Records=[], MillisBehindLatest=0))
+    faults.answer("GetRecords", lambda _call, response: response.but(Records=[], MillisBehindLatest=0))
     skip_unread(behind)
     faults.clear()
     assert behind.at(A).position.sequence_number == position

@@ -32,12 +32,12 @@ def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[]
     )
 
     def run() -> str:
-        answer = kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k", ExplicitHashKey="0")
+        response = kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k", ExplicitHashKey="0")
         with project.open_stream() as opened:
             client, table = opened.client, opened.table
             plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
             execute_run(land_group, client, table, plan)
-        return str(answer["SequenceNumber"])
+        return str(response["SequenceNumber"])
 
     return run
 

@@ -11,6 +11,7 @@ import yaml
 from kinesis_assets import KinesisTableComponent
 from support.command_line import single_line_error
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.mentions import assert_mentions
 
 
 def of(bench):
@@ -73,9 +74,8 @@ def test_comments_say_what_the_schema_does_not_decode(infer):
     lines = infer(document(a=1), document(a="x"), b"text").out.splitlines()
     comments = [line for line in lines if line.startswith("#")]
     assert comments[0].startswith("# Proposed from 3 records of ")
-    assert comments[1] == "# 1 of them are not JSON objects, and would be kept as records with an error."
-    assert comments[2].startswith("# a has values of different types: ")
-    assert comments[2].endswith("VARIANT keeps each as JSON text")
+    assert_mentions(comments[1], "# 1 ", "not JSON", "error")
+    assert_mentions(comments[2], "# a ", "BIGINT", "STRING", "VARIANT")
 
 
 def test_the_sample_is_bounded(infer):
@@ -94,15 +94,13 @@ def test_the_sample_is_taken_from_several_files(infer, bench, cli):
 def test_records_without_json_are_refused_in_one_line(infer):
     done = infer(b"text", b"\x03\x00" + bytes(16))
     assert done.exit_code == 2
-    error = single_line_error(done.err)
-    assert "none of 2 records is a JSON object with fields" in error
-    assert "use format: glue" in error
+    assert_mentions(single_line_error(done.err), "none of 2 records", "JSON", "format: glue")
 
 
 def test_records_without_fields_are_refused_in_one_line(infer):
     done = infer(document())
     assert done.exit_code == 2
-    assert "none of 1 records is a JSON object with fields" in single_line_error(done.err)
+    assert_mentions(single_line_error(done.err), "none of 1 records", "fields")
 
 
 def test_a_missing_table_is_an_error_in_one_line(cli, tmp_path):

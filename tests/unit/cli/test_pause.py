@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.pause import PAUSE_FILE
 from support.command_line import single_line_error
+from support.mentions import assert_mentions
 
 COLUMNS = ["stream", "paused", "reason", "by", "at", "safe_until"]
 
@@ -46,8 +47,7 @@ def test_a_run_is_refused_in_one_line_with_the_reason_and_the_way_out(paused, be
     done = paused("run")
     assert (done.exit_code, done.out) == (1, "")
     error = single_line_error(done.err)
-    assert "paused by ann since " in error
-    assert ": schema change. To continue, run `kinesis-assets resume`" in error
+    assert_mentions(error, "ann", "schema change", "`kinesis-assets resume`")
     assert bench.version == version
 
 
@@ -66,7 +66,7 @@ def test_resume_deletes_a_damaged_pause_and_says_so(paused, bench):
     assert paused("run").exit_code == 1
     done = paused("resume")
     assert done.exit_code == 0
-    assert "could not be read. It was deleted" in done.err
+    assert "deleted" in done.err
     assert not Path(bench.table.uri, PAUSE_FILE).exists()
 
 

@@ -26,7 +26,7 @@ def numbers(kinesis, stream, settings, tmp_path) -> list[str]:
     """The sequence numbers of three records in the table, all of the first of two shards."""
     kinesis.create_stream(StreamName=stream, ShardCount=2)
     entries = [{"Data": b"abc", "PartitionKey": "k", "ExplicitHashKey": "0"}] * 3
-    answer = kinesis.put_records(StreamName=stream, Records=entries)
+    response = kinesis.put_records(StreamName=stream, Records=entries)
     project = StreamProject.from_settings(
         stream, table=str(tmp_path / "table"), endpoint_url=settings.endpoint_url
     )
@@ -34,7 +34,7 @@ def numbers(kinesis, stream, settings, tmp_path) -> list[str]:
         client, table = opened.client, opened.table
         plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
         execute_run(land_group, client, table, plan)
-    return [record["SequenceNumber"] for record in answer["Records"]]
+    return [record["SequenceNumber"] for record in response["Records"]]
 
 
 def test_without_apply_it_prints_the_rows_to_delete_and_changes_nothing(cli, stream_options, numbers, stream):

@@ -12,6 +12,7 @@ from kinesis_assets.cli.settings import parse_settings
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 from support.command_line import single_line_error
+from support.mentions import assert_mentions
 
 OTHERS = {
     "start": "LATEST",
@@ -99,9 +100,9 @@ def test_a_value_is_read_as_the_setting_wants_it(pair, value):
     ("pairs", "reason"),
     [
         (["max_records"], "give name=value"),
-        (["max_record=1"], "unknown setting; the settings are start, max_records"),
+        (["max_record=1"], "unknown setting.*start, max_records"),
         (["table=s3://lake/clicks"], "unknown setting"),
-        (["max_records=many"], "--set: max_records must be a valid integer.*'many'"),
+        (["max_records=many"], "--set: max_records .*integer.*'many'"),
         (["max_records=1.5"], "--set: max_records"),
         (["sdk_parser=7"], "--set: sdk_parser"),
         (["spark_config=7"], "--set: spark_config"),
@@ -123,7 +124,7 @@ def test_a_value_out_of_range_is_refused_as_in_the_yaml(cli, stream_options):
 def test_an_option_and_the_same_setting_are_refused(cli, stream_options):
     done = cli("run", *stream_options, "--set", "endpoint_url=http://127.0.0.1:1")
     assert done.exit_code == 2
-    assert "--endpoint-url and --set endpoint_url: give one of them" in single_line_error(done.err)
+    assert_mentions(single_line_error(done.err), "--endpoint-url", "--set endpoint_url")
 
 
 def test_without_a_table_it_is_refused(cli, stream):
@@ -145,8 +146,7 @@ def test_outside_of_a_project_the_error_asks_for_the_table(cli, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     done = cli("run", "--stream", "clicks")
     assert done.exit_code == 2
-    assert f"stream clicks: {tmp_path} is not in a Dagster project" in single_line_error(done.err)
-    assert "--table" in done.err
+    assert_mentions(single_line_error(done.err), "stream clicks: ", tmp_path, "--table")
 
 
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
@@ -163,4 +163,4 @@ def test_a_stream_is_found_in_the_project_of_the_current_directory(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(folder)
     done = cli("positions", "--stream", stream)
-    assert single_line_error(done.err).startswith("Error: table here: there is no table")
+    assert single_line_error(done.err).startswith("Error: table here: ")

@@ -14,6 +14,7 @@ from kinesis_assets.dagster.effective_settings import MASK, component_yaml, effe
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings import StreamSettings
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.mentions import assert_mentions
 
 HIDDEN = "wJalrXUtnFEMI"
 
@@ -123,7 +124,7 @@ def test_a_missing_environment_variable_is_named(cli, monkeypatch):
     monkeypatch.setattr(StreamProject, "of_folder", lambda *_: StreamProject("clicks", definitions))
     done = cli("show", "--stream", "clicks")
     assert (done.exit_code, done.out) == (2, "")
-    assert "profile_name: the environment variable CLICKS_PROFILE is not set" in done.err
+    assert_mentions(done.err, "profile_name: ", "CLICKS_PROFILE")
 
 
 def test_json_output_is_one_object_with_the_same_values(cli, tmp_path):

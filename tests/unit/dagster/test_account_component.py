@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from kinesis_assets.errors import InvalidInput, StreamsNotListed
 from kinesis_assets.testing import LocalKinesis
 from support.dagster_components import dagsters_own_warnings
 from support.fixtures.stream import boto3_of
+from support.mentions import assert_mentions
 from support.stream_names import io_manager_key, raw_key, stream_key
 
 if TYPE_CHECKING:
@@ -104,9 +106,7 @@ def test_streams_are_selected_by_name_and_tag(account):
 def test_without_a_list_loading_fails_with_the_way_out(account):
     account.create("orders")
     account.configure()
-    assert account.refusal() == (
-        "the streams of the account were not listed yet; run `dg utils refresh-defs-state`"
-    )
+    assert "`dg utils refresh-defs-state`" in account.refusal()
 
 
 def test_a_list_for_other_settings_is_not_used(account):
@@ -121,9 +121,10 @@ def test_a_stream_that_is_no_longer_listed_keeps_its_assets_until_it_is_excluded
     assert account.streams() == ["clicks", "orders"]
     account.client.delete_stream(StreamName="orders")
     assert account.streams() == ["clicks", "orders"]
-    assert "Stream orders has not been listed, or has not had the tags, since" in caplog.text
+    (warning,) = {record.message for record in caplog.records if "listed" in record.message}
+    assert_mentions(warning, "orders", "tags")
     graph = account.load().resolve_asset_graph()
-    assert "has not been in the account's list since 20" in graph.get(stream_key("orders")).description
+    assert "list since 20" in graph.get(stream_key("orders")).description
     assert "list since" not in graph.get(stream_key("clicks")).description
     assert account.streams(exclude=["orders"]) == ["clicks"]
 
@@ -168,7 +169,7 @@ def test_the_streams_of_an_account_have_its_key_prefix_unless_one_has_its_own(ac
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"streams": {"order": {}}}, "streams: the account has no stream order with assets"),
+        ({"streams": {"order": {}}}, "streams: .*order"),
         ({"streams": {"orders": {"table": "s3://lake/clicks_raw"}}}, "have the same table"),
         ({"streams": {"orders": {"start": "NOW"}}}, "streams: orders: invalid position 'NOW'"),
         ({"streams": {"orders": {"key_prefix": "a/b"}}}, "streams: orders: key_prefix: invalid part 'a/b'"),
@@ -179,14 +180,14 @@ def test_settings_that_do_not_suit_the_streams_are_refused(account, settings, re
     account.create("orders", "clicks")
     account.configure(**settings)
     account.refresh()
-    assert reason in account.refusal()
+    assert re.search(reason, account.refusal())
 
 
 def test_streams_that_would_have_the_same_names_are_refused(account):
     account.create("orders", "orders_raw")
     account.configure()
     account.refresh()
-    assert "would both define the asset kinesis/orders_raw" in account.refusal()
+    assert "kinesis/orders_raw" in account.refusal()
 
 
 @pytest.mark.parametrize(
@@ -214,4 +215,4 @@ def test_a_stream_whose_name_would_leave_the_folder_is_refused(account):
     account.create("..")
     account.configure(table="lake/{stream}/raw")
     account.refresh()
-    assert "stream .. would have the table lake/../raw" in account.refusal()
+    assert "lake/../raw" in account.refusal()

@@ -74,7 +74,7 @@ def test_the_partition_of_an_unfinished_shard_stays_although_it_is_no_longer_lis
     daemon.tick()
     daemon.commit([A], None)
     source.split(A)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][1:]))
     assert pruned(daemon) == []
 
 
@@ -93,9 +93,9 @@ def test_a_partition_that_is_no_shard_stays(resharded):
 
 
 def test_a_partition_stays_for_the_retention_of_the_stream(resharded, faults):
-    def kept_for_a_year(_, answer):
-        summary = answer.members["StreamDescriptionSummary"]
-        return answer.but(StreamDescriptionSummary=summary | {"RetentionPeriodHours": 8760})
+    def kept_for_a_year(_, response):
+        summary = response.members["StreamDescriptionSummary"]
+        return response.but(StreamDescriptionSummary=summary | {"RetentionPeriodHours": 8760})
 
     faults.answer("DescribeStreamSummary", kept_for_a_year)
     assert pruned(resharded) == []

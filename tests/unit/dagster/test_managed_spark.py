@@ -20,7 +20,7 @@ def test_the_session_gets_the_service_with_its_defaults():
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({}, "service must be one of emr-serverless, emr, glue"),
+        ({}, "service .*emr-serverless, emr, glue"),
         ({"service": "dataproc"}, "service must be one of"),
         ({"service": "glue"}, "execution_role_arn"),
         ({"service": "emr"}, "cluster_id"),
@@ -45,6 +45,6 @@ def test_a_session_that_cannot_be_started_is_an_error_that_names_the_stream(monk
     project = StreamProject.from_settings("clicks", table=str(tmp_path), managed_spark=GLUE)
     with (
         project.open_stream() as opened,
-        pytest.raises(LandingFailed, match=r"^stream clicks: .*AWS Glue.* region.*Correct region_name"),
+        pytest.raises(LandingFailed, match=r"^stream clicks: .*AWS Glue.*region_name"),
     ):
         opened.start_spark()

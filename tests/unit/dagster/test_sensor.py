@@ -15,7 +15,7 @@ from support.stream_names import raw_key, stream_key
 def test_partitions_are_added_parents_first_in_any_order_of_the_list(source, daemon, faults):
     source.create(2)
     source.split(B)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::-1]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][::-1]))
 
     daemon.tick()
 
@@ -161,15 +161,15 @@ def test_a_grandchild_waits_for_all_its_ancestors(source, daemon):
 def test_a_shard_whose_parent_was_trimmed_before_the_first_tick_does_not_wait(source, daemon, faults):
     source.create(1)
     source.split(A)
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][1:]))
     faults.answer("DescribeStreamSummary", created_long_ago)
     assert daemon.requested_ranges() == [(B, C)]
 
 
-def created_long_ago(_, answer):
-    summary = answer.members["StreamDescriptionSummary"]
+def created_long_ago(_, response):
+    summary = response.members["StreamDescriptionSummary"]
     created = summary["StreamCreationTimestamp"] - 30 * 3600
-    return answer.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
+    return response.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
 
 
 # Rotation of the ranges

@@ -11,6 +11,7 @@ from kinesis_assets.dagster.sensor_backoff import OVERLAP, WAITS, EndedRun, Shar
 from kinesis_assets.dagster.sensor_cursor import Cursor
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+from support.mentions import assert_mentions
 from support.shard_ids import A, B, C, D, E
 from support.stream_names import raw_key
 
@@ -158,10 +159,8 @@ def test_the_skip_reason_names_the_waiting_shards_with_time_and_cause(source, da
     run = ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, B)
     daemon.run({PARTITION: B})
     until = datetime.fromtimestamp(clock.seconds + 30, UTC)
-    assert daemon.tick().skip_reason.skip_message == (
-        "every other readable shard has an unfinished run; "
-        f"{A} waits until {until:%Y-%m-%dT%H:%M:%SZ}: its last run failed, the last was {run.run_id}"
-    )
+    reason = daemon.tick().skip_reason.skip_message
+    assert_mentions(reason, "unfinished run", f"{A} waits until {until:%Y-%m-%dT%H:%M:%SZ}", run.run_id)
 
 
 def test_the_skip_reason_is_short_with_many_shards(source, daemon, clock):

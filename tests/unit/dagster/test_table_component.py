@@ -189,7 +189,7 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
         ({"upstream": "orders"}, "format: only without an upstream table"),
         ({"registry": {"region_name": "eu-west-1"}}, "registry: only with the format glue"),
         ({"format": "glue", "registry": {"region": "eu-west-1"}}, "registry: unknown setting region; the"),
-        ({"format": "glue", "registry": {"external_id": "shop"}}, "registry: external_id: only with role_arn"),
+        ({"format": "glue", "registry": {"external_id": "shop"}}, "registry: external_id: only with"),
         ({"format": "glue", "registry": {"role_arn": "reader"}}, "registry: role_arn: invalid ARN"),
         ({"schema": {"registry": "shop", "name": "orders"}}, "schema: .*Glue Schema Registry"),
         ({"format": "glue", "schema": {"registry": "shop"}}, "schema: name is missing"),

@@ -11,27 +11,31 @@ from benchmarks.harness.waiting import wait_until
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.errors import CursorConflict
 from kinesis_assets.retry import Backoff
+from support.virtual_time import VirtualTime
 
-SOON = Backoff(0.01, 0.01)
+BACKOFF = Backoff(1.0, 8.0)
 
 
 class Tables:
-    """Sources with numbers, tables that consume them, and what the thread reported."""
+    """Sources with numbers, tables that consume them, and what the thread reported, in virtual time."""
 
     def __init__(self, *names):
         self.names = names
+        self.time = VirtualTime()
         self.pending = {name: [] for name in names}
         self.errors = {}
         self.attempts = Counter()
         self.reported = []
         self.failures = []
 
-    def derivations(self, backoff=SOON):
+    def derivations(self, wait=None):
         return ContinuousDerivations(
             {name: lambda name=name: self.consume(name) for name in self.names},
             report=lambda name, number: self.reported.append((name, number)),
             report_failure=lambda name, error: self.failures.append((name, str(error))),
-            backoff=backoff,
+            backoff=BACKOFF,
+            clock=self.time,
+            wait=wait or self.time.wait,
         )
 
     def consume(self, name):
@@ -88,20 +92,23 @@ def test_a_failing_table_is_tried_again_without_a_new_commit(tables):
     tables.pending["orders"] = [1]
     tables.errors["orders"] = OSError("the disk is full")
     with tables.derivations() as derivations:
-        wait_until(lambda: tables.attempts["orders"] >= 5)
+        wait_until(lambda: tables.attempts["orders"] >= 6)
         tables.errors.clear()
         wait_until(lambda: tables.reported == [("orders", 1)])
+    assert tables.time.waits[:5] == [1.0, 2.0, 4.0, 8.0, 8.0]
     assert derivations.failures == {}
 
 
-def test_a_failing_table_waits_before_it_is_tried_again_but_not_for_the_last_pass(tables):
+def test_commits_do_not_shorten_the_wait_of_a_failing_table_but_the_end_of_the_run_does(tables):
     tables.pending["orders"] = [1]
     tables.errors["orders"] = OSError("the disk is full")
-    with tables.derivations(Backoff(1e6, 1e6)) as derivations:
-        wait_until(lambda: tables.attempts["revenue"] >= 1)
-        derivations.consume()
-        wait_until(lambda: tables.attempts["revenue"] >= 2)
-        assert tables.attempts["orders"] == 1
+    with tables.derivations(wait=lambda changed, _: changed.wait()) as derivations:
+        wait_until(lambda: tables.attempts["revenue"] == 1)
+        for passes, (seconds, attempts) in enumerate([(0.9, 1), (0.2, 2), (1.8, 2), (0.3, 3)], 2):
+            tables.time.now += seconds
+            derivations.consume()
+            wait_until(lambda passes=passes: tables.attempts["revenue"] == passes)
+            assert tables.attempts["orders"] == attempts
         tables.errors.clear()
     assert tables.reported == [("orders", 1)]
 

@@ -66,7 +66,7 @@ def test_each_row_of_a_copied_file_is_in_its_copy_or_replaced():
     ids=["a row less", "a row more", "one new", "less in both", "more in both", "none"],
 )
 def test_copies_with_another_number_of_rows_are_refused(manifest):
-    with pytest.raises(LandingFailed, match=r"orders.*nothing was committed: \d rows in copies of files"):
+    with pytest.raises(LandingFailed, match=r"orders.*\d rows.*copies"):
         check(manifest, job=replace(JOB, removed=REMOVED))
 
 
@@ -80,7 +80,7 @@ def test_each_record_that_was_counted_is_a_new_row_unless_its_error_is_dropped(j
     counts = RecordCounts(5, 2, "bad")
     assert check(Manifest((file(1, rows, rows),), counts=counts), job=job).counts == counts
     for other in (rows - 1, rows + 1):
-        with pytest.raises(LandingFailed, match=f"{other} new rows of 5 records, 2 with an error"):
+        with pytest.raises(LandingFailed, match=rf"\b{other} new rows\b.*\b5 records\b.*\b2\b"):
             check(Manifest((file(1, other, other),), counts=counts), job=job)
 
 

@@ -9,6 +9,7 @@ from kinesis_assets.dagster.event_log import materializations_since
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.doctor.row_scan import Scan
 from kinesis_assets.table.commit_ids import new_id
+from support.mentions import assert_mentions
 from support.stream_names import raw_key
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
@@ -72,7 +73,8 @@ def test_an_event_without_a_commit_is_a_problem(ingested, instance):
         report(ingested, instance, batch_id, rows)
     ((check, shard, sentence),) = ingested.problems(instance=instance)
     assert (check, shard) == ("events", A)
-    assert sentence.startswith(f"batch {batch_id}: an event reports 7 rows, but no commit added any")
+    assert sentence.startswith(f"batch {batch_id}: ")
+    assert "7 rows" in sentence
 
 
 def test_an_event_with_another_number_of_rows_than_its_commit_is_a_problem(ingested, instance):
@@ -91,7 +93,7 @@ def test_events_of_commits_beyond_the_limit_are_not_added(ingested, instance):
     for _ in range(2):
         assert ingested.levels(audit_events=audit)["events"] == {"info"}
     (sentence,) = ingested.sentences("events", audit_events=audit)
-    assert sentence.startswith(f"1 commits up to batch {older.batch_id} have no event in this instance")
+    assert_mentions(sentence, "1 commits", f"batch {older.batch_id}")
     assert len(materialized(ingested, instance)) == 5
     assert ingested.problems(audit_events=audit) == []
 

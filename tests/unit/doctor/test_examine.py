@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kinesis_assets.doctor.examine import Doctor
-from kinesis_assets.doctor.finding import Finding, Level
+from kinesis_assets.doctor.finding import Level
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.positions_chain import positions_path
 from support.doctor_bench import DoctorBench
@@ -35,14 +35,15 @@ def test_a_healthy_table_has_no_problem(ingested, instance):
 def test_the_role_that_accesses_the_table_is_named(ingested, role):
     ingested.settings = replace(ingested.settings, role=role)
     (first, *_) = Doctor(ingested.client, ingested.table).findings()
-    assert first == Finding("role", Level.OK, f"the stream and the table are accessed as {CALLER}")
+    assert (first.check, first.level) == ("role", Level.OK)
+    assert CALLER in first.sentence
 
 
 def test_a_missing_table_is_reported(bench):
     bench.create()
     ((check, _, sentence),) = bench.problems()
     assert check == "table"
-    assert "the first run creates it; nothing else was checked" in sentence
+    assert "first run" in sentence
 
 
 def test_a_missing_stream_is_reported(bench):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from kinesis_assets.doctor.row_scan import Counted, Scan
 from kinesis_assets.table.maintenance.retention import lower_floor
+from support.mentions import assert_mentions
 
 A = "shardId-000000000000"
 
@@ -36,7 +37,7 @@ def test_a_lowered_floor_is_not_a_problem_and_still_explains_earlier_expired_row
     lower_floor(ingested.table, ingested.positions.identity, low, datetime.now(UTC), by="ada")
     assert ingested.problems(read_rows=no_rows) == []
     (sentence,) = ingested.sentences("continuity")
-    assert f"the floor was lowered from {high} to {low} by ada" in sentence
+    assert_mentions(sentence, "lowered", high, low, "ada")
 
 
 def test_a_floor_that_decreased_without_a_record_is_a_problem(ingested):

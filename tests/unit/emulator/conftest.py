@@ -171,9 +171,9 @@ def send(local: LocalKinesis) -> Callable[..., tuple[http.client.HTTPResponse, b
         connection = http.client.HTTPConnection("127.0.0.1", local.port)
         connection.request("POST", "/", body, {name.replace("_", "-"): headers[name] for name in headers})
         response = connection.getresponse()
-        answer = response.read()
+        content = response.read()
         connection.close()
-        return response, answer
+        return response, content
 
     return send
 
@@ -183,12 +183,12 @@ def call(send: Callable[..., Any]) -> Callable[..., tuple[int, dict[str, Any]]]:
     """Send a request as it is on the wire, without boto3."""
 
     def call(operation: str, **members: Any) -> tuple[int, dict[str, Any]]:
-        response, answer = send(
+        response, content = send(
             json.dumps(members).encode(),
             X_Amz_Target=f"Kinesis_20131202.{operation}",
             Content_Type="application/x-amz-json-1.1",
         )
-        return response.status, json.loads(answer or "{}")
+        return response.status, json.loads(content or "{}")
 
     return call
 

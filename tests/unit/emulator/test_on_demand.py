@@ -55,12 +55,12 @@ def test_a_provisioned_stream_has_no_strategy(stream, client, refused):
 
 
 def test_the_strategy_is_set_only_by_arn(on_demand, call):
-    status, answer = call(
+    status, response = call(
         "UpdateStreamRecordDistributionStrategy",
         StreamName=on_demand.name,
         RecordDistributionStrategy=AUTO,
     )
-    assert (status, answer["__type"]) == (400, "ValidationException")
+    assert (status, response["__type"]) == (400, "ValidationException")
 
 
 def test_an_on_demand_stream_cannot_be_resharded(on_demand, client, refused):

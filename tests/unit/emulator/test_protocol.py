@@ -80,9 +80,9 @@ def test_the_content_type_may_have_parameters(send):
     ],
 )
 def test_a_body_that_does_not_match_the_type_is_refused(send, body):
-    response, answer = send(body, Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
+    response, content = send(body, Content_Type=JSON, X_Amz_Target=LIST_STREAMS)
     assert response.status == 400
-    assert json.loads(answer)["__type"] == "SerializationException"
+    assert json.loads(content)["__type"] == "SerializationException"
 
 
 def test_unknown_members_and_nulls_are_ignored(call):
@@ -194,7 +194,7 @@ def test_every_response_has_the_members_of_the_service_model(model, call, create
     record = {"Data": "", "PartitionKey": "key", "ExplicitHashKey": "0"}
     scaling = {"TargetShardCount": 3, "ScalingType": "UNIFORM_SCALING"}
     call("AddTagsToStream", **name, Tags={"team": "shop"})
-    answers = [
+    responses = [
         ("PutRecord", call("PutRecord", **name, **record)),
         ("PutRecords", call("PutRecords", **name, Records=[record])),
         ("GetRecords", call("GetRecords", ShardIterator=stream.iterator())),
@@ -209,8 +209,8 @@ def test_every_response_has_the_members_of_the_service_model(model, call, create
         ("ListStreams", call("ListStreams", Limit=1)),
         ("ListTagsForStream", call("ListTagsForStream", **name)),
     ]  # fmt: skip
-    for operation, (status, answer) in answers:
-        assert status == 200, answer
-        assert_fits(model.operation_model(operation).output_shape, answer, operation)
-    without_output = set(OPERATIONS) - {operation for operation, _ in answers}
+    for operation, (status, response) in responses:
+        assert status == 200, response
+        assert_fits(model.operation_model(operation).output_shape, response, operation)
+    without_output = set(OPERATIONS) - {operation for operation, _ in responses}
     assert all(model.operation_model(operation).output_shape is None for operation in without_output)

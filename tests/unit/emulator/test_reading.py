@@ -75,14 +75,14 @@ def test_at_timestamp_has_millisecond_precision(stream, clock, call):
     stream.put(b"one")
     clock.advance(0.001)
     stream.put(b"two")
-    _, answer = call(
+    _, response = call(
         "GetShardIterator",
         StreamName=stream.name,
         ShardId="shardId-000000000000",
         ShardIteratorType="AT_TIMESTAMP",
         Timestamp=stream.read()[1]["ApproximateArrivalTimestamp"].timestamp(),
     )
-    assert [record["Data"] for record in stream.page(answer["ShardIterator"])["Records"]] == [b"two"]
+    assert [record["Data"] for record in stream.page(response["ShardIterator"])["Records"]] == [b"two"]
 
 
 def test_at_timestamp_before_the_trim_horizon_is_the_trim_horizon(stream, clock):

@@ -177,10 +177,10 @@ def test_an_unknown_shard_can_be_neither_split_nor_merged(stream, client, refuse
 )
 def test_uniform_scaling_leaves_even_open_shards(create, count, target):
     stream = create(count)
-    answer = stream.scale(target)
-    assert (answer["CurrentShardCount"], answer["TargetShardCount"]) == (count, target)
-    assert answer["StreamName"] == stream.name
-    assert answer["StreamARN"] == stream.arn
+    response = stream.scale(target)
+    assert (response["CurrentShardCount"], response["TargetShardCount"]) == (count, target)
+    assert response["StreamName"] == stream.name
+    assert response["StreamARN"] == stream.arn
     assert open_ranges(stream) == even_ranges(target)
 
 

@@ -18,9 +18,9 @@ def test_tags_are_added_replaced_and_removed(client, stream):
     client.add_tags_to_stream(StreamName=stream.name, Tags={"team": "shop", "tier": "1"})
     client.add_tags_to_stream(StreamARN=stream.arn, Tags={"tier": "2"})
     client.remove_tags_from_stream(StreamName=stream.name, TagKeys=["team", "unknown"])
-    answer = tags_of(client, stream)
-    assert answer["Tags"] == [{"Key": "tier", "Value": "2"}]
-    assert answer["HasMoreTags"] is False
+    response = tags_of(client, stream)
+    assert response["Tags"] == [{"Key": "tier", "Value": "2"}]
+    assert response["HasMoreTags"] is False
 
 
 def test_tags_are_listed_in_pages_by_key(client, stream):

@@ -24,12 +24,12 @@ def test_an_empty_record_is_kept(stream):
 
 def test_records_of_a_batch_are_read_in_its_order(stream, client):
     entries = [{"Data": b"%d" % i, "PartitionKey": f"key {i}"} for i in range(500)]
-    answer = client.put_records(StreamName=stream.name, Records=entries)
-    assert answer["FailedRecordCount"] == 0
+    response = client.put_records(StreamName=stream.name, Records=entries)
+    assert response["FailedRecordCount"] == 0
     records = stream.read()
     assert [record["Data"] for record in records] == [entry["Data"] for entry in entries]
     assert [record["SequenceNumber"] for record in records] == [
-        entry["SequenceNumber"] for entry in answer["Records"]
+        entry["SequenceNumber"] for entry in response["Records"]
     ]
 
 

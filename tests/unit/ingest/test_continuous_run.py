@@ -174,8 +174,8 @@ def test_an_old_shard_list_is_refreshed(bench, faults):
 def test_one_incomplete_shard_list_does_not_end_the_run(bench, faults):
     bench.create(2)
 
-    def without_last_shard(_, answer):
-        return answer.but(Shards=answer.members["Shards"][:-1])
+    def without_last_shard(_, response):
+        return response.but(Shards=response.members["Shards"][:-1])
 
     before = {2: lambda: (bench.put(1), faults.answer("ListShards", without_last_shard, times=1))}
     harness = RunHarness(bench, timing=ALWAYS_LISTED, before=before, last_iteration=3).run(A, B)

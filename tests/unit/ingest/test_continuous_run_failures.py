@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -21,41 +22,58 @@ from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.retry import Backoff
 from support.continuous import TIMING, RunHarness
 from support.shard_ids import A, B
-
-pytestmark = pytest.mark.real_time
+from support.virtual_time import TickingTime
 
 SOON = Backoff(0.01, 30.0)
 LATE = Backoff(3600.0, 3600.0)
 """The backoff of a failed shard: almost none, or longer than a test."""
 
+VIRTUAL = RunTiming(60.0, commit_interval=0.05, failed_shard=SOON)
+"""A run of several iterations, by the clock `ticking`."""
 
+
+@pytest.fixture
+def ticking(bench):
+    """A clock of which each reading takes longer than the interval of the commits, so that no run waits."""
+    clock = TickingTime()
+    bench.set_timing(clock=clock)
+    return clock
+
+
+# Failures
+
+
+@pytest.mark.usefixtures("ticking")
 def test_a_failing_shard_is_reported_once_and_does_not_delay_the_other_shards(bench, faults):
     bench.create(2)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
-    puts = {number: lambda: bench.put(1, part=0.5) for number in range(1, 40)}
-    harness = RunHarness(bench, timing=RunTiming(1.5, commit_interval=0.05, failed_shard=SOON), before=puts)
+    puts = {number: lambda: bench.put(1, part=0.5) for number in range(1, 6)}
+    harness = RunHarness(bench, timing=VIRTUAL, before=puts)
     with pytest.raises(ShardsNotCommitted) as caught:
         harness.run(A, B)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ReadFailed}
     events = [event for event in harness.events if A in event]
     assert [event[A] for event in events] == [("failed", 0)]
-    assert [event[B] for event in harness.events if B in event] == [("committed", 1)] * len(bench.items)
-    assert len(bench.items) > 1
+    assert [event[B] for event in harness.events if B in event] == [("committed", 1)] * 5
 
 
-def test_a_failing_shard_is_retried_with_growing_backoff(bench, faults):
+def test_a_failing_shard_is_retried_with_growing_backoff(bench, faults, ticking):
     bench.create()
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
-    with pytest.raises(ShardsNotCommitted):
-        RunHarness(bench, timing=RunTiming(3.5, commit_interval=0.05)).run(A)
-    assert faults.count("GetRecords") + faults.count("GetShardIterator") <= 6  # at 0, 1 and 3 seconds
+    attempts = []
+    before = {number: lambda: attempts.append(ticking.now) for number in range(1, 7)}
+    timing = replace(TIMING, follow_for=1e6, failed_shard=Backoff(100.0, 800.0))
+    RunHarness(bench, timing=timing, before=before, last_iteration=6).run(A)
+    waits = [later - earlier for earlier, later in pairwise(attempts)]
+    assert [round(wait / 100) for wait in waits] == [1, 2, 4, 8, 8]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_recovered_shard_does_not_fail_the_run(bench, faults):
     bench.create()
     bench.put(1)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, times=2)
-    harness = RunHarness(bench, timing=RunTiming(3.0, commit_interval=0.05, failed_shard=SOON)).run(A)
+    harness = RunHarness(bench, timing=VIRTUAL).run(A)
     assert harness.events == [{A: ("failed", 0)}, {A: ("committed", 1)}]
 
 
@@ -69,10 +87,11 @@ def test_rows_of_a_failing_shard_are_reported_with_each_commit(bench, faults):
     assert harness.events == [{A: ("failed", 1)}, {A: ("committed", 3)}]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_failed_run_reports_its_healthy_shards_at_the_end(bench):
     bench.create(2)
     bench.put(1, part=0.5)
-    harness = RunHarness(bench, timing=RunTiming(0.3, commit_interval=0.05))
+    harness = RunHarness(bench, timing=VIRTUAL)
     with pytest.raises(ShardsNotCommitted) as caught:
         harness.run(A, B, "bogus")
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {
@@ -81,6 +100,7 @@ def test_a_failed_run_reports_its_healthy_shards_at_the_end(bench):
     assert harness.events == [{B: ("committed", 1), "bogus": ("failed", 0)}, {A: ("committed", 0)}]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_recovered_shard_is_reported_at_the_end_of_a_failed_run(
     bench,
     faults,
@@ -88,25 +108,25 @@ def test_a_recovered_shard_is_reported_at_the_end_of_a_failed_run(
     bench.create()
     bench.put(1)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
-    harness = RunHarness(
-        bench, timing=RunTiming(3.0, commit_interval=0.05, failed_shard=SOON), before={2: fail}
-    )
+    harness = RunHarness(bench, timing=VIRTUAL, before={2: fail})
     with pytest.raises(ShardsNotCommitted):
         harness.run(A, "bogus")
     events = [event[A] for event in harness.events if A in event]
     assert events == [("committed", 1), ("failed", 0), ("committed", 0)]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_shard_that_fails_and_is_then_throttled_fails_the_run(bench, faults):
     bench.create()
     bench.put(1)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=A, times=1)
     before = {2: fail, 3: partial(faults.throttle, shard_id=A)}
     with pytest.raises(ShardsNotCommitted) as caught:
-        RunHarness(bench, timing=RunTiming(3.0, commit_interval=0.05, failed_shard=SOON), before=before).run(
-            A
-        )
+        RunHarness(bench, timing=VIRTUAL, before=before).run(A)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
+
+
+# Throttling
 
 
 def test_a_throttled_shard_is_not_reported_and_does_not_delay_the_other_shards(bench, faults):
@@ -128,16 +148,18 @@ def test_a_temporarily_throttled_shard_is_read_later_and_does_not_fail_the_run(b
     assert harness.events == [{A: ("committed", 1)}]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_shard_that_is_throttled_during_the_whole_run_fails_a_short_run(bench, faults):
     bench.create(2)
     faults.throttle(shard_id=A)
-    harness = RunHarness(bench, timing=RunTiming(1.5, commit_interval=0.05))
+    harness = RunHarness(bench, timing=VIRTUAL)
     with pytest.raises(ShardsNotCommitted) as caught:
         harness.run(A, B)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
     assert harness.events == [{B: ("committed", 0)}]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_shard_that_is_throttled_only_at_the_end_is_reported_as_committed(
     bench,
     faults,
@@ -145,18 +167,19 @@ def test_a_shard_that_is_throttled_only_at_the_end_is_reported_as_committed(
     bench.create(2)
     fail = partial(faults.fail, status=400, code="KMSAccessDeniedException", shard_id=B)
     before = {2: lambda: (faults.throttle(shard_id=A), fail())}
-    harness = RunHarness(bench, timing=RunTiming(3.0, commit_interval=0.05, failed_shard=SOON), before=before)
+    harness = RunHarness(bench, timing=VIRTUAL, before=before)
     with pytest.raises(ShardsNotCommitted) as caught:
         harness.run(A, B)
     assert list(caught.value.errors) == [B]
     assert harness.events == [{B: ("failed", 0)}, {A: ("committed", 0)}]
 
 
+@pytest.mark.usefixtures("ticking")
 def test_a_shard_that_is_throttled_beyond_the_stall_timeout_is_reported_once_and_fails_the_run(bench, faults):
-    bench.set_timing(stall_seconds=0.5)
+    bench.set_timing(stall_seconds=20.0)
     bench.create()
     faults.throttle(shard_id=A)
-    harness = RunHarness(bench, timing=RunTiming(3.0, commit_interval=0.05, failed_shard=SOON))
+    harness = RunHarness(bench, timing=VIRTUAL)
     with pytest.raises(ShardsNotCommitted) as caught:
         harness.run(A)
     assert {shard_id: type(error) for shard_id, error in caught.value.errors.items()} == {A: ShardThrottled}
@@ -171,6 +194,10 @@ def test_throttling_is_measured_from_the_start_of_the_first_throttled_iteration(
     assert harness.events == [{A: ("failed", 0)}]
 
 
+# Shards that do not respond
+
+
+@pytest.mark.real_time
 def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
     bench.set_timing(read_timeout=3600.0)  # the run never ends if an iteration waits for them
     bench.create(2)
@@ -193,35 +220,37 @@ def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
     assert "ReadTimeoutError" in str(error)
 
 
+@pytest.mark.real_time
 def test_a_slow_shard_is_read_once_its_response_timeout_has_grown(bench, faults):
     bench.create()
     bench.put(1)
-    faults.delay(1.3, shard_id=A)
-    # The timeout grows from 0.6 to 1.2 and 2.4 s.
-    before = {number: partial(bench.put, number) for number in (4, 5)}
+    bench.split(A)  # so that the run ends after it
+    faults.delay(0.5, shard_id=A)
     harness = RunHarness(
         bench,
-        timing=replace(TIMING, first_response_timeout=0.6, unresponsive_wait_factor=0.0, failed_shard=SOON),
-        before=before,
-        last_iteration=5,
+        timing=replace(TIMING, first_response_timeout=0.1, unresponsive_wait_factor=0.0, failed_shard=SOON),
     ).run(A)
-    assert harness.events == [{A: ("failed", 0)}, *[{A: ("committed", 1)}] * 3]
+    assert harness.events == [{A: ("failed", 0)}, {A: ("finished", 1)}]
 
 
-def test_the_backoff_of_an_unresponsive_shard_is_a_multiple_of_its_timeout(bench, faults):
+def test_the_backoff_of_an_unresponsive_shard_is_a_multiple_of_its_timeout(bench, faults, ticking):
     bench.create()
     faults.stall(shard_id=A)
-    RunHarness(
-        bench,
-        timing=replace(TIMING, first_response_timeout=0.6, unresponsive_wait_factor=2.0, failed_shard=SOON),
-        last_iteration=3,
-    ).run(A)
-    first, second, third = [call.at for call in faults.calls if call.operation == "GetRecords"]
-    # 0.3 s are the tolerance for the time at which the earlier call was recorded.
-    assert second - first >= 3 * 0.6 - 0.3
-    assert third - second >= 3 * 1.2 - 0.3
+    attempts = []
+    before = {number: lambda: attempts.append(ticking.now) for number in (1, 2, 3)}
+    timing = replace(
+        TIMING,
+        follow_for=1e6,
+        first_response_timeout=0.1,
+        unresponsive_wait_factor=1000.0,
+        failed_shard=SOON,
+    )
+    RunHarness(bench, timing=timing, before=before, last_iteration=3).run(A)
+    waits = [later - earlier for earlier, later in pairwise(attempts)]
+    assert [round(wait / 100) for wait in waits] == [1, 2]  # after timeouts of 0.1 and 0.2 s
 
 
+@pytest.mark.real_time
 def test_a_shard_that_stops_responding_after_one_page_is_reported_and_backed_off(bench, faults):
     bench.create(2)
     bench.put(1, 2)
@@ -237,6 +266,7 @@ def test_a_shard_that_stops_responding_after_one_page_is_reported_and_backed_off
     assert harness.events == [{A: ("failed", 1)}, {B: ("committed", 1)}]
 
 
+@pytest.mark.real_time
 def test_an_unresponsive_shard_is_reported_even_if_other_shards_use_up_the_allowance(
     bench,
     faults,
@@ -254,6 +284,7 @@ def test_an_unresponsive_shard_is_reported_even_if_other_shards_use_up_the_allow
     assert harness.events == [{A: ("failed", 0), B: ("committed", 1)}]
 
 
+@pytest.mark.real_time
 def test_the_response_timeout_never_exceeds_the_read_timeout_of_the_client(bench, faults):
     bench.set_timing(read_timeout=0.3)
     bench.create()
@@ -266,7 +297,7 @@ def test_the_response_timeout_never_exceeds_the_read_timeout_of_the_client(bench
             unresponsive_wait_factor=0.0,
             failed_shard=SOON,
         ),
-        last_iteration=5,
+        last_iteration=3,
     )
     timeouts = []
 
@@ -276,7 +307,7 @@ def test_the_response_timeout_never_exceeds_the_read_timeout_of_the_client(bench
 
     harness.continuous_run._land = land
     harness.run(A)
-    assert timeouts == [0.2, 0.3, 0.3, 0.3, 0.3]
+    assert timeouts == [0.2, 0.3, 0.3]
 
 
 def test_a_failed_commit_ends_the_run(bench):

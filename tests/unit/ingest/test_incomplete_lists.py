@@ -23,16 +23,16 @@ def second_page_fails(faults):
 
 def second_page_is_truncated(faults):
     faults.page_size(2, "ListShards")
-    faults.answer("ListShards", lambda _, answer: answer.with_body(answer.body[:40]), after=1)
+    faults.answer("ListShards", lambda _, response: response.with_body(response.body[:40]), after=1)
 
 
 def second_page_is_missing(faults):
     faults.page_size(2, "ListShards")
-    faults.answer("ListShards", lambda _, answer: answer.but(NextToken=None))
+    faults.answer("ListShards", lambda _, response: response.but(NextToken=None))
 
 
 def empty_list(faults):
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=[]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=[]))
 
 
 INCOMPLETE_LISTS = pytest.mark.parametrize(

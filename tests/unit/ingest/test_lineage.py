@@ -167,13 +167,13 @@ def test_children_that_were_split_again_between_runs_are_all_read(bench):
 def set_ending_numbers(faults, ends):
     """List every closed shard with a fabricated EndingSequenceNumber."""
 
-    def replace_ends(_, answer):
-        shards = answer.members["Shards"]
+    def replace_ends(_, response):
+        shards = response.members["Shards"]
         for shard in shards:
             numbers = shard["SequenceNumberRange"]
             if "EndingSequenceNumber" in numbers:
                 numbers["EndingSequenceNumber"] = ends
-        return answer.but(Shards=shards)
+        return response.but(Shards=shards)
 
     faults.answer("ListShards", replace_ends)
 

@@ -22,7 +22,7 @@ def test_a_page_of_10_000_records_with_long_keys_is_read_in_halves(bench, faults
         bench.kinesis.put_records(StreamName=bench.stream, Records=entries)
     bodies = []
     faults.answer(
-        "GetRecords", lambda call, answer: bodies.append((call.arguments["Limit"], len(answer.body)))
+        "GetRecords", lambda call, response: bodies.append((call.arguments["Limit"], len(response.body)))
     )
     outcome = bench.run().outcomes[shard]
     assert (outcome.error, outcome.rows) == (None, RECORDS)

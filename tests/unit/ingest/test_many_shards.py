@@ -24,12 +24,12 @@ def test_throttled_shards_do_not_block_calls_for_other_shards(bench, faults):
     # The first four shards are throttled until the others are read to their tip.
     read = set()
 
-    def throttle_until_read(call, answer):
+    def throttle_until_read(call, response):
         if call.shard_id in others:
-            if answer.status == 200 and answer.members["MillisBehindLatest"] == 0:
+            if response.status == 200 and response.members["MillisBehindLatest"] == 0:
                 read.add(call.shard_id)
             return None
-        return None if read == {*others} else answer.error("ProvisionedThroughputExceededException", 400)
+        return None if read == {*others} else response.error("ProvisionedThroughputExceededException", 400)
 
     faults.answer("GetRecords", throttle_until_read)
     result = bench.run()

@@ -29,8 +29,8 @@ def summary(faults, *, times=None, after=0, **members):
     which = {} if times is None else {"times": times}
     faults.answer(
         "DescribeStreamSummary",
-        lambda _, answer: answer.but(
-            StreamDescriptionSummary=answer.members["StreamDescriptionSummary"] | members
+        lambda _, response: response.but(
+            StreamDescriptionSummary=response.members["StreamDescriptionSummary"] | members
         ),
         after=after,
         **which,
@@ -162,11 +162,11 @@ def test_an_arrival_time_far_in_the_future_does_not_disable_loss_detection(bench
     (shard,) = bench.create()
     bench.put(1)
 
-    def later(_, answer):
-        records = answer.members["Records"]
+    def later(_, response):
+        records = response.members["Records"]
         for record in records:
             record["ApproximateArrivalTimestamp"] += YEARS
-        return answer.but(Records=records)
+        return response.but(Records=records)
 
     faults.answer("GetRecords", later, times=1)
     plan = bench.plan()
@@ -299,10 +299,10 @@ def test_repeated_null_iterators_fail_the_shard_and_earlier_rows_are_committed(b
 def test_a_null_iterator_and_a_list_of_only_closed_shards_do_not_finish_a_shard(bench, faults):
     (shard,) = bench.create()
 
-    def closed(_, answer):
-        (listed,) = answer.members["Shards"]
+    def closed(_, response):
+        (listed,) = response.members["Shards"]
         listed["SequenceNumberRange"]["EndingSequenceNumber"] = "9"
-        return answer.but(Shards=[listed])
+        return response.but(Shards=[listed])
 
     faults.answer("ListShards", closed, after=1)
     faults.null_iterator()
@@ -316,7 +316,7 @@ def test_one_incorrect_end_with_child_shards_does_not_finish_a_shard(bench, faul
     child = {"ShardId": "shardId-000000000009", "ParentShards": [shard]}
     child["HashKeyRange"] = {"StartingHashKey": "0", "EndingHashKey": "9"}
     faults.answer(
-        "GetRecords", lambda _, answer: answer.but(NextShardIterator=None, ChildShards=[child]), times=1
+        "GetRecords", lambda _, response: response.but(NextShardIterator=None, ChildShards=[child]), times=1
     )
     bench.run()
     assert bench.positions.finished == set()

@@ -57,10 +57,10 @@ def test_a_stream_older_than_the_one_in_the_table_is_refused_even_with_restart(b
     bench.run()
     before = bench.version
 
-    def one_hour_older(_, answer):
-        summary = answer.members["StreamDescriptionSummary"]
+    def one_hour_older(_, response):
+        summary = response.members["StreamDescriptionSummary"]
         created = summary["StreamCreationTimestamp"] - 3600
-        return answer.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
+        return response.but(StreamDescriptionSummary=summary | {"StreamCreationTimestamp": created})
 
     faults.answer("DescribeStreamSummary", one_hour_older)
     with pytest.raises(StreamRecreated):
@@ -228,8 +228,8 @@ def test_a_run_with_an_outdated_summary_of_the_old_stream_conflicts_with_the_pos
         # The run still receives the summary of the old stream.
         faults.answer(
             "DescribeStreamSummary",
-            lambda _, answer: answer.but(
-                StreamDescriptionSummary=answer.members["StreamDescriptionSummary"]
+            lambda _, response: response.but(
+                StreamDescriptionSummary=response.members["StreamDescriptionSummary"]
                 | {"StreamCreationTimestamp": old}
             ),
         )

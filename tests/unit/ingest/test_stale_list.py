@@ -63,7 +63,9 @@ def test_a_list_that_stays_stale_fails_the_run_and_changes_nothing(bench, faults
     if hours < 24:
         faults.stale_list()
     else:  # because the parent is no longer listed
-        faults.answer("ListShards", lambda _, answer: answer.but(Shards=[stale_parent(answer, parent)]))
+        faults.answer(
+            "ListShards", lambda _, response: response.but(Shards=[stale_parent(response, parent)])
+        )
     with pytest.raises(ShardListStale, match=f"{parent}: listed as open, though its children {children[0]}"):
         bench.run([parent, *children], **policy)
     faults.clear()
@@ -74,9 +76,9 @@ def test_a_list_that_stays_stale_fails_the_run_and_changes_nothing(bench, faults
         assert bench.items == [1, 2, 3]
 
 
-def stale_parent(answer, parent):
+def stale_parent(response, parent):
     """The parent of the first listed shard, as it was listed while it was open."""
-    first = answer.members["Shards"][0]
+    first = response.members["Shards"][0]
     keys = {"StartingHashKey": "0", "EndingHashKey": str((1 << 128) - 1)}
     return {
         "ShardId": parent,

@@ -108,9 +108,9 @@ def test_one_response_with_a_shorter_retention_does_not_skip_the_check(bench, fa
     bench.later(hours=30)
     omit_shards(faults, parent)
 
-    def shorter(_, answer):
-        described = answer.members["StreamDescriptionSummary"]
-        return answer.but(StreamDescriptionSummary=described | {"RetentionPeriodHours": 24})
+    def shorter(_, response):
+        described = response.members["StreamDescriptionSummary"]
+        return response.but(StreamDescriptionSummary=described | {"RetentionPeriodHours": 24})
 
     faults.answer("DescribeStreamSummary", shorter, times=1)
     with pytest.raises(ShardListIncomplete, match="can still be read"):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import botocore.endpoint
 import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
@@ -48,9 +46,9 @@ def put(kinesis: Any, stream: str) -> Callable[..., list[str]]:
             {"Data": item if isinstance(item, bytes) else str(item).encode(), "PartitionKey": partition_key}
             for item in data
         ]
-        answer = kinesis.put_records(StreamName=stream, Records=entries)
-        assert answer["FailedRecordCount"] == 0
-        return [record["SequenceNumber"] for record in answer["Records"]]
+        response = kinesis.put_records(StreamName=stream, Records=entries)
+        assert response["FailedRecordCount"] == 0
+        return [record["SequenceNumber"] for record in response["Records"]]
 
     return put
 
@@ -81,15 +79,6 @@ def reading_of(client: StreamClient) -> Callable[..., ShardReading]:
 def clocked_client(stream: str, clocked: Clocked, virtual: VirtualTime) -> StreamClient:
     """A client of the test's stream on the endpoint with a settable clock."""
     return StreamClient(stream, replace(clocked.settings, timing=replace(EXACT, clock=virtual)))
-
-
-@pytest.fixture
-def sdk_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record the SDK's waits between retries instead of sleeping."""
-    waits: list[float] = []
-    waiting: Any = SimpleNamespace(sleep=waits.append)
-    monkeypatch.setattr(botocore.endpoint, "time", waiting)
-    return waits
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, deagg
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.records.record import Record, Records
 from kinesis_assets.testing import UserRecord, aggregate
+from support.mentions import assert_mentions
 from support.one_shard import BEGINNING, SHARD
 
 FEW_KEYS = ("0", "9")
@@ -67,7 +68,7 @@ def test_a_null_partition_key_is_missing_and_an_empty_one_is_kept(kinesis, strea
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     record = {"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1.5, "Data": "eA=="}
     records = [record | {"PartitionKey": None}, record | {"SequenceNumber": "2", "PartitionKey": ""}]
-    faults.answer("GetRecords", lambda _, answer: answer.but(Records=records))
+    faults.answer("GetRecords", lambda _, response: response.but(Records=records))
     assert [each.partition_key for each in read(client)] == [None, ""]
 
 
@@ -97,7 +98,8 @@ def test_without_a_hash_range_no_aggregate_is_checked():
 def test_an_invalid_hash_key_damages_an_aggregate_with_or_without_a_partition_key(record):
     damaged = aggregate([UserRecord("k", b"x", "1" * 40)])
     (back,) = deaggregate(Record("1", 1.0, damaged, record.partition_key), None)
-    assert back.error == "aggregate: an explicit hash key is not a decimal number from 0 to 2^128-1"
+    assert back.error.startswith("aggregate: ")
+    assert_mentions(back.error, "hash key", "2^128-1")
 
 
 @pytest.mark.parametrize("key", [{}, {"PartitionKey": "k"}], ids=["without a key", "with a key"])
@@ -132,10 +134,10 @@ def test_the_range_of_a_provisioned_stream_checks_aggregates_against_the_shards_
 def test_a_stream_without_a_mode_is_provisioned(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
 
-    def without_mode(_, answer):
-        summary = dict(answer.members["StreamDescriptionSummary"])
+    def without_mode(_, response):
+        summary = dict(response.members["StreamDescriptionSummary"])
         del summary["StreamModeDetails"]
-        return answer.but(StreamDescriptionSummary=summary)
+        return response.but(StreamDescriptionSummary=summary)
 
     faults.answer("DescribeStreamSummary", without_mode)
     assert not client.describe().on_demand

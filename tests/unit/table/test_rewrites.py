@@ -178,7 +178,7 @@ def test_a_restore_whose_log_entry_was_deleted_is_detected_by_the_missing_rows(f
     restore(filled, back)
     restored = delta(filled).version()
     delete_entries(filled)
-    with pytest.raises(TableRewritten, match=f"version {restored} .or one before it, whose entry the log"):
+    with pytest.raises(TableRewritten, match=rf"version {restored} "):
         examine(filled)
     with pytest.raises(TableRewritten):
         Attempt(filled, current_positions(filled), {"a": 3}).commit()

@@ -114,8 +114,8 @@ def test_faults_that_only_observe_or_change_apply_to_every_call(orders, faults):
 
 
 def test_first_change_of_an_answer_is_applied_last(orders, faults):
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][:1]))
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][::-1]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][:1]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][::-1]))
     assert orders.shard_ids() == [B]
 
 
@@ -160,8 +160,8 @@ def test_call_knows_its_shard_and_stream_from_any_argument(orders, faults):
 
 
 def faults_shard(orders, key):
-    answer = orders.client.put_record(StreamName=orders.name, Data=b"0", PartitionKey=key)
-    return answer["ShardId"]
+    response = orders.client.put_record(StreamName=orders.name, Data=b"0", PartitionKey=key)
+    return response["ShardId"]
 
 
 def test_shard_is_known_from_an_iterator_of_before_the_faults_were_cleared(orders, faults):

@@ -23,8 +23,8 @@ def machine():
     return machine
 
 
-def outcomes(answer):
-    return Counter(record.get("ErrorCode", "put") for record in answer["Records"])
+def outcomes(response):
+    return Counter(record.get("ErrorCode", "put") for record in response["Records"])
 
 
 def test_sixth_read_of_a_shard_within_a_second_is_throttled(orders, faults, rejected, machine):
@@ -106,9 +106,9 @@ def test_records_above_a_thousand_per_second_fail_only_in_their_shard(orders, fa
     assert outcomes(orders.put_all(*batch)) == {"put": 500}
     machine.seconds += 0.5
     assert outcomes(orders.put_all(*batch[:400])) == {"put": 400}
-    answer = orders.put_all(*batch[:400], shard_ids=(A, B))
-    assert outcomes(answer) == {"put": 300, THROTTLED: 100}
-    assert answer["FailedRecordCount"] == 100
+    response = orders.put_all(*batch[:400], shard_ids=(A, B))
+    assert outcomes(response) == {"put": 300, THROTTLED: 100}
+    assert response["FailedRecordCount"] == 100
     assert len(orders.data(A)) == 1000
     assert len(orders.data(B)) == 200
     machine.seconds += 0.5
@@ -118,8 +118,8 @@ def test_records_above_a_thousand_per_second_fail_only_in_their_shard(orders, fa
 def test_records_above_a_mebibyte_per_second_fail(orders, faults, rejected, machine):
     faults.enforce_limits(machine)
     part = b"0" * (MIB // 4 - 1)  # and one byte of partition key
-    answer = orders.put_all(part, part, part, part, b"", b"0")
-    assert outcomes(answer) == {"put": 4, THROTTLED: 2}
+    response = orders.put_all(part, part, part, part, b"", b"0")
+    assert outcomes(response) == {"put": 4, THROTTLED: 2}
     with rejected(THROTTLED):
         orders.put(b"0")
     machine.seconds += 1

@@ -1,4 +1,4 @@
-"""Faults of the network: the call takes effect, but the client does not receive its answer as usual."""
+"""Faults of the network: the call takes effect, but the client does not receive its response as usual."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_reset_connection_gives_no_answer(orders, faults):
 
 def test_reset_applies_to_a_changed_answer(orders, faults):
     iterator = orders.iterator()
-    faults.answer("GetRecords", lambda _, answer: answer.but(Records=[]))
+    faults.answer("GetRecords", lambda _, response: response.but(Records=[]))
     faults.reset()
     with pytest.raises(ConnectionClosedError):
         orders.page(iterator)
@@ -104,10 +104,10 @@ def test_server_stops_while_an_answer_is_delayed(connect, in_thread, then):
     faults.delay(3600, "ListStreams")
     then(faults, "ListStreams")
     with LocalKinesis(wrap=faults.around) as local:
-        answer = in_thread(connect(local).list_streams)
+        response = in_thread(connect(local).list_streams)
         until(lambda: faults._interceptor.delayed._waiting)
     with pytest.raises(ConnectionClosedError):
-        answer.result(SECONDS)
+        response.result(SECONDS)
 
 
 def test_stalled_call_does_not_delay_others(orders, faults, in_thread):

@@ -1,4 +1,4 @@
-"""Faults of answers: pages and lists that are unexpected or wrong, and partial puts."""
+"""Faults of responses: pages and lists that are unexpected or wrong, and partial puts."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_reversed_page_has_the_same_records(orders, faults):
 def test_wrong_arrival_applies_to_the_last_record(orders, faults):
     orders.put(b"0", b"1")
     bodies = []
-    faults.answer("GetRecords", lambda _, answer: bodies.append(answer.members))
+    faults.answer("GetRecords", lambda _, response: bodies.append(response.members))
     faults.wrong_arrival(1e5)
     orders.page()
     first, last = (record["ApproximateArrivalTimestamp"] for record in bodies[0]["Records"])
@@ -120,7 +120,7 @@ def test_wrong_arrival_applies_to_the_last_record(orders, faults):
 def test_long_page_is_longer_only_above_a_number_of_records(orders, faults):
     orders.put(b"0", b"1")
     lengths = []
-    faults.answer("GetRecords", lambda _, answer: lengths.append(len(answer.body)))
+    faults.answer("GetRecords", lambda _, response: lengths.append(len(response.body)))
     faults.page_size(1, times=1)
     faults.long_page(above=1, size=1 << 20)
     assert len(orders.page()["Records"]) == 1
@@ -131,41 +131,41 @@ def test_long_page_is_longer_only_above_a_number_of_records(orders, faults):
 # Puts
 
 
-def outcomes(answer):
-    return [record.get("ErrorCode", "put") for record in answer["Records"]]
+def outcomes(response):
+    return [record.get("ErrorCode", "put") for record in response["Records"]]
 
 
 def test_partial_put_reports_the_records_that_failed_and_puts_the_others(orders, faults):
     faults.partial_puts()
-    answer = orders.put_all(b"0", b"1", b"2", b"3", b"4")
+    response = orders.put_all(b"0", b"1", b"2", b"3", b"4")
     failed = "ProvisionedThroughputExceededException"
-    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
-    assert answer["FailedRecordCount"] == 2
-    assert outcomes(answer) == ["put", failed, "put", failed, "put"]
+    assert response["ResponseMetadata"]["HTTPStatusCode"] == 200
+    assert response["FailedRecordCount"] == 2
+    assert outcomes(response) == ["put", failed, "put", failed, "put"]
     records = orders.page()["Records"]
     assert [record["Data"] for record in records] == [b"0", b"2", b"4"]
-    put = [record["SequenceNumber"] for record in answer["Records"] if "SequenceNumber" in record]
+    put = [record["SequenceNumber"] for record in response["Records"] if "SequenceNumber" in record]
     assert [record["SequenceNumber"] for record in records] == put
 
 
 def test_partial_put_has_the_configured_code(orders, faults):
     faults.partial_puts(every=1, code="InternalFailure")
-    answer = orders.put_all(b"0")
-    assert outcomes(answer) == ["InternalFailure"]
-    assert answer["Records"][0]["ErrorMessage"]
+    response = orders.put_all(b"0")
+    assert outcomes(response) == ["InternalFailure"]
+    assert response["Records"][0]["ErrorMessage"]
 
 
 def test_put_whose_records_all_fail_succeeds_as_a_call(orders, faults):
     faults.partial_puts(every=1)
-    answer = orders.put_all(b"0", b"1")
-    assert (answer["FailedRecordCount"], len(answer["Records"])) == (2, 2)
+    response = orders.put_all(b"0", b"1")
+    assert (response["FailedRecordCount"], len(response["Records"])) == (2, 2)
     assert orders.data() == []
 
 
 def test_partial_put_of_a_shard_does_not_affect_other_shards(orders, faults):
     faults.partial_puts(every=1, shard_id=B)
-    answer = orders.put_all(b"0", b"1", b"2", b"3", shard_ids=(A, B))
-    assert [outcome == "put" for outcome in outcomes(answer)] == [True, False, True, False]
+    response = orders.put_all(b"0", b"1", b"2", b"3", shard_ids=(A, B))
+    assert [outcome == "put" for outcome in outcomes(response)] == [True, False, True, False]
     assert (orders.data(A), orders.data(B)) == ([b"0", b"2"], [])
 
 
@@ -174,8 +174,8 @@ def test_failed_records_can_be_retried_until_all_are_in_the_stream(orders, fault
     left = [b"%d" % number for number in range(9)]
     calls = 0
     while left:
-        answer = orders.put_all(*left)
-        left = [data for data, outcome in zip(left, outcomes(answer), strict=True) if outcome != "put"]
+        response = orders.put_all(*left)
+        left = [data for data, outcome in zip(left, outcomes(response), strict=True) if outcome != "put"]
         calls += 1
     assert calls == 4
     assert Counter(orders.data()) == Counter(b"%d" % number for number in range(9))
@@ -184,10 +184,10 @@ def test_failed_records_can_be_retried_until_all_are_in_the_stream(orders, fault
 def test_partial_put_adds_to_the_records_that_the_limits_reject(orders, faults):
     faults.enforce_limits()
     faults.partial_puts(every=3, code="InternalFailure")
-    answer = orders.put_all(*[b"0" * 400_000] * 4)
+    response = orders.put_all(*[b"0" * 400_000] * 4)
     throttled = "ProvisionedThroughputExceededException"
-    assert outcomes(answer) == ["put", "put", "InternalFailure", throttled]
-    assert answer["FailedRecordCount"] == 2
+    assert outcomes(response) == ["put", "put", "InternalFailure", throttled]
+    assert response["FailedRecordCount"] == 2
 
 
 def test_put_that_the_service_rejects_is_rejected_as_a_whole(orders, faults, rejected):
@@ -200,7 +200,7 @@ def test_put_that_the_service_rejects_is_rejected_as_a_whole(orders, faults, rej
 
 
 def test_answer_can_be_replaced(orders, faults):
-    faults.answer("ListShards", lambda _, answer: answer.but(Shards=answer.members["Shards"][1:]))
+    faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][1:]))
     assert orders.shard_ids() == [B]
 
 
@@ -217,7 +217,7 @@ def test_function_that_changes_an_answer_receives_the_call(orders, faults):
 
 
 def test_answer_can_be_an_error_after_the_call_took_effect(orders, faults, rejected):
-    faults.answer("PutRecord", lambda _, answer: answer.error("InternalFailure", 500))
+    faults.answer("PutRecord", lambda _, response: response.error("InternalFailure", 500))
     with rejected("InternalFailure", 500):
         orders.put(b"put, but not acknowledged")
     assert orders.data() == [b"put, but not acknowledged"]
@@ -238,7 +238,7 @@ def test_arguments_of_a_request_can_be_replaced(orders, faults, in_place):
     assert call.arguments["ExplicitHashKey"] == "0"
 
 
-# Contradictory answers
+# Contradictory responses
 
 
 def test_null_iterator_keeps_the_records_and_has_no_child_shards(orders, faults):

@@ -13,6 +13,7 @@ from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer
 from support.daemon import PARTITION, Status
 from support.fixtures.dagster import Source
+from support.mentions import assert_mentions
 from support.shard_ids import A, B, C, D, E, F, G, H
 from support.virtual_deployment import VirtualDeployment
 
@@ -68,8 +69,8 @@ def pass_day(deployment: VirtualDeployment) -> list[tuple[int, tuple[str, ...]]]
 def lie_to_probes(faults, change, **calls):
     """Change the responses to probes only: a run requests more than one record."""
 
-    def change_if_probed(call, answer):
-        return change(answer) if call.arguments["Limit"] == 1 else None
+    def change_if_probed(call, response):
+        return change(response) if call.arguments["Limit"] == 1 else None
 
     faults.answer("GetRecords", change_if_probed, **calls)
 
@@ -255,12 +256,12 @@ def test_continuous_runs_are_requested_although_the_stream_is_idle(source, deplo
     assert faults.count("GetRecords") == before
 
 
-# The service is wrong, or does not answer
+# The service is wrong, or does not respond
 
 
 def test_records_that_the_service_hides_are_read_after_the_longest_time(source, idle, faults):
     numbers = source.put(A, 1)
-    lie_to_probes(faults, lambda answer: answer.but(Records=[], MillisBehindLatest=0))
+    lie_to_probes(faults, lambda response: response.but(Records=[], MillisBehindLatest=0))
     runs = idle.pass_time(LONGEST)
     assert runs == [(LONGEST, (A, B, C, D))]
     assert idle.daemon.positions.shards[A].position.sequence_number == numbers[-1]
@@ -270,7 +271,7 @@ def test_a_record_that_was_read_before_is_no_new_record(source, idle, faults):
     (number,) = source.put(A, 1)
     idle.tick()
     stale = {"SequenceNumber": number, "Data": "", "PartitionKey": "k", "ApproximateArrivalTimestamp": 1.0}
-    lie_to_probes(faults, lambda answer: answer.but(Records=[stale]), shard_id=A)
+    lie_to_probes(faults, lambda response: response.but(Records=[stale]), shard_id=A)
     assert idle.tick() == []
 
 
@@ -285,7 +286,7 @@ def test_a_record_that_does_not_exist_costs_one_run(source, deploy, faults, cloc
         "PartitionKey": "k",
         "ApproximateArrivalTimestamp": clocked.clock.seconds,
     }
-    lie_to_probes(faults, lambda answer: answer.but(Records=[invented]))
+    lie_to_probes(faults, lambda response: response.but(Records=[invented]))
     at = HOUR + INTERVAL
     # Afterwards, a run is requested after the wait that would also apply without any response.
     assert [run[0] for run in deployment.pass_time(LONGEST)] == [at, 2 * at, 4 * at]
@@ -305,12 +306,11 @@ def test_a_tick_requests_shards_less_and_less_often_while_probes_fail(source, de
     assert waits[-1] == LONGEST
     assert len(times) <= 12
     reason = deployment.daemon.tick().skip_reason.skip_message
-    assert reason.startswith("2 shards are idle; shards could not be probed for new records")
-    assert "AccessDeniedException" in reason
+    assert_mentions(reason, "2 shards are idle", "probe", "AccessDeniedException")
 
 
 def test_a_shard_that_only_a_probe_sees_closed_is_requested(idle, faults):
-    lie_to_probes(faults, lambda answer: answer.but(NextShardIterator=None), shard_id=B)
+    lie_to_probes(faults, lambda response: response.but(NextShardIterator=None), shard_id=B)
     assert idle.tick() == [(B,)]
     assert idle.tick() == []
 
@@ -322,8 +322,6 @@ def test_empty_pages_before_the_tip_are_not_taken_for_records(idle, faults):
 
 
 def test_the_reason_of_a_skipped_tick_counts_the_idle_shards(idle):
-    assert idle.daemon.tick().skip_reason.skip_message == "4 shards are idle"
+    assert "4 shards are idle" in idle.daemon.tick().skip_reason.skip_message
     idle.daemon.run({PARTITION: A})
-    assert idle.daemon.tick().skip_reason.skip_message == (
-        "every other readable shard has an unfinished run; 3 shards are idle"
-    )
+    assert_mentions(idle.daemon.tick().skip_reason.skip_message, "unfinished run", "3 shards are idle")

@@ -16,6 +16,7 @@ from kinesis_assets.dagster.newest_partitions import newest_partitions
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from support.daemon import PARTITION, Daemon
+from support.mentions import assert_mentions
 from support.shard_ids import A, B
 from support.tables import numbers, put_numbers
 
@@ -174,12 +175,9 @@ def test_a_command_finds_a_stream_by_its_key_its_arn_or_a_name_that_is_unique(pr
     assert found("clicks") == found("eu/web/clicks") == "eu/web/clicks"
     assert found("eu/orders") == found(ARN) == "eu/orders"
     assert found("kinesis/orders") == "kinesis/orders"
-    with pytest.raises(
-        InvalidInput, match="stream orders: the project defines several; give one of "
-    ) as caught:
+    with pytest.raises(InvalidInput, match="stream orders: ") as caught:
         found("orders")
-    assert "kinesis/orders" in str(caught.value)
-    assert "eu/orders" in str(caught.value)
+    assert_mentions(str(caught.value), "kinesis/orders", "eu/orders")
     with pytest.raises(InvalidInput, match="stream us/orders: no defs"):
         found("us/orders")
     with pytest.raises(InvalidInput, match="give that instead"):

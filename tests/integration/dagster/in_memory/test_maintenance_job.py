@@ -66,9 +66,9 @@ def test_the_schedule_can_be_changed_or_disabled():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"maintenance_schedule": "at night"}, "maintenance_schedule 'at night' is not a cron schedule"),
-        ({"retention_days": 0}, "retention_days must be at least 1, not 0"),
-        ({"retention_days": 36_501}, "retention_days must be at most 36500, not 36501"),
+        ({"maintenance_schedule": "at night"}, "maintenance_schedule.*'at night'.*cron"),
+        ({"retention_days": 0}, r"retention_days.*\b1\b.*\b0\b"),
+        ({"retention_days": 36_501}, r"retention_days.*\b36500\b.*\b36501\b"),
     ],
 )
 def test_invalid_settings_are_refused(wrong, message):

@@ -1,64 +1,21 @@
-"""Fixtures of the decoders' tests: raw rows, decoded with and without Spark."""
+"""Rows of a raw table in a DataFrame."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
-from kinesis_assets.decoders.decode import _decoded_batches
-from kinesis_assets.decoders.spark_types import value_type
-from kinesis_assets.table.data_file import TABLE_SCHEMA
+from support.raw_rows import raw_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
-ARRIVAL = datetime(2026, 1, 31, 12, tzinfo=UTC)
-
 
 @pytest.fixture
-def raw_table() -> Callable[..., pa.Table]:
-    """Builds rows of the raw table from data and errors."""
-
-    def raw_table(data: Sequence[bytes], errors: Sequence[str | None] | None = None) -> pa.Table:
-        columns: dict[str, list[Any]] = {
-            "stream": ["orders"] * len(data),
-            "shard_id": ["shardId-000000000000"] * len(data),
-            "sequence_number": [str(number) for number in range(len(data))],
-            "sub_sequence_number": [0] * len(data),
-            "partition_key": ["k"] * len(data),
-            "data": list(data),
-            "approximate_arrival_timestamp": [ARRIVAL] * len(data),
-            "arrival_date": [ARRIVAL.date()] * len(data),
-            "batch_id": [7] * len(data),
-            "error": list(errors or [None] * len(data)),
-        }
-        return pa.table({name: columns[name] for name in TABLE_SCHEMA.names}, schema=TABLE_SCHEMA)
-
-    return raw_table
-
-
-@pytest.fixture
-def raw(spark: SparkSession, compiled: None, raw_table: Callable[..., pa.Table]) -> Callable[..., DataFrame]:
-    """Builds a DataFrame of such rows."""
+def raw(spark: SparkSession, compiled: None) -> Callable[..., DataFrame]:
+    """Builds a DataFrame of rows with given data and errors."""
     del compiled
     return lambda *columns: spark.createDataFrame(raw_table(*columns))
-
-
-@pytest.fixture
-def decoded(spark: SparkSession, raw_table: Callable[..., pa.Table]) -> Callable[..., list[dict[str, Any]]]:
-    """Decodes rows in this process as a task does: `decoded([data, ...], *decoders)`."""
-    del spark  # DDL is parsed by Spark
-
-    def decoded(data: Sequence[bytes], *decoders: Any) -> list[dict[str, Any]]:
-        ready = [decoder.resolved() for decoder in decoders]
-        arrow_type = pa.binary() if ready[-1].spark_type is None else value_type(ready[-1].spark_type)[1]
-        batches = raw_table(data).to_batches()
-        done = _decoded_batches(iter(batches), ready, arrow_type, ["schema_id", "value"])
-        return [row for batch in done for row in batch.to_pylist(maps_as_pydicts="strict")]
-
-    return decoded

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
-import sys
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructType
 
-from kinesis_assets.decoders import Glue, GlueRegistry, Gzip, Json, SchemaVersion, Zstd, decode
-from kinesis_assets.decoders.decode import BATCH_BYTES, _decoded_batches
+from kinesis_assets.decoders import Glue, Gzip, Json, SchemaVersion, Zstd, decode
+from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
+from support.raw_rows import raw_table
+from support.spark_types import spark_type
 
 ORDER = "order_id long, amount double"
 DOCUMENT = b'{"order_id": 1, "amount": 2.5}'
@@ -25,7 +25,7 @@ def zstd(data: bytes) -> bytes:
     return pa.Codec("zstd").compress(data, asbytes=True)
 
 
-def test_every_row_is_returned_once_with_its_columns(raw, raw_table):
+def test_every_row_is_returned_once_with_its_columns(raw):
     data = [b'{"order_id": %d}' % number if number % 3 else b"\xffbad" for number in range(300)]
     errors = [None if number % 7 else "broken aggregate" for number in range(300)]
     given = raw_table(data, errors)
@@ -97,6 +97,20 @@ def test_the_value_has_the_requested_type(raw):
     assert set(result.select("value.*").first()) == {None}
 
 
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "a long not null, `b c` decimal(10,2), d timestamp_ntz, e binary",
+        "a array<struct<b: array<int>, c: map<string, double>>>, d float",
+        "map<string, decimal(2,2)>",
+        "short",
+    ],
+)
+def test_the_unit_tests_have_the_types_that_spark_parses(ddl):
+    assert spark_type(ddl) == parse_type(ddl)
+
+
 def test_rows_are_converted_by_arrow_if_a_required_field_is_missing(raw):
     result = raw([b'{"order_id": 1}', b"{}"]).transform(decode(Json("order_id long not null"))).toArrow()
     assert result["value"].to_pylist() == [{"order_id": 1}, None]
@@ -114,52 +128,6 @@ def test_rows_are_decoded_with_large_arrow_types(raw, spark):
 
 def test_an_empty_batch_is_decoded(raw):
     assert raw([DOCUMENT]).where("false").transform(decode(Glue())).collect() == []
-
-
-def test_large_decoded_records_are_returned_in_small_batches(raw_table):
-    grown = 5 << 20
-    (batch,) = raw_table([zstd(bytes(grown))] * 20).to_batches()
-    done = list(_decoded_batches(iter([batch]), [Zstd()], pa.binary(), ["value"]))
-    assert [row for part in done for row in part["sequence_number"].to_pylist()] == [
-        str(n) for n in range(20)
-    ]
-    assert [part.num_rows for part in done] == [4] * 5  # each has 16 MiB or more, by less than one record
-    assert BATCH_BYTES == 16 << 20
-
-
-def test_a_long_error_is_shortened(decoded):
-    (row,) = decoded([b"{}"], Json(f"{'a' * 1000} long not null"))
-    assert row["error"] == f"json: Object missing required field `{'a' * 1000}`"[:500]
-
-
-@pytest.mark.parametrize(
-    ("decoders", "error"),
-    [
-        ([], "decode needs at least one decoder"),
-        ([Json("a long"), Gzip()], "json returns a typed value"),
-        (
-            [Glue("a long", schemas=GlueRegistry("us-east-1")), Json("a long")],
-            "glue returns a typed value",
-        ),
-    ],
-)
-def test_incompatible_decoders_are_refused(decoders, error):
-    with pytest.raises(InvalidInput, match=error):
-        decode(*decoders)
-
-
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [
-        (lambda: Gzip(max_bytes=0), "max_bytes must be from 1 to 1073741824"),
-        (lambda: Glue(max_bytes=1 << 31), "max_bytes must be from 1 to 1073741824"),
-        (lambda: Glue("a long"), "a type together with schemas"),
-        (lambda: Glue(schemas={}), "a type together with schemas"),
-    ],
-)
-def test_an_invalid_decoder_is_refused(make, error):
-    with pytest.raises(InvalidInput, match=error):
-        make()
 
 
 @pytest.mark.parametrize(
@@ -197,10 +165,3 @@ def test_rows_without_a_required_column_or_with_a_new_one_are_refused(raw, colum
     rows = raw([]).selectExpr(*columns)
     with pytest.raises(InvalidInput, match=error):
         rows.transform(decode(Glue()))
-
-
-def test_optional_dependencies_are_not_imported_with_the_decoders():
-    heavy = "{'boto3', 'botocore', 'dagster', 'deltalake', 'fastavro'}"
-    program = f"import sys, kinesis_assets.decoders; print({heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import dagster as dg
 import pytest
 
@@ -60,10 +62,10 @@ def test_the_runs_and_the_sensor_have_the_checks():
     ("checks", "message"),
     [
         ({"lags": {}}, "checks: unknown setting lags"),
-        ({"lag": {"max_seconds": -1}}, "checks: lag: max_seconds must be above 0, not -1"),
+        ({"lag": {"max_seconds": -1}}, "checks: lag: max_seconds .*0.*-1"),
         ({"lag": {"max": 1}}, "checks: lag: unknown setting max"),
-        ({"lag": {"severity": "FATAL"}}, "checks: lag: severity must be 'WARN' or 'ERROR', not 'FATAL'"),
-        ({"lag": 5}, "checks: lag must be off or a map of its settings, not 5"),
+        ({"lag": {"severity": "FATAL"}}, "checks: lag: severity .*'WARN'.*'ERROR'.*'FATAL'"),
+        ({"lag": 5}, r"checks: lag .*\boff\b.*\b5\b"),
         ({"continuity": {"since": "yesterday"}}, "checks: continuity: since"),
         ({"continuity": {"since": "2026-01-31T12:00:00"}}, "checks: continuity: since"),
     ],
@@ -71,7 +73,7 @@ def test_the_runs_and_the_sensor_have_the_checks():
 def test_an_invalid_check_is_refused(checks, message):
     with pytest.raises(InvalidInput) as refused:
         build_kinesis_stream("clicks", table="clicks", checks=checks)
-    assert str(refused.value).startswith(message)
+    assert re.match(message, str(refused.value))
 
 
 @dagsters_own_warnings
@@ -100,11 +102,11 @@ def test_an_asset_has_no_freshness_policy_by_default():
         ({}, "freshness: fail_after_seconds is missing"),
         (
             {"fail_after_seconds": 5, "warn_after_seconds": 5},
-            "freshness: warn_after_seconds must be less than fail_after_seconds",
+            "freshness: warn_after_seconds .*less.* fail_after_seconds",
         ),
     ],
 )
 def test_an_invalid_freshness_is_refused(freshness, message):
     with pytest.raises(InvalidInput) as refused:
         build_kinesis_stream("clicks", table="clicks", freshness=freshness)
-    assert str(refused.value) == message
+    assert re.fullmatch(message, str(refused.value))

@@ -10,6 +10,7 @@ from kinesis_assets.dagster.checks.consumption_checks import (
 )
 from kinesis_assets.dagster.checks.derived_settings import DerivedContinuityCheck, DerivedLagCheck
 from kinesis_assets.derive.backlog import Backlog
+from support.mentions import assert_mentions
 
 NOW = 1_790_000_000.0
 LAG = DerivedLagCheck(max_seconds=60)
@@ -25,7 +26,8 @@ def test_the_age_of_the_oldest_commit_is_bounded(age, passed):
 
 def test_a_table_that_has_consumed_everything_has_no_lag():
     result = check_consumption_lag(LAG, Backlog(None), NOW)
-    assert (result.passed, result.description) == (True, "all rows of the source are consumed")
+    assert result.passed
+    assert "all rows" in result.description
     assert result.metadata == {"lag_seconds": 0, "unconsumed_commits": 0}
 
 
@@ -36,17 +38,14 @@ def test_a_commit_of_a_clock_that_is_ahead_is_not_late():
 
 def test_a_failure_says_how_long_rows_wait_and_what_to_do():
     result = check_consumption_lag(LAG, Backlog(NOW - 600, 1), NOW)
-    assert result.description == (
-        "1 commit of the source is not consumed, and may have waited for 10 min, more than 60 s. See whether "
-        "runs of the table fail, or are not requested"
-    )
+    assert_mentions(result.description, "1 commit ", "10 min", "60 s", "fail", "requested")
 
 
 def test_a_number_that_is_not_known_is_not_reported():
     result = check_consumption_lag(LAG, Backlog(NOW - 600, None), NOW)
     assert (result.passed, result.metadata) == (False, {"lag_seconds": 600})
     far = check_consumption_lag(LAG, Backlog(NOW - 600, 200, has_more=True), NOW)
-    assert far.description.startswith("200 commits of the source or more are not consumed")
+    assert_mentions(far.description, "200 commits", "or more")
 
 
 def test_a_problem_breaks_the_continuity():

@@ -56,8 +56,8 @@ def put_to(kinesis, stream):
         entries = [
             {"Data": item, "PartitionKey": "k", "ExplicitHashKey": IN_SHARD[shard_id]} for item in data
         ]
-        answer = kinesis.put_records(StreamName=stream, Records=entries)
-        return [record["SequenceNumber"] for record in answer["Records"]]
+        response = kinesis.put_records(StreamName=stream, Records=entries)
+        return [record["SequenceNumber"] for record in response["Records"]]
 
     return put_to
 

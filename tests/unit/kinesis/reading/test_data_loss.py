@@ -162,12 +162,12 @@ def test_no_loss_is_reported_at_the_trim_horizon_while_records_expire(hourly, fa
 def test_no_loss_is_reported_at_the_trim_horizon_for_records_past_their_retention(shard, faults):
     shard.put(*range(4))
 
-    def past_retention(_, answer):
+    def past_retention(_, response):
         records = [
             {**each, "ApproximateArrivalTimestamp": each["ApproximateArrivalTimestamp"] - 26 * 3600}
-            for each in answer.members["Records"]
+            for each in response.members["Records"]
         ]
-        return answer.but(Records=records)
+        return response.but(Records=records)
 
     faults.page_size(1)
     faults.answer("GetRecords", past_retention, times=2)

@@ -61,7 +61,7 @@ def test_a_truncated_response_is_requested_again_without_loss_or_duplicates(put,
 def test_a_reading_fails_after_bounded_attempts_and_names_shard_and_position(put, reading_of, faults):
     numbers = put(*range(4))
     faults.page_size(2)
-    faults.answer("GetRecords", lambda _, answer: answer.with_body(b"{}"), after=1)
+    faults.answer("GetRecords", lambda _, response: response.with_body(b"{}"), after=1)
     reading = reading_of()
     with pytest.raises(ReadFailed) as caught:
         items(reading)
@@ -76,7 +76,7 @@ def test_attempts_are_counted_per_page(put, reading_of, faults):
     # Every other response is truncated: more failures in total than one page tolerates.
     faults.answer(
         "GetRecords",
-        lambda _, answer: answer.with_body(b"{}") if faults.count("GetRecords") % 2 else None,
+        lambda _, response: response.with_body(b"{}") if faults.count("GetRecords") % 2 else None,
     )
     assert items(reading_of()) == [0, 1, 2, 3]
 
@@ -130,7 +130,7 @@ def test_transient_errors_neither_lose_nor_duplicate_records(put, reading_of, fa
     faults.page_size(2)
     faults.answer(
         "GetRecords",
-        lambda _, answer: answer.error(*error) if faults.count("GetRecords") in (1, 3, 4) else None,
+        lambda _, response: response.error(*error) if faults.count("GetRecords") in (1, 3, 4) else None,
     )
     assert items(reading_of()) == [0, 1, 2, 3]
 
@@ -189,7 +189,7 @@ def test_empty_pages_that_approach_the_tip_are_not_a_stall(put, reading_of, faul
     behind = iter(range(80_000, 0, -10_000))
     faults.answer(
         "GetRecords",
-        lambda call, answer: answer.but(
+        lambda call, response: response.but(
             Records=[], MillisBehindLatest=next(behind), NextShardIterator=call.arguments["ShardIterator"]
         ),
         times=8,
@@ -203,7 +203,7 @@ def test_empty_pages_that_approach_the_tip_slower_than_real_time_are_a_stall(put
     behind = itertools.count(10**6, -1)
     faults.answer(
         "GetRecords",
-        lambda call, answer: answer.but(
+        lambda call, response: response.but(
             Records=[], MillisBehindLatest=next(behind), NextShardIterator=call.arguments["ShardIterator"]
         ),
     )
@@ -219,7 +219,7 @@ def test_a_closed_shard_ends_at_its_null_iterator_and_not_at_a_lag_of_zero(
     after = kinesis.get_shard_iterator(StreamName=stream, ShardId=SHARD, ShardIteratorType="LATEST")
     faults.answer(
         "GetRecords",
-        lambda _, answer: answer.but(NextShardIterator=after["ShardIterator"], MillisBehindLatest=0),
+        lambda _, response: response.but(NextShardIterator=after["ShardIterator"], MillisBehindLatest=0),
         times=1,
     )
     reading = worker_reading(closed=True)

@@ -266,9 +266,9 @@ def test_a_null_iterator_of_get_shard_iterator_is_retried_and_never_ends_the_sha
     put, reading_of, faults, body
 ):
     put(b"0")
-    faults.answer("GetShardIterator", lambda _, answer: answer.with_body(body), times=2)
+    faults.answer("GetShardIterator", lambda _, response: response.with_body(body), times=2)
     assert data(reading_of()) == [b"0"]
-    faults.answer("GetShardIterator", lambda _, answer: answer.with_body(body))
+    faults.answer("GetShardIterator", lambda _, response: response.with_body(body))
     reading = reading_of()
     with pytest.raises(ReadFailed, match="GetShardIterator failed with IncompleteBody"):
         data(reading)

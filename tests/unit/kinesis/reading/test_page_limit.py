@@ -98,7 +98,9 @@ def test_a_single_record_that_is_too_long_fails_after_bounded_attempts(put, read
 def test_iterator_that_is_too_long_is_requested_again_and_no_limit_is_halved(put, reading, faults):
     whole = put(3)
     longer = b" " * MIB
-    faults.answer("GetShardIterator", lambda _, answer: answer.with_body(answer.body + longer), times=1)
+    faults.answer(
+        "GetShardIterator", lambda _, response: response.with_body(response.body + longer), times=1
+    )
     assert data(reading) == whole
     assert limits(faults) == [16]
 
@@ -134,7 +136,7 @@ def test_a_response_that_is_too_long_reserves_no_memory(put, stream, settings, f
     limiter = RecordingLimiter(1 << 40)
     faults.long_page(above=3, size=32 * MIB)
     bodies = []
-    faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
+    faults.answer("GetRecords", lambda _, response: bodies.append(len(response.body)))
     client = StreamClient(stream, settings, attempts=1)
     reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), limiter=limiter)
     assert len(data(reading)) == 6

@@ -86,7 +86,7 @@ def test_a_body_that_is_not_a_page_fails_the_call_with_both_parsers(
     client = request.getfixturevalue(parser)
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     iterator = client.shard_iterator(SHARD, BEGINNING)
-    faults.answer("GetRecords", lambda _, answer: answer.with_body(body))
+    faults.answer("GetRecords", lambda _, response: response.with_body(body))
     with pytest.raises(CallFailed, match="IncompleteBody"):
         client.get_records(iterator, 10)
 

@@ -33,8 +33,8 @@ def refusals(faults, virtual):
     """The GetRecords calls that the service refused; it enforces its limits by the reader's clock."""
     refusals = []
 
-    def note_refusal(call, answer):
-        if answer.status != 200:
+    def note_refusal(call, response):
+        if response.status != 200:
             refusals.append(call)
 
     faults.enforce_limits(virtual.monotonic)

@@ -49,9 +49,7 @@ def test_a_page_that_stays_repeated_fails_the_shard(put, reading_of, faults):
     faults.page_size(2)
     faults.repeat_page(after=1)
     reading, read = reading_of(), []
-    with pytest.raises(
-        ReadFailed, match=f"the page starts at sequence number {numbers[1]}, which a read from"
-    ):
+    with pytest.raises(ReadFailed, match=rf"page.*\b{numbers[1]}\b"):
         read.extend(chain.from_iterable(reading))
     assert [record.data for record in read] == [b"0", b"1"]
     assert (reading.end, reading.position) == (None, Position.after(numbers[1]))
@@ -181,14 +179,14 @@ def test_every_arrival_in_range_is_accepted_and_converted(seconds):
 
 def test_the_error_names_the_record_and_its_arrival():
     records = [Record("1", 1.0, b"", "k"), Record("2", 1e20, b"", "k"), Record("3", 1e21, b"", "k")]
-    with pytest.raises(ValueError, match=r"the arrival 1e\+20 of record 2 is outside the years 1970 to 9997"):
+    with pytest.raises(ValueError, match=r"1e\+20 of record 2 "):
         checked(Records.of(records))
 
 
 @pytest.mark.parametrize("milliseconds", [10**20, -(10**20), 3_200_000_000_000])
 def test_a_lag_of_more_than_a_century_fails_the_shard(put, reading_of, faults, milliseconds):
     put(b"0")
-    faults.answer("GetRecords", lambda _, answer: answer.but(MillisBehindLatest=milliseconds))
+    faults.answer("GetRecords", lambda _, response: response.but(MillisBehindLatest=milliseconds))
     with pytest.raises(ReadFailed, match="IncompleteBody"):
         data(reading_of())
 

@@ -99,7 +99,7 @@ def test_a_page_has_the_same_records_as_with_boto3(kinesis, stream, client):
 )
 def test_a_body_that_is_not_a_complete_page_fails_the_call(kinesis, stream, client, faults, body):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    faults.answer("GetRecords", lambda _, answer: answer.with_body(body))
+    faults.answer("GetRecords", lambda _, response: response.with_body(body))
     with pytest.raises(CallFailed) as caught:
         first_page(client)
     assert caught.value.code == "IncompleteBody"
@@ -114,7 +114,7 @@ def test_data_that_is_not_base64_fails_the_call(kinesis, stream, client, faults,
         "Data": data,
         "PartitionKey": "k",
     }
-    faults.answer("GetRecords", lambda _, answer: answer.but(Records=[record]))
+    faults.answer("GetRecords", lambda _, response: response.but(Records=[record]))
     with pytest.raises(CallFailed, match="IncompleteBody: the data of a record are not base64"):
         first_page(client)
 
@@ -123,11 +123,13 @@ def test_every_truncation_of_a_page_is_detected(kinesis, stream, client, faults)
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=b"data", PartitionKey="k")
     whole = []
-    faults.answer("GetRecords", lambda _, answer: whole.append(answer.body))
+    faults.answer("GetRecords", lambda _, response: whole.append(response.body))
     first_page(client)
     for length in range(len(whole[0])):
         faults.clear()
-        faults.answer("GetRecords", lambda _, answer, length=length: answer.with_body(answer.body[:length]))
+        faults.answer(
+            "GetRecords", lambda _, response, length=length: response.with_body(response.body[:length])
+        )
         with pytest.raises(CallFailed, match="IncompleteBody"):
             first_page(client)
 
@@ -142,7 +144,7 @@ def test_explicit_nulls_are_treated_as_absent(kinesis, stream, client, faults):
         "EncryptionType": None,
     }
     body = {"Records": [record], "NextShardIterator": None, "MillisBehindLatest": 0, "ChildShards": None}
-    faults.answer("GetRecords", lambda _, answer: answer.with_body(json.dumps(body).encode()))
+    faults.answer("GetRecords", lambda _, response: response.with_body(json.dumps(body).encode()))
     page = first_page(client)
     assert list(page.records) == [Record("1", 1.5, b"x", "k")]
     assert page.next_shard_iterator is None
@@ -158,7 +160,7 @@ def test_unknown_members_are_ignored(kinesis, stream, client, faults):
         "SubSequenceNumber": 7,
         "Error": "later",
     }
-    faults.answer("GetRecords", lambda _, answer: answer.but(Later={"more": 1}, Records=[record]))
+    faults.answer("GetRecords", lambda _, response: response.but(Later={"more": 1}, Records=[record]))
     assert list(first_page(client).records) == [Record("1", 1.5, b"x", "k")]
 
 

@@ -132,7 +132,7 @@ def test_a_page_reserves_memory_in_proportion_to_its_body(kinesis, stream, clien
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=bytes(100_000), PartitionKey="k")
     bodies = []
-    faults.answer("GetRecords", lambda _, answer: bodies.append(len(answer.body)))
+    faults.answer("GetRecords", lambda _, response: bodies.append(len(response.body)))
     limiter = RecordingLimiter(1 << 30)
     assert [len(record.data) for record in page(client, limiter).records] == [100_000]
     assert limiter.requested == [int(MEMORY_PER_BODY_BYTE * bodies[0])]
@@ -185,7 +185,7 @@ def test_the_error_of_an_invalid_page_does_not_keep_the_page(
     status = 400 if wrong == "refused" else 200
     records = [good | {"SequenceNumber": str(number)} for number in range(1, 10_001)]
     records.append(good | {"SequenceNumber": "10001"} | bad)
-    faults.answer("GetRecords", lambda _, answer: replace(answer.but(Records=records), status=status))
+    faults.answer("GetRecords", lambda _, response: replace(response.but(Records=records), status=status))
     if wrong == "date":
         of, name = (StreamClient, "_get_records_by_sdk") if by_sdk else (SignedCall, "__call__")
         call = getattr(of, name)

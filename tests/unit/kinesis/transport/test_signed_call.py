@@ -208,7 +208,7 @@ def test_a_client_with_the_sdks_parser_needs_no_signed_call(kinesis, stream, set
 def test_an_error_response_has_its_code_and_status(kinesis, stream, client, faults, code, status):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     iterator = client.shard_iterator(SHARD, BEGINNING)
-    faults.answer("GetRecords", lambda _, answer: answer.error(code, status))
+    faults.answer("GetRecords", lambda _, response: response.error(code, status))
     with pytest.raises(CallFailed) as raised:
         client.get_records(iterator, 10)
     assert (raised.value.code, raised.value.status) == (code, status)
@@ -300,8 +300,8 @@ def test_get_shard_iterator_is_retried_only_by_a_client_with_several_attempts(
     kinesis, stream, settings, faults
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
-    faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
+    faults.answer("GetShardIterator", lambda _, response: response.error("InternalFailure", 500), times=1)
     with pytest.raises(CallFailed, match="InternalFailure"):
         StreamClient(stream, settings, attempts=1).shard_iterator(SHARD, BEGINNING)
-    faults.answer("GetShardIterator", lambda _, answer: answer.error("InternalFailure", 500), times=1)
+    faults.answer("GetShardIterator", lambda _, response: response.error("InternalFailure", 500), times=1)
     assert StreamClient(stream, settings, attempts=2).shard_iterator(SHARD, BEGINNING)

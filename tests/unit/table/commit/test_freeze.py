@@ -41,7 +41,7 @@ def test_a_freeze_whose_response_is_lost_succeeds(table, at_commit):
 @pytest.mark.usefixtures("three_tries")
 def test_a_freeze_fails_after_a_bounded_number_of_tries(table, at_commit):
     at_commit(never_landed, times=99)
-    with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
+    with pytest.raises(CommitFailed, match=r"\b3 times\b.*connection refused"):
         freeze_all(table, shards("a"))
 
 

@@ -163,6 +163,6 @@ def test_expiry_fails_after_a_bounded_number_of_tries(aged, monkeypatch):
         raise OSError("connection refused")
 
     monkeypatch.setattr(TableSnapshot, "remove", refused)
-    with pytest.raises(CommitFailed, match="failed 3 times, the last time with: connection refused"):
+    with pytest.raises(CommitFailed, match=r"\b3 times\b.*connection refused"):
         expire(aged, 5)
     assert amendment_of(aged) is None

@@ -93,9 +93,7 @@ def test_an_unknown_field_is_refused(where, is_packed):
 def test_a_newer_format_is_refused_by_its_number():
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     content |= {"format": FORMAT + 1, "later": 1}
-    with pytest.raises(
-        msgspec.ValidationError, match=f"format is {FORMAT + 1}; this release reads formats up to {FORMAT}"
-    ):
+    with pytest.raises(msgspec.ValidationError, match=rf"format is {FORMAT + 1}\b.*\b{FORMAT}$"):
         decode(msgspec.json.encode(content))
 
 

@@ -74,7 +74,5 @@ def test_a_segment_survives_a_round_trip():
 def test_a_segment_of_a_newer_format_is_refused_by_its_number():
     content = positions_archive.encode(Segment(STREAM, 9, (), {}))
     newer = msgspec.json.encode(msgspec.json.decode(content) | {"format": FORMAT + 1, "later": 1})
-    with pytest.raises(
-        msgspec.ValidationError, match=f"format is {FORMAT + 1}; this release reads formats up to"
-    ):
+    with pytest.raises(msgspec.ValidationError, match=rf"format is {FORMAT + 1}\b"):
         positions_archive.decode(newer)

@@ -15,6 +15,8 @@ from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType, Str
 from kinesis_assets.decoders import Json
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.json_documents import json_reader
+from support.raw_rows import decoded
+from support.spark_types import spark_type
 
 
 @pytest.mark.parametrize(
@@ -69,8 +71,8 @@ from kinesis_assets.decoders.json_documents import json_reader
         ("a variant", r'{"a": "é\n\u0000"}', {"a": r'"é\n\u0000"'}),
     ],
 )
-def test_a_document_that_fits_is_decoded(decoded, ddl, document, value):
-    (row,) = decoded([document.encode()], Json(ddl))
+def test_a_document_that_fits_is_decoded(ddl, document, value):
+    (row,) = decoded([document.encode()], Json(spark_type(ddl)))
     assert (row["value"], row["error"]) == (value, None)
 
 
@@ -141,8 +143,8 @@ def test_a_document_that_fits_is_decoded(decoded, ddl, document, value):
     ],
     ids=lambda each: repr(each[:30]) if isinstance(each, bytes) else None,
 )
-def test_a_document_that_does_not_fit_is_an_error_with_its_path(decoded, ddl, document, error):
-    (row,) = decoded([document], Json(ddl))
+def test_a_document_that_does_not_fit_is_an_error_with_its_path(ddl, document, error):
+    (row,) = decoded([document], Json(spark_type(ddl)))
     assert (row["data"], row["value"]) == (document, None)
     assert row["error"].startswith("json: ")
     assert error in row["error"]

@@ -15,13 +15,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import DataType, LongType, StringType, StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
 from kinesis_assets.decoders import Glue, SchemaVersion
 from kinesis_assets.decoders.avro import avro_reader
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
+from support.mentions import assert_mentions
+from support.raw_rows import decoded
+from support.spark_types import spark_type
 
 SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 HEADER = bytes.fromhex("b7b4a7f0 9c96 4e4a a687 fb5de9ef0c63")
@@ -42,51 +45,49 @@ def compressed(payload: bytes) -> bytes:
     return b"\x03\x05" + HEADER + zlib.compress(payload)
 
 
-def glue(spark_type: str | DataType, definition: str, data_format: str = "AVRO") -> Glue:
-    return Glue(spark_type, schemas={SCHEMA_ID: SchemaVersion(data_format, definition)})
+def glue(ddl: str, definition: str, data_format: str = "AVRO") -> Glue:
+    return Glue(spark_type(ddl), schemas={SCHEMA_ID: SchemaVersion(data_format, definition)})
 
 
 @pytest.mark.parametrize("framed", [plain, compressed])
-def test_an_avro_payload_is_decoded_by_its_writers_schema(decoded, framed):
+def test_an_avro_payload_is_decoded_by_its_writers_schema(framed):
     (row,) = decoded([framed(ORDER_DATUM)], glue(ORDER, ORDER_AVRO))
     assert (row["value"], row["schema_id"], row["error"]) == ({"order_id": 7, "amount": 2.5}, SCHEMA_ID, None)
 
 
 @pytest.mark.parametrize("framed", [plain, compressed])
-def test_a_json_payload_is_decoded_by_the_given_type(decoded, framed):
+def test_a_json_payload_is_decoded_by_the_given_type(framed):
     (row,) = decoded([framed(b'{"order_id": 7, "amount": 2.5}')], glue(ORDER, "{}", "JSON"))
     assert (row["value"], row["schema_id"], row["error"]) == ({"order_id": 7, "amount": 2.5}, SCHEMA_ID, None)
 
 
 @pytest.mark.parametrize("framed", [plain, compressed])
-def test_the_payload_is_the_value_without_schemas(decoded, framed):
+def test_the_payload_is_the_value_without_schemas(framed):
     (row,) = decoded([framed(b"payload")], Glue())
     assert (row["value"], row["schema_id"], row["error"]) == (b"payload", SCHEMA_ID, None)
 
 
 @pytest.mark.parametrize("payload", [b"", b"x"])
-def test_a_payload_may_be_short(decoded, payload):
+def test_a_payload_may_be_short(payload):
     (row,) = decoded([plain(payload)], Glue())
     assert (row["value"], row["schema_id"], row["error"]) == (payload, SCHEMA_ID, None)
 
 
 @pytest.mark.parametrize(
-    ("data", "error"),
+    ("data", "found", "expected"),
     [
-        (b"", "no header: the record has 0 bytes, a header has 18"),
-        (plain(b"")[:-1], "no header: the record has 17 bytes, a header has 18"),
-        (
-            b'{"order_id": 7, "amount": 2.5}',
-            "no header: the record starts with 7b 22, not with 03 00 or 03 05",
-        ),
-        (b"\x03\x01" + HEADER, "no header: the record starts with 03 01, not with 03 00 or 03 05"),
-        (b"\x00\x00" + HEADER, "no header: the record starts with 00 00, not with 03 00 or 03 05"),
+        (b"", "0 bytes", "18"),
+        (plain(b"")[:-1], "17 bytes", "18"),
+        (b'{"order_id": 7, "amount": 2.5}', "7b 22", "03 00 or 03 05"),
+        (b"\x03\x01" + HEADER, "03 01", "03 00 or 03 05"),
+        (b"\x00\x00" + HEADER, "00 00", "03 00 or 03 05"),
     ],
 )
-def test_a_record_without_the_header_is_an_error_without_schema_id(decoded, data, error):
+def test_a_record_without_the_header_is_an_error_without_schema_id(data, found, expected):
     (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
     assert (row["data"], row["value"], row["schema_id"]) == (data, None, None)
-    assert row["error"] == f"glue: {error}"
+    assert row["error"].startswith("glue: no header: ")
+    assert_mentions(row["error"], found, expected)
 
 
 @pytest.mark.parametrize(
@@ -96,45 +97,46 @@ def test_a_record_without_the_header_is_an_error_without_schema_id(decoded, data
         (compressed(ORDER_DATUM) + b"more", "zlib inflate failed"),
         (b"\x03\x05" + HEADER + ORDER_DATUM, "zlib inflate failed"),
         (b"\x03\x05" + HEADER, "the compressed data is empty"),
-        (plain(ORDER_DATUM[:-1]), "the record does not match its schema: EOFError"),
-        (plain(b""), "the record does not match its schema: EOFError"),
-        (plain(ORDER_DATUM + b"x"), "the record does not match its schema: 1 bytes follow its end"),
-        (plain(b"\x0e\x0e" + ORDER_DATUM), "the record does not match its schema: IndexError"),
+        (plain(ORDER_DATUM[:-1]), "EOFError"),
+        (plain(b""), "EOFError"),
+        (plain(ORDER_DATUM + b"x"), "1 bytes follow its end"),
+        (plain(b"\x0e\x0e" + ORDER_DATUM), "IndexError"),
         (
             plain(bytes.fromhex("0e 02 04 ffff 0000000000000440")),
-            "the record does not match its schema: UnicodeDecodeError",
+            "UnicodeDecodeError",
         ),
     ],
 )
-def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_with_the_reason(decoded, data, error):
+def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_with_the_reason(data, error):
     (row,) = decoded([data], glue(ORDER, ORDER_AVRO))
     assert (row["data"], row["value"], row["schema_id"]) == (data, None, SCHEMA_ID)
-    assert row["error"].startswith(f"glue: {error}")
+    assert row["error"].startswith("glue: ")
+    assert error in row["error"]
 
 
-def test_a_decompression_bomb_is_an_error(decoded):
+def test_a_decompression_bomb_is_an_error():
     (row,) = decoded([compressed(bytes(10_001))], Glue(max_bytes=10_000))
     assert (row["value"], row["schema_id"]) == (None, SCHEMA_ID)
-    assert row["error"] == "glue: more than 10000 bytes uncompressed (max_bytes)"
+    assert_mentions(row["error"], "glue: ", "10000 bytes", "max_bytes")
     (row,) = decoded([compressed(bytes(10_000))], Glue(max_bytes=10_000))
     assert row["value"] == bytes(10_000)
 
 
-def test_a_missing_schema_version_is_an_error_on_its_rows(decoded):
+def test_a_missing_schema_version_is_an_error_on_its_rows():
     other = "00000000-0000-4000-8000-000000000000"
     schemas = {other: SchemaVersion("AVRO", ORDER_AVRO)}
-    (row,) = decoded([plain(ORDER_DATUM)], Glue(ORDER, schemas=schemas))
+    (row,) = decoded([plain(ORDER_DATUM)], Glue(spark_type(ORDER), schemas=schemas))
     assert (row["value"], row["schema_id"]) == (None, SCHEMA_ID)
     assert row["error"] == f"glue: schema version {SCHEMA_ID}: not found"
 
 
-def test_schema_version_ids_are_case_insensitive(decoded):
+def test_schema_version_ids_are_case_insensitive():
     schemas = {SCHEMA_ID.upper(): SchemaVersion("AVRO", ORDER_AVRO)}
-    (row,) = decoded([plain(ORDER_DATUM)], Glue(ORDER, schemas=schemas))
+    (row,) = decoded([plain(ORDER_DATUM)], Glue(spark_type(ORDER), schemas=schemas))
     assert row["value"] == {"order_id": 7, "amount": 2.5}
 
 
-def test_avro_without_fastavro_names_the_extra(decoded, monkeypatch):
+def test_avro_without_fastavro_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(InvalidInput, match=r"pip install 'kinesis-assets\[avro\]'"):
         decoded([plain(ORDER_DATUM)], glue(ORDER, ORDER_AVRO))
@@ -189,7 +191,7 @@ NOON = datetime(2026, 1, 31, 12, 0, 0, 5000, tzinfo=UTC)
         (logical("long", "timestamp-nanos"), 5, "long", 5),
     ],
 )
-def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, written, ddl, value):
+def test_an_avro_value_that_fits_its_spark_type_is_decoded(schema, written, ddl, value):
     record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
     (row,) = decoded([plain(avro(record, {"a": written}))], glue(f"a {ddl}", json.dumps(record)))
     assert (row["value"], row["error"]) == ({"a": value}, None)
@@ -216,7 +218,7 @@ def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, writ
             logical("long", "timestamp-millis"),
             1 << 60,
             "timestamp",
-            "the record does not match its schema: OverflowError",
+            "OverflowError",
         ),
         (
             logical("bytes", "decimal", precision=9, scale=3),
@@ -229,7 +231,7 @@ def test_an_avro_value_that_fits_its_spark_type_is_decoded(decoded, schema, writ
     ],
 )
 def test_an_avro_value_that_does_not_fit_its_spark_type_is_an_error_with_its_path(
-    decoded, schema, written, ddl, error
+    schema, written, ddl, error
 ):
     record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
     (row,) = decoded([plain(avro(record, {"a": written}))], glue(f"a {ddl}", json.dumps(record)))
@@ -239,7 +241,7 @@ def test_an_avro_value_that_does_not_fit_its_spark_type_is_an_error_with_its_pat
 
 
 @pytest.mark.parametrize("stored", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 4}], ids=str)
-def test_a_decimal_with_more_digits_than_its_schema_declares_is_not_rounded(decoded, stored):
+def test_a_decimal_with_more_digits_than_its_schema_declares_is_not_rounded(stored):
     schema = json.dumps({**stored, "logicalType": "decimal", "precision": 4, "scale": 2})
     datum = (b"" if "size" in stored else b"\x08") + (12345678).to_bytes(4, "big")
     fits, too_long = (decoded([plain(datum)], glue(f"decimal({digits},2)", schema))[0] for digits in (8, 7))
@@ -247,7 +249,7 @@ def test_a_decimal_with_more_digits_than_its_schema_declares_is_not_rounded(deco
     assert (too_long["value"], too_long["error"]) == (None, "glue: '123456.78' is not a decimal(7,2)")
 
 
-def test_avro_fields_are_matched_by_name(decoded):
+def test_avro_fields_are_matched_by_name():
     (row,) = decoded([plain(ORDER_DATUM)], glue("amount double, missing long, Note string", ORDER_AVRO))
     assert row["value"] == {"amount": 2.5, "missing": None, "Note": None}
     (row,) = decoded([plain(ORDER_DATUM)], glue("missing long not null", ORDER_AVRO))
@@ -267,14 +269,14 @@ NODE = {"type": "record", "name": "Node", "namespace": "shop", "fields": []}
     ],
     ids=str,
 )
-def test_a_recursive_schema_is_refused_before_its_data_can_exhaust_the_stack(decoded, again):
+def test_a_recursive_schema_is_refused_before_its_data_can_exhaust_the_stack(again):
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "next", "type": again}]}
     definition = json.dumps({**NODE, "fields": [{"name": "inner", "type": inner}]})
     with pytest.raises(InvalidInput, match=f"schema version {SCHEMA_ID}: its definition is recursive"):
         decoded([], glue("a long", definition))
 
 
-def test_a_named_type_may_be_used_twice(decoded):
+def test_a_named_type_may_be_used_twice():
     money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
     record = {**NODE, "fields": [{"name": "a", "type": money}, {"name": "b", "type": "Money"}]}
     datum = avro(record, {"a": {"cents": 1}, "b": {"cents": 2}})

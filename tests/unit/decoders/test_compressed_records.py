@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from kinesis_assets.decoders import Gzip, Zstd
 from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import Undecodable
+from support.mentions import assert_mentions
+from support.raw_rows import decoded
 
 PLAIN = b"the same words and the same words " * 40
 
@@ -71,13 +73,13 @@ def test_max_bytes_is_inclusive(codec, compress):
 @pytest.mark.parametrize(
     ("decoder", "compress"), [(Gzip(), gzip.compress), (Zstd(), zstd)], ids=["gzip", "zstd"]
 )
-def test_a_decompression_bomb_is_an_error_and_is_never_in_memory(decoded, decoder, compress):
+def test_a_decompression_bomb_is_an_error_and_is_never_in_memory(decoder, compress):
     bomb = compress(bytes(65 << 20))
     assert len(bomb) < 100_000
     before = pa.total_allocated_bytes()
     bad, good = decoded([bomb, compress(PLAIN)], decoder)
     assert (bad["data"], bad["value"]) == (bomb, None)
-    assert bad["error"] == f"{decoder.name}: more than {64 << 20} bytes uncompressed (max_bytes)"
+    assert_mentions(bad["error"], f"{decoder.name}: ", f"{64 << 20} bytes", "max_bytes")
     assert (good["value"], good["error"]) == (PLAIN, None)
     assert pa.total_allocated_bytes() - before < 64 << 20
 
