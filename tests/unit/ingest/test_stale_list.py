@@ -63,9 +63,7 @@ def test_a_list_that_stays_stale_fails_the_run_and_changes_nothing(bench, faults
     if hours < 24:
         faults.stale_list()
     else:  # because the parent is no longer listed
-        faults.answer(
-            "ListShards", lambda _, response: response.but(Shards=[stale_parent(response, parent)])
-        )
+        faults.answer("ListShards", lambda _, response: response.but(Shards=[stale_parent(response, parent)]))
     with pytest.raises(ShardListStale, match=f"{parent}: listed as open, though its children {children[0]}"):
         bench.run([parent, *children], **policy)
     faults.clear()

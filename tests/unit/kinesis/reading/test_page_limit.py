@@ -98,9 +98,7 @@ def test_a_single_record_that_is_too_long_fails_after_bounded_attempts(put, read
 def test_iterator_that_is_too_long_is_requested_again_and_no_limit_is_halved(put, reading, faults):
     whole = put(3)
     longer = b" " * MIB
-    faults.answer(
-        "GetShardIterator", lambda _, response: response.with_body(response.body + longer), times=1
-    )
+    faults.answer("GetShardIterator", lambda _, response: response.with_body(response.body + longer), times=1)
     assert data(reading) == whole
     assert limits(faults) == [16]
 
