@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.errors import InvalidInput, RegistryCallFailed
+from kinesis_assets.errors import InvalidInput, RegistryCallFailed, RoleNotAssumed
+from kinesis_assets.kinesis.role import (
+    AssumedRole,
+    check_external_id,
+    check_role,
+    check_role_arn,
+    check_session_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_SESSION_NAME = "kinesis-assets-registry"
+"""The default name of the sessions of a role."""
 
 # The errors of GetSchemaVersion that concern the requested id, which comes from a record, or name.
 _NOT_FOUND = ("EntityNotFoundException", "InvalidInputException")
@@ -33,23 +43,48 @@ class SchemaVersion:
 class GlueRegistry:
     """The connection settings of a registry. None uses the AWS SDK's default on the driver.
 
-    Each executor gets credentials and retry settings from the AWS SDK's default chain there.
+    Each executor gets credentials and retry settings from the AWS SDK's default chain there. With a role, it
+    assumes the role with these credentials.
 
     Attributes:
         region_name: The region, as for boto3.
         endpoint_url: The endpoint URL, as for boto3.
         profile_name: The profile, as for boto3. The profile must also exist on the executors.
+        role_arn: The ARN of a role that reads the registry, which may belong to another account.
+        external_id: The external id that the trust policy of the role requires.
+        session_name: The name of the sessions of the role.
+
+    Raises:
+        InvalidInput: A setting of the role is invalid.
     """
 
     region_name: str | None = None
     endpoint_url: str | None = None
     profile_name: str | None = None
+    role_arn: str | None = None
+    external_id: str | None = None
+    session_name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_role(self.role_arn, self.external_id, self.session_name)
+        check_role_arn(self.role_arn)
+        check_external_id(self.external_id)
+        check_session_name(self.session_name)
+
+    @property
+    def role(self) -> AssumedRole | None:
+        """The role that reads the registry; None if none is assumed."""
+        if self.role_arn is None:
+            return None
+        name = self.session_name or _SESSION_NAME
+        return AssumedRole(self.role_arn, name, self.external_id, self.profile_name, self.region_name)
 
     def resolved(self) -> GlueRegistry:
         """Return a copy with the SDK's defaults of this machine, so that executors use the same registry.
 
         Raises:
             InvalidInput: No region is configured, or the profile does not exist.
+            RegistryCallFailed: The role cannot be assumed.
         """
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415  # tasks without a registry need none
 
@@ -57,7 +92,9 @@ class GlueRegistry:
             meta = _new_client(self).meta
         except (BotoCoreError, ValueError) as error:
             raise InvalidInput(f"cannot create a client of the Glue Schema Registry: {error}") from error
-        return GlueRegistry(meta.region_name, meta.endpoint_url, self.profile_name)
+        except RoleNotAssumed as error:
+            raise RegistryCallFailed(f"the Glue Schema Registry cannot be read: {error}") from error
+        return replace(self, region_name=meta.region_name, endpoint_url=meta.endpoint_url)
 
     def get(self, schema_id: str) -> SchemaVersion | None:
         """Get a schema version by its id (UUID), or None if it does not exist. The process caches results.
@@ -94,14 +131,20 @@ def described(registry_name: str, name: str, number: int | None) -> str:
 
 
 def _new_client(registry: GlueRegistry) -> Any:
-    import boto3  # noqa: PLC0415  # tasks without a registry need none
-    from botocore.config import Config  # noqa: PLC0415
+    import botocore.session  # noqa: PLC0415  # tasks without a registry need none
+    from botocore.config import Config  # noqa: PLC0415  # as above
+
+    from kinesis_assets.kinesis.role_credentials import credentials_of  # noqa: PLC0415  # as above
 
     # Unlike the other SDKs, boto3 does not read AWS_REGION.
     region_name = registry.region_name or os.environ.get("AWS_REGION")
-    session = boto3.Session(profile_name=registry.profile_name, region_name=region_name)
+    session = botocore.session.Session(profile=registry.profile_name)
     config = Config(connect_timeout=5, read_timeout=20)
-    return session.client("glue", endpoint_url=registry.endpoint_url, config=config)
+    if registry.role is not None:
+        session.register_component("credential_provider", credentials_of(registry.role))
+    return session.create_client(
+        "glue", region_name=region_name, endpoint_url=registry.endpoint_url, config=config
+    )
 
 
 _client = lru_cache(maxsize=8)(_new_client)
@@ -148,6 +191,8 @@ def _get(registry: GlueRegistry, what: str, **request: Any) -> tuple[SchemaVersi
         if error.response["Error"].get("Code") in _NOT_FOUND:
             raise LookupError(error.response["Error"].get("Message", "")) from error
         cause: Exception = error
+    except RoleNotAssumed as error:
+        raise RegistryCallFailed(f"{what}: {error}") from error
     except (BotoCoreError, KeyError) as error:  # the SDK accepts a truncated response
         cause = error
     raise RegistryCallFailed(

@@ -11,6 +11,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.retry_policy import is_throttled
 from kinesis_assets.kinesis.reading.unread_records import Probe, Prober
 from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.retry import Backoff, RetryPolicy, retry
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.settings import ClientSettings
 
-_SECONDS = 30.0
-"""The time for the calls of an executor."""
+_SECONDS = 10.0
+"""The time for the calls of an attempt."""
+
+_ATTEMPTS = RetryPolicy(3, Backoff(0.5, 1.0))
+"""One wrong response must not refuse an executor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,16 @@ class ShardCheck:
             return str(refused)
         if self.shard_id is None:
             return None
-        prober = Prober(client, _SECONDS)
-        prober.probe([Probe(self.shard_id, Position.at_timestamp(self.since), self.since, None)])
-        error = prober.error
-        return str(error) if isinstance(error, CallFailed) and not is_throttled(error) else None
+        probe = Probe(self.shard_id, Position.at_timestamp(self.since), self.since, None)
+
+        def attempt() -> None:
+            prober = Prober(client, _SECONDS)
+            prober.probe([probe])
+            if isinstance(prober.error, CallFailed) and not is_throttled(prober.error):
+                raise prober.error
+
+        try:
+            retry(attempt, on=CallFailed, policy=_ATTEMPTS, sleep=self.settings.timing.clock.sleep)
+        except CallFailed as failed:
+            return failed.reason
+        return None

@@ -22,7 +22,7 @@ from kinesis_assets.spark.pyspark_internals import (
     server_setting,
     session_with_token,
 )
-from kinesis_assets.spark.setting_names import ARCHIVES, CODE, MANAGED, PYTHON
+from kinesis_assets.spark.setting_names import ARCHIVES, CODE, MANAGED, PY_FILES, PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,11 @@ meanwhile."""
 
 _NO_PROXY = "localhost,127.0.0.1"
 
-_OF_SESSIONS_ELSEWHERE = frozenset({"spark.master", "spark.remote", MANAGED, PYTHON, ARCHIVES})
+_OF_SESSIONS_ELSEWHERE = frozenset({"spark.master", "spark.remote", MANAGED, PYTHON, ARCHIVES, PY_FILES})
 """Settings that a server does not take, or that `attach` gives it in another way."""
+
+_MODULES = (".zip", ".egg", ".py")
+"""The types of files whose modules executors import."""
 
 _log = logging.getLogger(__name__)
 
@@ -88,10 +91,11 @@ def attach(server: ConnectServer, spark_config: Mapping[str, Any]) -> SparkSessi
     """Create a session on a server; `spark.master` and `spark.remote` in the settings are ignored.
 
     Raises:
-        InvalidInput: An archive in `spark.archives` is not a file on this machine.
+        InvalidInput: A file in `spark.archives` or `spark.submit.pyFiles` is not on this machine, or a module
+            is not of a type that executors import.
         LandingFailed: The server does not respond.
     """
-    archives = _archives(spark_config)
+    archives, modules = _files(spark_config, ARCHIVES), _modules(spark_config)
     needs_package = server.token is not None or not has_package(server.url)  # a service of AWS never has it
     _warn_if_unpickling(server)
     settings = {name: value for name, value in spark_config.items() if name not in _OF_SESSIONS_ELSEWHERE}
@@ -105,6 +109,8 @@ def attach(server: ConnectServer, spark_config: Mapping[str, Any]) -> SparkSessi
         add_package(session)
     if archives:
         session.addArtifacts(*archives, archive=True)
+    if modules:
+        session.addArtifacts(*modules, pyfile=True)
     if python := spark_config.get(PYTHON):
         session.conf.set("spark.sql.execution.pyspark.python", python)
     return session
@@ -121,20 +127,38 @@ def _create(server: ConnectServer, settings: Mapping[str, Any]) -> SparkSession:
     return builder.create()
 
 
-def _archives(spark_config: Mapping[str, Any]) -> list[str]:
-    """Return the archives for the client to upload, because a server ignores its `spark.archives`.
+def _modules(spark_config: Mapping[str, Any]) -> list[str]:
+    """Return the files with Python modules for the client to upload, as `_files` does.
+
+    Raises:
+        InvalidInput: One of them is not on this machine, or has another type than `_MODULES`.
+    """
+    files = _files(spark_config, PY_FILES)
+    for file in files:
+        if not file.endswith(_MODULES):
+            raise InvalidInput(
+                f"{file}, which {PY_FILES} names, cannot be sent to executors. Give a file with one of the "
+                f"suffixes {', '.join(_MODULES)}"
+            )
+    return files
+
+
+def _files(spark_config: Mapping[str, Any], name: str) -> list[str]:
+    """Return the files in a setting for the client to upload, because a server ignores its own setting.
 
     Raises:
         InvalidInput: One of them is not a file on this machine.
     """
-    archives = [name for name in str(spark_config.get(ARCHIVES) or "").split(",") if name]
-    for archive in archives:
-        if not Path(archive.partition("#")[0]).is_file():
+    files = [file for file in str(spark_config.get(name) or "").split(",") if file]
+    for file in files:
+        path = file.partition("#")[0]
+        if not Path(path).is_file():
+            names = f"{name} or python_environment names" if name == ARCHIVES else f"{name} names"
             raise InvalidInput(
-                f"{archive.partition('#')[0]}, which spark.archives or python_environment names, is no file "
-                "on this machine. Copy it here: with Spark Connect, the client uploads it"
+                f"{path}, which {names}, is no file on this machine. Copy it here: with Spark Connect, the "
+                "client uploads it"
             )
-    return archives
+    return files
 
 
 def _warn_if_unpickling(server: ConnectServer) -> None:

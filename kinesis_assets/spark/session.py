@@ -24,7 +24,7 @@ from kinesis_assets.spark.local_settings import (
 )
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.pyspark_internals import java_errors
-from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PYTHON
+from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PY_FILES, PYTHON
 from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _start = threading.Lock()
 _managed: WeakKeyDictionary[SparkSession, ManagedSession] = WeakKeyDictionary()
 """The sessions that services of AWS run for this process."""
 
-_NOT_OF_SERVICES = frozenset({"spark.master", "spark.remote", MANAGED, ARCHIVES, PYTHON})
+_NOT_OF_SERVICES = frozenset({"spark.master", "spark.remote", MANAGED, ARCHIVES, PY_FILES, PYTHON})
 """Settings that are not for the start of a session on a service: what tasks need is sent later."""
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
@@ -223,4 +223,5 @@ def _cause(error: Exception) -> str:
 
 
 def _lines(error: Exception) -> list[str]:
-    return [line.strip() for line in str(error).splitlines() if line.strip()]
+    # Py4J starts the line of Java's error with a colon.
+    return [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]

@@ -9,6 +9,9 @@ WORKER_DAEMON = "spark.python.daemon.module"
 ARCHIVES = "spark.archives"
 """Archives that each executor unpacks, separated by commas: path or URI, #, and the name of the folder."""
 
+PY_FILES = "spark.submit.pyFiles"
+"""Files with modules that executors import, separated by commas: paths or URIs of .zip, .egg or .py files."""
+
 CHECKED = "spark.kinesis_assets.checked"
 """The folders of the tables for which the executors of a session were checked, one a line.
 

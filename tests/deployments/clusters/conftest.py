@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,16 @@ import pytest
 from benchmarks.harness.file_lock import locked
 from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
+from kinesis_assets.spark.setting_names import PY_FILES
+from kinesis_assets.testing import LocalKinesis
+from support.token_service import signing_key
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 DERIVED_RUN = Path(__file__).with_name("derived_run.py")
+OWN_MODULE = Path(__file__).with_name("own_module.py")
+
+EXECUTOR_KEY = "executor"
+"""The access key of the executors in `spark_cluster`."""
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +72,59 @@ def connect_server(environment, bare_python, tmp_path_factory):
         yield server
 
 
+@pytest.fixture(scope="module", params=["cluster", "connect_server"])
+def either(request):
+    """The standalone cluster, then the Spark Connect server."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def mounts():
+    """Allows a test to mount file systems."""
+    try:
+        subprocess.run(
+            ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        # In CI, a skipped test would count as passed.
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("only root may mount a file system")
+
+
+@pytest.fixture
+def executable(tmp_path):
+    """Writes a shell script that executes a command with its own arguments, and returns its path."""
+
+    def executable(script):
+        path = tmp_path / "python"
+        path.write_text(f'#!/bin/sh\n{script} "$@"\n')
+        path.chmod(0o755)
+        return str(path)
+
+    return executable
+
+
+@pytest.fixture
+def guarded(environment):
+    """An emulator that refuses the calls of executors, which sign them with another key than the driver."""
+    del environment
+
+    def guard(app):
+        async def guarded(scope, receive, send):
+            headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+            if signing_key(headers.get("authorization")) != EXECUTOR_KEY:
+                await app(scope, receive, send)
+                return
+            error = {"__type": "AccessDeniedException", "message": f"{EXECUTOR_KEY} is not authorized"}
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": json.dumps(error).encode()})
+
+        return guarded
+
+    with LocalKinesis(wrap=guard) as local:
+        yield local
+
+
 @pytest.fixture
 def run(settings, stream, tmp_path):
     """Runs the stream of the test into `tmp_path / "table"`. Returns the exit code, the events and errors."""
@@ -89,6 +150,21 @@ def derive(settings, stream, tmp_path):
         return done.returncode, done.stderr
 
     return derive
+
+
+@pytest.fixture
+def shout(tmp_path):
+    """Starts a session that sends a module of its own in a zip. Returns what a task gets from it."""
+
+    def shout(config):
+        module = tmp_path / "modules.zip"
+        with zipfile.ZipFile(module, "w") as content:
+            content.writestr("own_module_of_a_test.py", "def shout(number):\n    return f'{number}!'\n")
+        done = _run([sys.executable, OWN_MODULE, json.dumps(config | {PY_FILES: str(module)})], tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return shout
 
 
 def _run(command, folder):

@@ -27,24 +27,8 @@ def test_a_run_has_a_task_for_each_core_of_the_server(
     )
 
 
-def test_an_interpreter_that_is_missing_is_named(connect_server, run, kinesis, stream, tmp_path):
-    put_numbers(kinesis, stream, 3)
-    code, _, errors = run(spark_config=connect_server.config, python_executable="/nowhere/python3")
-    assert code == 1
-    assert f"stream {stream}: on an executor" in errors
-    assert "/nowhere/python3" in errors
-    assert not (tmp_path / "table" / "_delta_log").exists()
-
-
-def test_workers_without_the_packages_are_refused_before_anything_is_written(
-    connect_server, run, kinesis, stream, tmp_path
-):
-    put_numbers(kinesis, stream, 3)
-    code, _, errors = run(spark_config=connect_server.config)
-    assert code == 1
-    assert f"stream {stream}: on an executor (" in errors
-    assert "set python_environment" in errors
-    assert not (tmp_path / "table" / "_delta_log").exists()
+def test_a_session_sends_modules_of_its_own(connect_server, shout):
+    assert shout(connect_server.config) == "7!"
 
 
 def test_an_environment_that_is_not_on_this_machine_is_refused(connect_server, run, kinesis, stream):

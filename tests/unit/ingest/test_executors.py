@@ -132,6 +132,12 @@ def test_a_call_that_the_service_refuses_is_reported(opened, faults):
     assert "AccessDeniedException" in ShardCheck.of(opened.client)()
 
 
+def test_a_call_that_fails_once_does_not_refuse_an_executor(opened, faults):
+    faults.fail("GetShardIterator", status=500, times=1)
+    faults.fail("GetRecords", status=503, times=1)
+    assert ShardCheck.of(opened.client)() is None
+
+
 def test_a_throttled_call_is_left_to_the_run(opened, faults):
     faults.throttle("GetRecords")
     assert ShardCheck.of(opened.client)() is None

@@ -162,3 +162,12 @@ def test_the_reason_of_a_failed_expression_is_the_error_and_not_its_place():
     reason = r"nothing was committed: \[DIVIDE_BY_ZERO\] Division by zero\.$"
     with pytest.raises(LandingFailed, match=reason), session.wrap_spark_errors("table orders"):
         raise PySparkException(message)
+
+
+def test_the_reason_of_a_failed_task_is_without_the_marks_of_py4j():
+    message = (
+        "An error occurred while calling o50.collectToPython.\n: org.apache.SparkException: Job aborted\n"
+    )
+    reason = r"nothing was committed: org\.apache\.SparkException: Job aborted$"
+    with pytest.raises(LandingFailed, match=reason), session.wrap_spark_errors("table orders"):
+        raise PySparkException(message)
