@@ -6,18 +6,17 @@ able to run code in the process of a run.
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
-from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.ingest.reading_facts import ReadingFacts, Time
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.table.data_file import DataFile
-from kinesis_assets.table.range_stats import Count, RangeStats
+from kinesis_assets.table.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,9 +35,6 @@ _SHARD_ERRORS = {
 """The errors that a manifest may name, by class name: only those of this package's error tree."""
 
 
-Time = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
 class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The part of a shard's result that the manifests of landings and replays share.
 
@@ -53,44 +49,6 @@ class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stats: RangeStats
     end: RangeEnd | None
     error: ShardError | None
-
-
-class ReadingFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The facts about reading one shard, from the task that read it to the event that reports it.
-
-    `RangeStats` has those that are stored with the rows.
-
-    Attributes:
-        bad_records: Number of rows that are damaged aggregates, kept as they were received.
-        outside_hash_range: Number of rows whose hash key belongs to another shard.
-        first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
-        last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
-        lag_ms: Milliseconds from the end of the range to the tip, as of the last response; None if no
-            response reported it.
-        gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
-        throttles: Number of calls that the service throttled.
-    """
-
-    bad_records: Count
-    outside_hash_range: Count
-    first_arrival: Time | None
-    last_arrival: Time | None
-    lag_ms: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
-    gaps: tuple[Gap, ...]
-    throttles: Count
-
-    @classmethod
-    def unread(cls, *, gaps: tuple[Gap, ...] = (), throttles: int = 0) -> Self:
-        """Return the facts of a shard of which nothing was read or committed."""
-        return cls(
-            bad_records=0,
-            outside_hash_range=0,
-            first_arrival=None,
-            last_arrival=None,
-            lag_ms=None,
-            gaps=gaps,
-            throttles=throttles,
-        )
 
 
 class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
-from kinesis_assets.ingest.manifest import ReadingFacts
+from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.table.range_stats import RangeStats
 

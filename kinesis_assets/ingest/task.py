@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
-from kinesis_assets.ingest.manifest import Landing, ReadingFacts, ShardLanding, encode
+from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
+from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.ingest.shard_group import ShardGroup
 from kinesis_assets.ingest.task_progress import TaskProgress
 from kinesis_assets.ingest.worker_tuning import configure_allocators, freeze_loaded_objects

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.table.delta_log import folder_files
-from support.fixtures.gateway import on_each_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.any_spark
 
 
-@on_each_store
 def test_rows_and_positions_move_together_in_each_run(pipeline: Pipeline) -> None:
     pipeline.create(2)
     pipeline.put_many(1_000)
@@ -26,7 +24,6 @@ def test_rows_and_positions_move_together_in_each_run(pipeline: Pipeline) -> Non
         pipeline.assert_rows_equal_positions()
 
 
-@on_each_store
 def test_a_run_killed_before_its_commit_moves_nothing_and_the_next_run_recovers(
     pipeline: Pipeline, kill_run_at: Callable[[str], None]
 ) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.table.table import PositionedTable
-from support.fixtures.gateway import on_each_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 
 # "before commit" is in test_atomic.py.
-@on_each_store
 @pytest.mark.parametrize(
     "point", ["before freeze", "after freeze", pytest.param("after commit", marks=pytest.mark.any_spark)]
 )
@@ -36,7 +34,6 @@ def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
 
 
 @pytest.mark.any_spark
-@on_each_store
 def test_a_run_without_new_records_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.create(2)
     pipeline.put_many(300)

@@ -21,7 +21,6 @@ from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.run import Derivation
 from kinesis_assets.errors import CursorConflict, LandingFailed
 from support.derived import DerivedBench, identified, identities
-from support.fixtures.gateway import on_each_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +43,6 @@ def land(pipeline: Pipeline, records: int) -> None:
     pipeline.materialize()
 
 
-@on_each_store
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.any_spark), "after"])
 def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
     pipeline: Pipeline, derived: DerivedBench, when: str
@@ -61,7 +59,6 @@ def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
 
 
 @pytest.mark.any_spark
-@on_each_store
 def test_of_two_runs_at_once_one_adds_its_rows(
     pipeline: Pipeline, derived: DerivedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

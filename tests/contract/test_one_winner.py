@@ -8,7 +8,6 @@ import pytest
 
 from kinesis_assets.ingest import run as run_module
 from kinesis_assets.table.commit import commit
-from support.fixtures.gateway import on_each_store
 from support.fixtures.spark import SPARK
 from support.process_clock import MACHINE_CLOCK
 from support.racer import Racer
@@ -44,7 +43,6 @@ def overtake(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 
 
 @pytest.mark.any_spark
-@on_each_store
 def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_conflict(
     pipeline: Pipeline, racers: tuple[Racer, Racer]
 ) -> None:
@@ -64,7 +62,6 @@ def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_confl
 
 
 @pytest.mark.any_spark
-@on_each_store
 def test_a_conflict_on_one_of_64_shards_leaves_the_other_63_committed(
     pipeline: Pipeline, overtake: Callable[..., None]
 ) -> None:
@@ -80,7 +77,6 @@ def test_a_conflict_on_one_of_64_shards_leaves_the_other_63_committed(
 
 
 @pytest.mark.any_spark
-@on_each_store
 def test_a_child_adds_nothing_if_another_run_commits_its_parent_first(
     pipeline: Pipeline, overtake: Callable[..., None]
 ) -> None:

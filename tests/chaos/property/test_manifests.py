@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kinesis_assets.errors import DataLost, LandingFailed
 from kinesis_assets.ingest.land import landing_of
-from kinesis_assets.ingest.manifest import Landing, ReadingFacts, ShardLanding, encode
+from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
+from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.limits import Bounds
