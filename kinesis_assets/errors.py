@@ -14,10 +14,20 @@ _NAMED = 3  # how many shards an error about a whole stream names; it counts the
 
 
 class KinesisAssetsError(Exception):
-    """Base of every error that the package raises. Its message is one line and contains no secrets."""
+    """Base of every error that the package raises. Its message is one line and contains no secrets.
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
+    Attributes:
+        reason: What happened, without what it happened to and without the advice.
+        advice: What to do; empty if the reason says it.
+    """
+
+    _advice = ""
+
+    def __init__(self, reason: str, *, subject: str = "", advice: str = "") -> None:
+        self.advice = advice or self._advice
+        self.reason = without_secrets(reason.rstrip(".: ") if self.advice else reason)
+        text = f"{self.reason}. {self.advice}" if self.advice else self.reason
+        super().__init__(without_secrets(f"{subject}: {text}" if subject else text))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # That of `Exception` calls the class with `args`, which are not the arguments of every subclass.
@@ -57,14 +67,10 @@ class StreamsNotListed(KinesisAssetsError):
 
 
 class StreamError(KinesisAssetsError):
-    """Base of the errors that concern a whole stream.
+    """Base of the errors that concern a whole stream, which `stream` names."""
 
-    Attributes:
-        stream: The stream's name.
-    """
-
-    def __init__(self, stream: str, sentence: str) -> None:
-        super().__init__(f"stream {stream}: {sentence}")
+    def __init__(self, stream: str, sentence: str, *, advice: str = "") -> None:
+        super().__init__(sentence, subject=f"stream {stream}", advice=advice)
         self.stream = stream
 
 
@@ -81,11 +87,7 @@ class ShardListIncomplete(StreamError):
 
 
 class ShardListStale(StreamError):
-    """A response of ListShards contradicts what is recorded in the table, so it was not used.
-
-    Attributes:
-        reasons: What the response contradicts, by shard id.
-    """
+    """A response of ListShards contradicts the table, so it was not used. `reasons` says how, by shard id."""
 
     def __init__(self, stream: str, reasons: Mapping[str, str]) -> None:
         named = [f"{shard_id}: {reason}" for shard_id, reason in reasons.items()]
@@ -114,13 +116,22 @@ class CallFailed(StreamError):
         operation: The operation's name, such as `GetRecords`.
         code: The service's error code, or the name of the SDK's exception if there was no response.
         status: The HTTP status of the response; None if no complete response was received.
-        reason: What happened, without the stream's name and what to do.
     """
 
-    def __init__(self, stream: str, operation: str, code: str, text: str, status: int | None = None) -> None:
-        reason = f"{operation} failed with {code}: {text}".rstrip(". ")
-        super().__init__(stream, f"{reason}. Run again when the cause is resolved")
-        self.operation, self.code, self.status, self.reason = operation, code, status, without_secrets(reason)
+    _advice = "Run again when the cause is resolved"
+
+    def __init__(
+        self,
+        stream: str,
+        operation: str,
+        code: str,
+        text: str,
+        status: int | None = None,
+        *,
+        advice: str = "",
+    ) -> None:
+        super().__init__(stream, f"{operation} failed with {code}: {text}", advice=advice)
+        self.operation, self.code, self.status = operation, code, status
 
 
 class ShardError(KinesisAssetsError):
@@ -132,8 +143,8 @@ class ShardError(KinesisAssetsError):
     """
 
     def __init__(self, shard_id: str, sentence: str) -> None:
-        super().__init__(f"{shard_id}: {sentence}")
-        self.shard_id, self.sentence = shard_id, without_secrets(sentence)
+        super().__init__(sentence, subject=shard_id)
+        self.shard_id, self.sentence = shard_id, self.reason
 
 
 class ShardUnknown(ShardError):
@@ -189,14 +200,10 @@ class PositionConflict(ShardError):
 
 
 class TableError(KinesisAssetsError):
-    """Base of the errors that concern a table.
+    """Base of the errors that concern a table, of which `table` is the URI."""
 
-    Attributes:
-        table: The table's URI.
-    """
-
-    def __init__(self, table: str, sentence: str) -> None:
-        super().__init__(f"table {table}: {sentence}")
+    def __init__(self, table: str, sentence: str, *, advice: str = "") -> None:
+        super().__init__(sentence, subject=f"table {table}", advice=advice)
         self.table = table
 
 
@@ -207,8 +214,7 @@ class TableMissing(TableError):
 class TableUnreachable(TableError):
     """The table's log or files cannot be read."""
 
-    def __init__(self, table: str, sentence: str) -> None:
-        super().__init__(table, f"{sentence}. Check its URI, the network and the permissions, then run again")
+    _advice = "Check its URI, the network, the permissions and its files, then run again"
 
 
 class TableNotWritable(TableError):
@@ -304,11 +310,7 @@ class CommitUnknown(TableError):
 
 
 class RunCanceled(KinesisAssetsError):
-    """A run was canceled.
-
-    Attributes:
-        events: The metadata of the run's events: one event for each commit of a shard.
-    """
+    """A run was canceled. `events` has the metadata of its events, one for each commit of a shard."""
 
     def __init__(self, stream: str, events: Sequence[dict[str, Any]]) -> None:
         shards = len({event["shard"] for event in events})
@@ -320,11 +322,7 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Some shards of a run failed, wait or were moved by another run. What was read before is committed.
-
-    Attributes:
-        errors: The reason for each of them, by shard id.
-    """
+    """Shards failed, wait or were moved by another run; `errors` says why. What was read is committed."""
 
     def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:
         super().__init__(
@@ -335,11 +333,7 @@ class ShardsNotCommitted(KinesisAssetsError):
 
 
 class DerivedTablesFailed(KinesisAssetsError):
-    """Some derived tables of a continuous run could not consume their source.
-
-    Attributes:
-        errors: The reason for each of them, by asset key.
-    """
+    """Derived tables of a continuous run could not consume their source. `errors` says why, by asset key."""
 
     def __init__(self, stream: str, errors: Mapping[str, Exception]) -> None:
         reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
@@ -348,3 +342,8 @@ class DerivedTablesFailed(KinesisAssetsError):
             f"and their next run consumes the same rows: {reasons}"
         )
         self.errors = dict(errors)
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, for a message that says itself what to do."""
+    return error.reason if isinstance(error, KinesisAssetsError) else str(error)

@@ -220,6 +220,6 @@ def _lost(shard_id: str, gaps: Sequence[Gap]) -> ShardError:
     return DataLost(
         shard_id,
         f"records may have expired before they were read, so a gap stays recorded: "
-        f"{'; '.join(map(str, gaps))}. The records after it were added, or are added next; to have the lost "
-        "ones, let their producer send them again",
+        f"{'; '.join(map(str, gaps))}. The records after it were added, or are added next; to get the lost "
+        "ones, have the producer send them again",
     )

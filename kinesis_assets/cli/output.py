@@ -40,7 +40,7 @@ class _Output(io.RawIOBase):
             reason = os.strerror(error.errno or 0)
             raise OutputFailed(
                 f"standard output: {reason}. The command did its work, but its result could not be printed; "
-                "give it an output that accepts it"
+                "redirect it to a file, or to a program that reads all of it"
             ) from None
 
 

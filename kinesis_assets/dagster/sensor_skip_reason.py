@@ -46,7 +46,7 @@ def skip_reason(
         other = "other " if reasons else ""
         reasons.insert(0, f"every {other}readable shard has an unfinished run")
     if not_probed is not None:
-        reasons.append(_NOT_PROBED % not_probed)
+        reasons.append(_NOT_PROBED % not_probed.reason)
     return "; ".join([*reasons, *(DEAD % run_id for run_id in sorted(dead))])
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings_base import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.role import check_external_id, check_role, check_role_arn, check_session_name
+from kinesis_assets.kinesis.role import check_role_settings
 from kinesis_assets.schemas.ddl import KEEPING
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ _NEEDS_FORMAT = "only with a format; set format, or remove it"
 
 def _check_key(name: str) -> None:
     if not all(dg.AssetKey.from_user_string(name).path):
-        raise InvalidInput(f"name: invalid asset key {name[:80]!r}: a part of it is empty; use sales/orders")
+        raise InvalidInput(
+            f"name: invalid asset key {name[:80]!r}: a part of it is empty; its form is sales/orders"
+        )
 
 
 class RegisteredSchema(Settings):
@@ -55,12 +57,8 @@ def _check_registry(registry: Mapping[str, Any]) -> None:
         raise InvalidInput(
             f"registry: unknown setting {unknown[0][:80]}; the settings are {', '.join(_REGISTRY)}"
         )
-    role_arn, external_id, session_name = (registry.get(name) for name in _REGISTRY[3:])
     try:
-        check_role(role_arn, external_id, session_name)
-        check_role_arn(role_arn)
-        check_external_id(external_id)
-        check_session_name(session_name)
+        check_role_settings(*(registry.get(name) for name in _REGISTRY[3:]))
     except InvalidInput as error:
         raise InvalidInput(f"registry: {error}") from None
 
@@ -154,7 +152,10 @@ class DecodingSettings(Settings):
         elif self.format == "avro" and not is_file:
             raise InvalidInput("schema: with the format avro, give the path of an Avro schema (.avsc)")
         if self.registered_schema is not None and self.format != "glue":
-            raise InvalidInput("schema: of the Glue Schema Registry only with the format glue; correct one")
+            raise InvalidInput(
+                "schema: of the Glue Schema Registry only with the format glue; set it, or give the schema "
+                "as DDL or a file"
+            )
         if self.follows_registry and self.on_bad_record == "separate":
             raise InvalidInput(
                 "schema: on_bad_record separate requires a version, because the two tables could otherwise "

@@ -90,7 +90,9 @@ class Renderer:
         except Exception as error:  # of a function that the template calls
             raise self._invalid(template, " ".join(str(error).split())) from error
         if any(value is None for value in values) and (self.required or not is_single):
-            raise self._invalid(template, "its value is None; set the environment variable that it reads")
+            raise self._invalid(
+                template, "its value is None; set the environment variable that it reads, or correct it"
+            )
         if not is_single:
             if template.lstrip().startswith("{{") and str(values[0]) == "":
                 raise self._invalid(template, "the expression at its beginning is empty")

@@ -8,13 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed, RoleNotAssumed
-from kinesis_assets.kinesis.role import (
-    AssumedRole,
-    check_external_id,
-    check_role,
-    check_role_arn,
-    check_session_name,
-)
+from kinesis_assets.kinesis.role import AssumedRole, check_role_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,10 +60,7 @@ class GlueRegistry:
     session_name: str | None = None
 
     def __post_init__(self) -> None:
-        check_role(self.role_arn, self.external_id, self.session_name)
-        check_role_arn(self.role_arn)
-        check_external_id(self.external_id)
-        check_session_name(self.session_name)
+        check_role_settings(self.role_arn, self.external_id, self.session_name)
 
     @property
     def role(self) -> AssumedRole | None:
@@ -88,10 +79,14 @@ class GlueRegistry:
         """
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415  # tasks without a registry need none
 
+        from kinesis_assets.kinesis.sdk_client import CORRECT_SETTINGS  # noqa: PLC0415  # as above
+
         try:
             meta = _new_client(self).meta
         except (BotoCoreError, ValueError) as error:
-            raise InvalidInput(f"cannot create a client of the Glue Schema Registry: {error}") from error
+            raise InvalidInput(
+                f"cannot create a client of the Glue Schema Registry: {error}", advice=CORRECT_SETTINGS
+            ) from error
         except RoleNotAssumed as error:
             raise RegistryCallFailed(f"the Glue Schema Registry cannot be read: {error}") from error
         return replace(self, region_name=meta.region_name, endpoint_url=meta.endpoint_url)
@@ -184,9 +179,9 @@ def _get(registry: GlueRegistry, what: str, **request: Any) -> tuple[SchemaVersi
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # as above
 
     try:
-        answer = _client(registry).get_schema_version(**request)
-        version = SchemaVersion(answer["DataFormat"], answer["SchemaDefinition"])
-        return version, str(answer.get("Status", "AVAILABLE"))
+        response = _client(registry).get_schema_version(**request)
+        version = SchemaVersion(response["DataFormat"], response["SchemaDefinition"])
+        return version, str(response.get("Status", "AVAILABLE"))
     except ClientError as error:
         if error.response["Error"].get("Code") in _NOT_FOUND:
             raise LookupError(error.response["Error"].get("Message", "")) from error
@@ -196,5 +191,6 @@ def _get(registry: GlueRegistry, what: str, **request: Any) -> tuple[SchemaVersi
     except (BotoCoreError, KeyError) as error:  # the SDK accepts a truncated response
         cause = error
     raise RegistryCallFailed(
-        f"{what}: GetSchemaVersion failed at {registry.endpoint_url}: {cause!r}"
+        f"{what}: GetSchemaVersion failed at {registry.endpoint_url}: {cause!r}. Run again when the cause is "
+        "resolved"
     ) from cause

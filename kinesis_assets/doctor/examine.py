@@ -66,7 +66,7 @@ class Doctor:
         try:
             listing = retry_listing(self.client, lambda listing: listing)
         except StreamError as error:
-            yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
+            yield Finding("stream", Level.PROBLEM, f"nothing else was checked: {error}")
             return
         try:
             # Read the table as it is now, not as this process has cached it.
@@ -74,10 +74,10 @@ class Doctor:
             positions = snapshot.positions(listing.summary.identity, or_older=True)
             amendment = snapshot.amendment(listing.summary.identity)
         except StreamRecreated as error:
-            yield Finding("stream", Level.PROBLEM, f"{error}; nothing else was checked")
+            yield Finding("stream", Level.PROBLEM, f"nothing else was checked: {error}")
             return
         except TableError as error:
-            yield Finding("table", Level.PROBLEM, f"{error}; nothing else was checked")
+            yield Finding("table", Level.PROBLEM, f"nothing else was checked: {error}")
             return
         yield Finding("table", Level.OK, f"{self.table.uri} can be read")
         yield from pause_findings(self.table)
@@ -94,7 +94,7 @@ class Doctor:
         try:
             recorded = snapshot.with_archive(positions)
         except TableError as error:
-            yield Finding("positions", Level.PROBLEM, f"{error}; nothing else was checked")
+            yield Finding("positions", Level.PROBLEM, f"nothing else was checked: {error}")
             return
         yield from or_ok(
             "shards", self._shards(recorded, amendment, listing), "the stream lists all unfinished shards"

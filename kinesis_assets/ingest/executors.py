@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from pyarrow.fs import FileType
 
-from kinesis_assets.errors import ExecutorUnsuitable, KinesisAssetsError, LandingFailed
+from kinesis_assets.errors import ExecutorUnsuitable, KinesisAssetsError, LandingFailed, reason_of
 from kinesis_assets.ingest.shard_check import ShardCheck
 from kinesis_assets.spark.probe_task import examine
 from kinesis_assets.spark.session import wrap_spark_errors
@@ -58,7 +58,7 @@ class ExecutorCheck:
         try:
             write_new(self.folder.open(), self.file).close()
         except (OSError, KinesisAssetsError) as error:
-            return f"{self.folder.uri} cannot be written to: {error}"
+            return f"{self.folder.uri} cannot be written to: {reason_of(error)}"
         return None
 
 

@@ -184,7 +184,8 @@ def _state(
         return ShardState.WAITING, _unfinished_parents_error(plan, shard_id)
     return ShardState.FAILED, ShardLeftOut(
         shard_id,
-        "the asset's body removed the shard from the plan, so nothing was read; to read it, keep it there",
+        "the asset's body removed the shard from the plan, so nothing was read; to read it, return a plan "
+        "that has it",
     )
 
 

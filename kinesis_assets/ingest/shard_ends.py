@@ -44,7 +44,7 @@ def with_confirmed_ends(client: StreamClient, listing: StreamListing, landing: L
     try:
         closed |= {shard.shard_id for shard in client.list_shards() if shard.closed}
     except StreamError as error:
-        reason = str(error)
+        reason = error.reason
     if not (unconfirmed := ended - closed):
         return landing
     _log.warning(_UNCONFIRMED, client.stream, ", ".join(sorted(unconfirmed)), reason)

@@ -47,7 +47,7 @@ class AccountClient:
             self._client = sdk_client(settings, ATTEMPTS)
         except (BotoCoreError, ValueError) as error:
             # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
-            raise InvalidInput(f"cannot create a Kinesis client: {error}. {CORRECT_SETTINGS}") from None
+            raise InvalidInput(f"cannot create a Kinesis client: {error}", advice=CORRECT_SETTINGS) from None
 
     def list_streams(self) -> list[ListedStream]:
         """Return the streams from all pages, by name.
@@ -121,10 +121,10 @@ def _stream(summary: dict[str, Any]) -> ListedStream:
 
 
 def _failed(operation: str, code: object, message: object) -> StreamsNotListed:
-    reason = f"{operation} failed with {code}: {message}".rstrip(". ")
     return StreamsNotListed(
-        f"{reason}. Check the region, the credentials and their permission kinesis:{operation}, then list "
-        "the streams again"
+        f"{operation} failed with {code}: {message}",
+        advice=f"Check the region, the credentials and their permission kinesis:{operation}, then list the "
+        "streams again",
     )
 
 

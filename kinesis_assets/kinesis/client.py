@@ -91,7 +91,7 @@ class StreamClient:
         except (BotoCoreError, ValueError) as error:
             # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
             raise InvalidInput(
-                f"stream {self.address}: cannot create a Kinesis client: {error}. {CORRECT_SETTINGS}"
+                f"stream {self.address}: cannot create a Kinesis client: {error}", advice=CORRECT_SETTINGS
             ) from None
         meta = self._client.meta
         self.settings = replace(

@@ -70,6 +70,18 @@ def check_session_name(name: str | None) -> None:
         )
 
 
+def check_role_settings(arn: str | None, external_id: str | None, session_name: str | None) -> None:
+    """Check each setting of a role, and that there is a role if there is another one.
+
+    Raises:
+        InvalidInput: A check failed.
+    """
+    check_role(arn, external_id, session_name)
+    check_role_arn(arn)
+    check_external_id(external_id)
+    check_session_name(session_name)
+
+
 def check_role(role_arn: object, external_id: object, session_name: object) -> None:
     """Check that settings of a role are given only with a role. Raises `InvalidInput`."""
     if role_arn is not None:

@@ -92,9 +92,11 @@ class RoleCredentials:
         except ClientError as error:
             raise _denied(role, error) from None
         except (BotoCoreError, parser_error(), ValueError) as error:  # ValueError: an invalid endpoint
-            raise RoleNotAssumed(
-                f"role {role.arn} cannot be assumed: {str(error).rstrip('. ')}. Check the network, the "
-                "region and this process's own credentials, then run again"
+            raise _not_assumed(
+                role,
+                str(error),
+                "Check the network, and the region, the profile and the credentials of the process, then run "
+                "again",
             ) from None
         given = response.get("Credentials", {})
         try:
@@ -105,13 +107,12 @@ class RoleCredentials:
                 "expiry_time": given["Expiration"].isoformat(),
             }
         except KeyError as missing:
-            raise RoleNotAssumed(
-                f"role {role.arn} cannot be assumed: STS returned no {missing}; check the endpoint of STS"
-            ) from None
+            raise _not_assumed(role, f"STS returned no {missing}", "Check the endpoint of STS") from None
         if given["Expiration"] <= datetime.now(UTC):
-            raise RoleNotAssumed(
-                f"role {role.arn} cannot be assumed: by this machine's clock its credentials expired at "
-                f"{found['expiry_time']}; set the clock by NTP"
+            raise _not_assumed(
+                role,
+                f"by this machine's clock its credentials expired at {found['expiry_time']}",
+                "Set the clock by NTP",
             )
         self.caller = response.get("AssumedRoleUser", {}).get("Arn", role.arn)
         return found
@@ -195,5 +196,8 @@ def _denied(role: AssumedRole, error: ClientError) -> RoleNotAssumed:
             "The role's trust policy must allow this caller, and the caller's own policy sts:AssumeRole; "
             f"{external_id}"
         )
-    reason = f"AssumeRole failed with {code}: {message}".rstrip(". ")
-    return RoleNotAssumed(f"role {role.arn} cannot be assumed: {reason}. {todo}")
+    return _not_assumed(role, f"AssumeRole failed with {code}: {message}", todo)
+
+
+def _not_assumed(role: AssumedRole, reason: str, advice: str) -> RoleNotAssumed:
+    return RoleNotAssumed(f"role {role.arn} cannot be assumed: {reason}", advice=advice)

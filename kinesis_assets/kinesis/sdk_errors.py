@@ -50,7 +50,9 @@ def sdk_failures(
         # The SDK's error is not chained: for a rejected signature it may repeat the session token.
         raise CallFailed(address.name, operation, code, message, status) from None
     except RoleNotAssumed as error:
-        raise CallFailed(address.name, operation, type(error).__name__, str(error)) from None
+        raise CallFailed(
+            address.name, operation, type(error).__name__, error.reason, advice=error.advice
+        ) from None
     except BotoCoreError as error:
         message = f"{error}{_unknown_region(meta, error)}"
         raise CallFailed(address.name, operation, type(error).__name__, message) from error

@@ -107,7 +107,7 @@ def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -
             if error.code != "InvalidArgumentException":
                 raise
             raise InvalidInput(
-                f"{shard_id}: Kinesis rejected start {position}: {error.reason}. Use a sequence number of "
+                f"{shard_id}: Kinesis rejected {position}: {error.reason}. Use a sequence number of "
                 "this shard"
             ) from error
 

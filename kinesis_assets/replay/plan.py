@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import CallFailed, DataLost, InvalidInput, ShardListIncomplete
+from kinesis_assets.errors import DataLost, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
+from kinesis_assets.kinesis.start_positions import try_sequence_numbers
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayState
 from kinesis_assets.replay.unlisted_shards import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.replay.window import OLDEST
@@ -126,7 +127,7 @@ def _plan(
         raise InvalidInput(
             f"stream {stream}: {window.start} is later than the service's clock, {now}; use an earlier start"
         )
-    _refuse_invalid_sequence_numbers(
+    try_sequence_numbers(
         client,
         {shard_id: window.starts.get(shard_id, window.start) for shard_id in requested if shard_id in listed},
     )
@@ -243,22 +244,6 @@ def _unlisted(shard_id: str, shard: ShardPosition, start: Position) -> ReplayOut
 
 def _failed(shard_id: str, error: ShardError) -> ReplayOutcome:
     return ReplayOutcome(shard_id, ReplayState.FAILED, error=error)
-
-
-def _refuse_invalid_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -> None:
-    """Check that the service accepts each start that is a sequence number of its shard."""
-    for shard_id, start in starts.items():
-        if start.sequence_number is None:
-            continue
-        try:
-            client.shard_iterator(shard_id, start)
-        except CallFailed as error:
-            if error.code != "InvalidArgumentException":
-                raise
-            raise InvalidInput(
-                f"{shard_id}: the service rejects {start}: {error.reason}. Use a sequence number of this "
-                "shard"
-            ) from error
 
 
 def _expired(

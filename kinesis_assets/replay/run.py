@@ -201,5 +201,5 @@ def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:
         shard.shard_id,
         f"the replay starts at {start}, but the stream no longer has that record; the first record of "
         f"the range that it has is {shard.first_read or 'none'}. Missing records after it were filled in"
-        + ("" if shard.first_read is None else f"; to replay only that, start at {shard.first_read}"),
+        + ("" if shard.first_read is None else "; the records before it are lost"),
     )

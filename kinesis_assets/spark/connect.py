@@ -95,7 +95,7 @@ def attach(server: ConnectServer, spark_config: Mapping[str, Any]) -> SparkSessi
             is not of a type that executors import.
         LandingFailed: The server does not respond.
     """
-    archives, modules = _files(spark_config, ARCHIVES), _modules(spark_config)
+    archives, modules = files_to_upload(spark_config)
     needs_package = server.token is not None or not has_package(server.url)  # a service of AWS never has it
     _warn_if_unpickling(server)
     settings = {name: value for name, value in spark_config.items() if name not in _OF_SESSIONS_ELSEWHERE}
@@ -125,6 +125,15 @@ def _create(server: ConnectServer, settings: Mapping[str, Any]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.create()
+
+
+def files_to_upload(spark_config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the archives and the files with Python modules that the client uploads for a session.
+
+    Raises:
+        InvalidInput: A file is not on this machine, or a module is not of a type that executors import.
+    """
+    return _files(spark_config, ARCHIVES), _modules(spark_config)
 
 
 def _modules(spark_config: Mapping[str, Any]) -> list[str]:

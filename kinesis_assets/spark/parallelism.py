@@ -26,7 +26,8 @@ def parallelism(spark: SparkSession) -> int:
     """
     if setting := spark.conf.get(TASKS, ""):
         return int(setting)
-    is_elastic = spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    is_local = (spark.conf.get("spark.master", "") or "").startswith("local")  # which allocates nothing
+    is_elastic = not is_local and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
     if is_elastic and (limit := _of_largest_cluster(spark)):
         return limit
     tasks = max(_of_present_cluster(spark), LEAST_ELASTIC if is_elastic else 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import attach, remote_url, uses_connect
+from kinesis_assets.spark.connect import attach, files_to_upload, remote_url, uses_connect
 from kinesis_assets.spark.connect_server import ConnectServer
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import (
@@ -115,6 +115,7 @@ def _start_managed(spark_config: Mapping[str, Any]) -> SparkSession:
     from kinesis_assets.spark.managed.session import open_session, service_of  # noqa: PLC0415  # imports boto3
 
     of_spark = {name: value for name, value in spark_config.items() if name not in _NOT_OF_SERVICES}
+    files_to_upload(spark_config)  # before the session starts, which costs money
     managed = open_session(service_of(spark_config[MANAGED], of_spark))
     try:
         spark = attach(managed.server, spark_config)

@@ -10,6 +10,7 @@ from kinesis_assets.errors import (
     CommitUnknown,
     KinesisAssetsError,
     TableUnreachable,
+    reason_of,
 )
 from kinesis_assets.table.refusals import not_writable
 
@@ -80,7 +81,7 @@ def commit_until_known(table: WrittenTable, step: _Step[_Outcome_co]) -> _Outcom
                     table.uri,
                     "it is unknown whether the commit succeeded, since the table cannot be read. Run again "
                     "when it can be read: the run continues from what the table contains. The last error "
-                    f"was: {raised}",
+                    f"was: {reason_of(raised)}",
                 ) from None  # the cause may contain credentials, see `table`
             error = raised
             # A refused read is no proof: the previous try may have committed.
@@ -100,6 +101,6 @@ def commit_until_known(table: WrittenTable, step: _Step[_Outcome_co]) -> _Outcom
         raise refused[-1]
     raise CommitFailed(
         table.uri,
-        f"the commit failed {tries + overtaken} times, the last time with: {error}. Nothing was committed "
-        "and no data is lost; run again",
+        f"the commit failed {tries + overtaken} times, the last time with: {error and reason_of(error)}. "
+        "Nothing was committed and no data is lost; run again",
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable
+from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, reason_of
 from kinesis_assets.table.conditional_puts import check_conditional_puts
 from kinesis_assets.table.refusals import not_writable
 
@@ -45,7 +45,7 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
     except TableNotFoundError as error:
         raise TableMissing(uri, f"there is no table; {creator} creates it") from error
     except (DeltaError, OSError, RoleNotAssumed) as error:
-        raise TableUnreachable(uri, f"cannot be opened: {error}") from None
+        raise _unreachable(uri, "opened", error) from None
 
 
 def open_or_create(
@@ -95,9 +95,9 @@ def open_or_create(
         refused = error  # unless another run has created it
     try:
         return opened()
-    except TableMissing:
+    except TableMissing as missing:
         final = None if refused is None else not_writable(uri, refused)
-        raise final or TableUnreachable(uri, f"cannot be created: {refused}") from None
+        raise final or _unreachable(uri, "created", refused or missing) from None
 
 
 def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
@@ -111,3 +111,8 @@ def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
         return bool(files.get_file_info(f"_delta_log/{version + 1:020}.json").is_file)
     except OSError:
         return False
+
+
+def _unreachable(uri: str, done: str, error: Exception) -> TableUnreachable:
+    advice = error.advice if isinstance(error, RoleNotAssumed) else ""
+    return TableUnreachable(uri, f"cannot be {done}: {reason_of(error)}", advice=advice)

@@ -70,7 +70,7 @@ class _Store(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
         try:
             credentials = credentials_of(self._role).current()
         except RoleNotAssumed as error:
-            raise OSError(str(error)) from None
+            raise OSError(error.reason) from None
         with self._lock:
             if self._opened is None or credentials != self._credentials:
                 self._opened = pyarrow.fs.S3FileSystem(

@@ -15,6 +15,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 )
 from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.derive.source import open_source
+from kinesis_assets.errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +74,7 @@ def _state_of(table: CheckedTable) -> DerivedState | None:
     try:
         return DerivedState.of(table)
     except Exception as error:  # noqa: BLE001  # no table may stop the sensor, which requests the stream's runs
-        _log.warning(_NOT_EVALUATED, table.uri, error)
+        _log.warning(_NOT_EVALUATED, table.uri, reason_of(error))
         return None
 
 
@@ -94,5 +95,5 @@ def _evaluated(
         reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
         return [*reports.due(evaluation.results, now)], evaluation.progress
     except Exception as error:  # noqa: BLE001  # as above
-        _log.warning(_NOT_EVALUATED, table.uri, error)
+        _log.warning(_NOT_EVALUATED, table.uri, reason_of(error))
         return [], before

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.dagster.dagster_internals import report_check
-from kinesis_assets.errors import KinesisAssetsError
+from kinesis_assets.errors import KinesisAssetsError, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ class RunReports(ABC):
         try:
             results = self._evaluated(now)
         except KinesisAssetsError as error:
-            _log.warning(_NOT_EVALUATED, self._subject, error)
+            _log.warning(_NOT_EVALUATED, self._subject, reason_of(error))
             for evaluation in reports.carried_over_in_run(sorted(reports.evaluated), run_id):
                 report_check(self._step, evaluation)
             return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
-from kinesis_assets.errors import KinesisAssetsError
+from kinesis_assets.errors import KinesisAssetsError, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,7 +59,7 @@ def check_events(
             before=before,
         )
     except KinesisAssetsError as error:
-        _log.warning(_NOT_EVALUATED, opened.name, error)
+        _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
         return [], before
     reports = Reports.of(instance, opened.names.raw_key, names)
     return [*reports.due(evaluation.results, now)], evaluation.progress

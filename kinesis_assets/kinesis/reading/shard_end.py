@@ -67,7 +67,9 @@ class ShardEnd:
         try:
             shards = yield from to_thread(self._client.list_shards)
         except ShardListIncomplete as error:
-            raise self._unconfirmed(f"NextShardIterator is null without ChildShards, and {error}") from None
+            raise self._unconfirmed(
+                f"NextShardIterator is null without ChildShards, and {error.reason}"
+            ) from None
         self.reached = any(shard.shard_id == self._shard_id and shard.closed for shard in shards)
         if not self.reached:
             raise self._unconfirmed(

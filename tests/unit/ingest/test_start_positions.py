@@ -175,15 +175,13 @@ def test_a_sequence_number_of_another_shard_is_refused(bench, kind):
     bench.put(1)
     (of_second,) = bench.put(2, part=0.5)
     starts = {second: f"{kind}:{of_second}", first: f"{kind}:{of_second}"}
-    assert_refused(
-        bench, starts, f"{first}: Kinesis rejected start {kind}:{of_second}.*InvalidArgumentException"
-    )
+    assert_refused(bench, starts, f"{first}: Kinesis rejected {kind}:{of_second}.*InvalidArgumentException")
 
 
 def test_an_unknown_sequence_number_is_refused(bench):
     bench.create()
     bench.put(1)
-    assert_refused(bench, "AT_SEQUENCE_NUMBER:12345", "Kinesis rejected start AT_SEQUENCE_NUMBER:12345")
+    assert_refused(bench, "AT_SEQUENCE_NUMBER:12345", "Kinesis rejected AT_SEQUENCE_NUMBER:12345")
 
 
 def test_a_sub_sequence_number_of_another_shard_is_refused(bench):

@@ -88,7 +88,7 @@ def test_a_sequence_number_of_another_shard_is_refused_before_any_read(bench):
     numbers = bench.put(0, part=0.9)
     bench.put(1)
     bench.run()
-    with pytest.raises(InvalidInput, match="rejects"):
+    with pytest.raises(InvalidInput, match="Kinesis rejected"):
         bench.replay(numbers[0], None, A)
 
 

@@ -119,6 +119,9 @@ FALSE_LANDINGS: dict[str, Tamper] = {
     "a fact that there is not": changed_by(
         lambda manifest: manifest["shards"][0]["stats"].update(surprise=1)
     ),
+    "a fact of reading that there is not": changed_by(
+        lambda manifest: manifest["shards"][0]["facts"].update(new=1)
+    ),
     "numbers of no rows": changed_by(numbers_of_no_rows),
     "bytes of no rows": changed_by(partial(facts_of_no_rows, bytes=1)),
     "a checksum of no rows": changed_by(partial(facts_of_no_rows, checksum=1)),

@@ -29,6 +29,7 @@ ELASTIC = {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.m
         (ELASTIC | {"spark.executor.cores": "4", "spark.task.cpus": "2"}, 20),
         (ELASTIC | {"spark.kinesis_assets.tasks": "7"}, 7),
         (ELASTIC | {"spark.dynamicAllocation.enabled": "false"}, 2),
+        (ELASTIC | {"spark.master": "local[2]"}, 2),
     ],
 )
 def test_the_setting_then_the_largest_cluster_then_the_present_one(settings, tasks):
