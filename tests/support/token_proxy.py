@@ -48,7 +48,7 @@ class TokenProxy:
         self._port = self._proxy.add_insecure_port("127.0.0.1:0")
         self._proxy.start()
         self._api = ThreadingHTTPServer(("127.0.0.1", 0), _api_of(self))
-        threading.Thread(target=self._api.serve_forever, daemon=True).start()
+        threading.Thread(target=self._api.serve_forever, args=[0.01], daemon=True).start()
         self.url = f"http://127.0.0.1:{self._api.server_port}"
         return self
 

@@ -14,6 +14,7 @@ from kinesis_assets.ingest.shard_check import ShardCheck
 from kinesis_assets.spark.setting_names import CHECKED
 from kinesis_assets.table.storage import TableFolder
 from support.token_service import ROLE
+from support.virtual_time import VirtualTime
 
 HEALTHY = {"host": "worker-1", "python": "/usr/bin/python3 3.12.4", "missing": None, "error": None}
 
@@ -57,6 +58,7 @@ def tried(check):
 def opened(bench):
     """A stream with a table that has no files yet."""
     bench.create(2)
+    bench.set_timing(clock=VirtualTime())  # no check waits before it is repeated
     return bench
 
 
