@@ -50,6 +50,7 @@ RUN = (
     Quantity("positions", "bytes of its positions file", "1_000 + 30 * n"),
     Quantity("run_puts", "PUT and LIST requests of a run", "11 + tasks"),
     Quantity("run_gets", "GET and HEAD requests of a run", "192 + 2 * tasks"),
+    Quantity("commit_calls", "calls to Kinesis of a commit of a continuous run", "1 + 2 * n"),
     Quantity("commit_puts", "PUT and LIST requests of a commit of a continuous run", "6.15 + tasks"),
     Quantity("commit_gets", "GET and HEAD requests of a commit of a continuous run", "78 + 2 * tasks"),
 )
@@ -88,7 +89,7 @@ DAYS = (
         "Continuous runs with a commit every 10 seconds (`follow_for`, `commit_interval: 10`)",
         (
             Quantity("commits", "commits", "8640"),
-            Quantity("day_calls", "calls to Kinesis", "commits * (1 + 2 * n) + 8640 * (1 + ceil(n / 1000))"),
+            Quantity("day_calls", "calls to Kinesis", "commits * commit_calls + (8640 + 2880) * (1 + ceil(n / 1000))"),
             Quantity("day_tasks", "tasks, and data files before compaction", "commits * tasks"),
             Quantity("day_events", "events in Dagster", "commits * n + 1440"),
             Quantity("hours", "hours to store them in SQLite", _HOURS),

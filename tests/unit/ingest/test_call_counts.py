@@ -7,9 +7,14 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 
+from docs.scale_table import values
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis
+from support.continuous import RunHarness
 from support.fixtures.stream import boto3_of, settings_of
+
+OF_ITERATIONS = {"DescribeStreamSummary", "GetShardIterator", "GetRecords"}
+"""The operations of an iteration; shards are listed every 10 seconds instead."""
 
 CALLS_PER_RUN = {"DescribeStreamSummary": 2, "ListShards": 1}
 
@@ -42,6 +47,22 @@ def test_a_run_without_new_records_commits_nothing(bench):
     version = bench.version
     bench.run()
     assert bench.version == version
+
+
+@pytest.mark.parametrize("shards", [2, 12])
+def test_a_commit_of_a_continuous_run_makes_the_calls_that_the_page_about_scale_names(bench, faults, shards):
+    bench.create(shards)
+
+    def calls_of(iterations):
+        faults.clear()
+        puts = {number: lambda: put(bench, 1, b"data") for number in range(1, iterations + 1)}
+        harness = RunHarness(bench, before=puts, last_iteration=iterations).run(*bench.shard_ids)
+        assert len(harness.results) == iterations
+        return sum(call.operation in OF_ITERATIONS for call in faults.calls)
+
+    calls_of(1)  # stores the start positions
+    few, many = calls_of(2), calls_of(5)
+    assert many - few == (5 - 2) * values(shards)["commit_calls"]
 
 
 def test_a_backlog_takes_one_call_per_page(bench, faults):
