@@ -89,7 +89,11 @@ DAYS = (
         "Continuous runs with a commit every 10 seconds (`follow_for`, `commit_interval: 10`)",
         (
             Quantity("commits", "commits", "8640"),
-            Quantity("day_calls", "calls to Kinesis", "commits * commit_calls + (8640 + 2880) * (1 + ceil(n / 1000))"),
+            Quantity(
+                "day_calls",
+                "calls to Kinesis",
+                "commits * commit_calls + (8640 + 2880) * (1 + ceil(n / 1000))",
+            ),
             Quantity("day_tasks", "tasks, and data files before compaction", "commits * tasks"),
             Quantity("day_events", "events in Dagster", "commits * n + 1440"),
             Quantity("hours", "hours to store them in SQLite", _HOURS),

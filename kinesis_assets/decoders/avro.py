@@ -57,7 +57,7 @@ class Avro:
             try:
                 schema = json.loads(self.definition)
             except ValueError as error:
-                raise InvalidInput(f"the Avro schema is not JSON: {error}") from None
+                raise InvalidInput(f"the Avro schema is not JSON: {error}; correct it") from None
             object.__setattr__(self, "spark_type", avro_columns(schema))
 
     def resolved(self) -> Self:
@@ -66,7 +66,7 @@ class Avro:
         try:
             avro_reader(self.definition, spark_type)
         except Undecodable as error:
-            raise InvalidInput(f"the Avro schema cannot be used: {error}") from None
+            raise InvalidInput(f"the Avro schema cannot be used: {error}; correct it") from None
         return replace(self, spark_type=spark_type)
 
     def make_step(self) -> Callable[[Decoding], None]:

@@ -36,12 +36,13 @@ def registered_type(
     what = described(registry_name, name, number)
     if version.data_format not in _COLUMNS:
         raise InvalidInput(
-            f"{what} has the data format {version.data_format}; only AVRO and JSON are supported"
+            f"{what} has the data format {version.data_format}; only AVRO and JSON are supported, so name "
+            "another schema"
         )
     try:
         definition = json.loads(version.definition)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{what} is not JSON: {error}") from None
+        raise InvalidInput(f"{what} is not JSON: {error}; register a correct version") from None
     try:
         return decoded_type(parse_type(_COLUMNS[version.data_format](definition)))
     except InvalidInput as error:

@@ -62,7 +62,9 @@ def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
     except ParseException as error:
         if _MENTIONS_VARIANT.search(spark_type):
             require_spark_4("the type variant")
-        raise InvalidInput(f"{spark_type!r} is not a Spark type: {error_condition(error)}") from error
+        raise InvalidInput(
+            f"{spark_type!r} is not a Spark type: {error_condition(error)}; correct it"
+        ) from error
 
 
 def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
@@ -115,7 +117,9 @@ def decoded_type(spark_type: spark_types.DataType) -> spark_types.DataType:
 
 def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
     if len(set(spark_type.names)) < len(spark_type.names):
-        raise InvalidInput(f"the type {spark_type.simpleString()} has two fields with the same name")
+        raise InvalidInput(
+            f"the type {spark_type.simpleString()} has two fields with the same name; rename one"
+        )
     expected = {}
     fields = []
     for field in spark_type.fields:

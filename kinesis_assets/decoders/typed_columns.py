@@ -267,5 +267,5 @@ def _analyzed(setting: str, expression: str, apply: Callable[[], DataFrame]) -> 
         rows.columns  # noqa: B018  # a session on Spark Connect analyzes only now
     except AnalysisException as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise InvalidInput(f"{setting}: {expression!r} is invalid: {lines[0]}") from None
+        raise InvalidInput(f"{setting}: {expression!r} is invalid: {lines[0]}; correct it") from None
     return rows

@@ -102,7 +102,7 @@ class Dev:
         request = urllib.request.Request(  # noqa: S310  # a webserver on loopback
             self._url, body, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310
             content = json.loads(response.read())
         assert "errors" not in content, content
         data: dict[str, Any] = content["data"]

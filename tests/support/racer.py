@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.waiting import SECONDS
 from support.pipeline import spark_fields
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Racer:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._process.communicate(timeout=60)
+            self._process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:  # the test has failed in the middle of a round
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -7,6 +7,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from benchmarks.harness.waiting import SECONDS
+
 
 class Webserver:
     """A web server on loopback.
@@ -24,7 +26,7 @@ class Webserver:
         request = urllib.request.Request(  # noqa: S310  # a web server on loopback
             f"{self.url}/graphql", body, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310
             content = json.loads(response.read())
         assert "errors" not in content, content
         data: dict[str, Any] = content["data"]

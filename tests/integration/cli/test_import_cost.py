@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.testing import UserRecord, aggregate
 
 HEAVY = (
@@ -19,7 +20,7 @@ def imported(statement):
     """Return the modules and top-level packages that a statement loads into a new interpreter."""
     script = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS, check=True
     )
     return set(done.stdout.split())
 

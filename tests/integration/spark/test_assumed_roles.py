@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.client import StreamClient
@@ -67,7 +68,7 @@ def test_a_pickled_job_renews_expired_credentials(
     work = pickle.dumps((job, [range_], Allowance()))
     worker = [sys.executable, "-c", WORKER]
     done = subprocess.run(
-        worker, input=work, env=role_environment, capture_output=True, timeout=60, check=True
+        worker, input=work, env=role_environment, capture_output=True, timeout=SECONDS, check=True
     )
     (shard,) = pickle.loads(done.stdout).shards  # noqa: S301  # our own
     assert (shard.error, shard.end, shard.stats.rows) == (None, RangeEnd.TIP, PAGES)
@@ -128,7 +129,7 @@ def test_a_run_with_a_role_renews_its_credentials_and_writes_no_secret(
     place = ["--table", table, "--endpoint-url", signed_stream.url, "--region", "us-east-1"]
     place += ["--set", f"role_arn={ROLE}", "--set", f"external_id={EXTERNAL_ID}"]
     env = role_environment | {"AWS_PROFILE": "base", "DAGSTER_HOME": str(home)}
-    done = subprocess.run([*command, *place], env=env, capture_output=True, timeout=150, check=False)
+    done = subprocess.run([*command, *place], env=env, capture_output=True, timeout=SECONDS, check=False)
     by_shard = {row["shard"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 1, done.stderr
     assert (by_shard[FIRST]["state"], by_shard[FIRST]["rows"]) == ("committed", PAGES)

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc, types_pb2
 from pyspark.sql.connect.proto.expressions_pb2 import Expression
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.spark import connect
 from kinesis_assets.spark.code_version import code_hash
 from kinesis_assets.spark.connect_server import ConnectServer
@@ -165,7 +166,7 @@ def test_a_pickle_from_the_server_is_not_executed(tmp_path: Path, place: str) ->
             env=os.environ | {"SPARK_REMOTE": url},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=SECONDS,
             check=False,
         )
     assert servicer.ran == 1, run.stderr
