@@ -31,6 +31,7 @@ MODULES = [
     "follow",
     "derived",
     "commits",
+    "requests",
     "fairness",
     "chain",
     "memory",
@@ -47,7 +48,6 @@ FULL_MODULES = [
     "aggregates",
     "contention",
     "finished_shards",
-    "requests",
 ]
 """The sections without targets, which follow them and are measured only with FULL=1."""
 

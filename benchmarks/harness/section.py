@@ -56,6 +56,10 @@ class Goal(Enum):
         "load and commit after 10,000 commits, with maintenance",
         "at most 100 ms, flat from 1,000 commits on",
     )
+    REQUESTS = (
+        "requests to S3 of a tick, of a run and of a commit of a continuous run, with 100 shards in 2 tasks",
+        "at most 65, 215 and 95",
+    )
     FAIR_COMMITS = (
         "10 runs on different shards, 20 ms per request: commits of the run with the fewest",
         "at least half of the mean",

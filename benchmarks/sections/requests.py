@@ -16,7 +16,7 @@ import boto3
 import dagster as dg
 
 from benchmarks.data.tip_commits import commit_tip
-from benchmarks.harness.section import Section, markdown_table
+from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.servers.bucket import bucket, upload
 from benchmarks.servers.request_log import RequestLog, Requests
 from kinesis_assets.dagster.build import build_kinesis_stream
@@ -54,6 +54,9 @@ RUN = "run"
 COMMIT = "commit of a continuous run"
 MAINTENANCE = "maintenance, without compaction"
 OPERATIONS = (QUIET_TICK, TICK, RUN, COMMIT, MAINTENANCE)
+
+MOST = {TICK: 65, RUN: 215, COMMIT: 95}
+"""The largest numbers of requests that are accepted for a table with 100 shards and 2 tasks."""
 
 
 @dataclass(frozen=True)
@@ -233,4 +236,15 @@ def section(full: bool) -> Section:
         for table, requests in zip(TABLES, measured, strict=True)
         for found in (requests[operation],)
     ]
-    return Section("Requests to S3", f"{text}\n\n{markdown_table(columns, rows)}")
+    return Section("Requests to S3", f"{text}\n\n{markdown_table(columns, rows)}", [target(measured[-1])])
+
+
+def target(measured: Mapping[str, Requests]) -> Target:
+    """Return the result for the goal of the requests, from those for the last of `TABLES`."""
+    found = {operation: measured[operation].charged for operation in MOST}
+    tick, run, commit = (f"{requests:.4g}" for requests in found.values())
+    return Target(
+        Goal.REQUESTS,
+        f"{tick}, {run} and {commit}",
+        all(requests <= MOST[operation] for operation, requests in found.items()),
+    )

@@ -50,6 +50,11 @@ class Requests:
         )
 
     @property
+    def charged(self) -> float:
+        """The number of those that are not free."""
+        return self.get + self.head + self.list + self.put
+
+    @property
     def dollars(self) -> float:
         """What they cost."""
         return sum(price * float(getattr(self, kind.lower())) for kind, price in _DOLLARS.items())
