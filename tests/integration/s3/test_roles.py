@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
+from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
@@ -132,6 +133,14 @@ def test_a_table_is_read_as_the_role_by_this_process_and_by_the_tasks(
     signers()
     of_workers = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     monkeypatch.setattr(spark.sparkContext, "environment", spark.sparkContext.environment | of_workers)
+    sent: list[bytes] = []
+    pickled = CloudPickleSerializer.dumps
+
+    def dumps(serializer: CloudPickleSerializer, task: Any) -> bytes:
+        sent.append(pickled(serializer, task))
+        return sent[-1]
+
+    monkeypatch.setattr(CloudPickleSerializer, "dumps", dumps)
     rows, _ = read_table(spark, derived.table.uri, role=role)
     keys = signers()
     assert keys
@@ -140,3 +149,6 @@ def test_a_table_is_read_as_the_role_by_this_process_and_by_the_tasks(
     keys = signers()
     assert keys
     assert keys <= sts.expirations.keys()
+    secrets = [BASE_SECRET, *sts.tokens, "SECRET0"]
+    assert sent
+    assert not [secret for secret in secrets if any(secret.encode() in each for each in sent)]
