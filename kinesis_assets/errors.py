@@ -125,12 +125,12 @@ class CallFailed(StreamError):
         stream: str,
         operation: str,
         code: str,
-        text: str,
+        message: str,
         status: int | None = None,
         *,
         advice: str = "",
     ) -> None:
-        super().__init__(stream, f"{operation} failed with {code}: {text}", advice=advice)
+        super().__init__(stream, f"{operation} failed with {code}: {message}", advice=advice)
         self.operation, self.code, self.status = operation, code, status
 
 

@@ -101,8 +101,8 @@ def _execute(
         if client.describe().identity != plan.listing.summary.identity:
             raise StreamRecreated(
                 client.stream,
-                "deleted and created again during the replay; nothing was committed. "
-                f"{WAY_OUT_OF_RECREATION}",
+                "deleted and created again during the replay; nothing was committed",
+                advice=WAY_OUT_OF_RECREATION,
             )
     version = None
     if result.files or cleared:

@@ -126,7 +126,8 @@ def seek(
     if client.describe().identity != identity:
         raise StreamRecreated(
             client.stream,
-            f"deleted and created again during the seek; nothing was changed. {WAY_OUT_OF_RECREATION}",
+            "deleted and created again during the seek; nothing was changed",
+            advice=WAY_OUT_OF_RECREATION,
         )
     planned = _plan(snapshot, recorded.with_listing(listing), request)
     if not apply or not moving(planned):

@@ -149,8 +149,8 @@ class TableSnapshot:
                 identity.name,
                 f"the table {self._table.uri} has positions of the stream created at "
                 f"{found.identity.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
-                f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over. "
-                f"{WAY_OUT_OF_RECREATION}",
+                f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over",
+                advice=WAY_OUT_OF_RECREATION,
             )
         return found
 

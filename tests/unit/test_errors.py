@@ -35,7 +35,7 @@ ARGUMENTS: dict[str, Any] = {
     "reasons": {"shardId-000000000000": "stale"},
     "operation": "GetRecords",
     "code": "InternalFailure",
-    "text": "no answer",
+    "message": "no answer",
     "status": 500,
     "events": [{"shard": "shardId-000000000000"}],
     "errors": {"shardId-000000000000": DataLost("shardId-000000000000", "records may be lost")},
