@@ -48,7 +48,6 @@ class ContinuousDerivations:
         report_failure: Called with a table's name and its error, unless the last error had the same text.
         backoff: The waits after a table's failures.
         clock: The clock.
-        wait: Waits until an event is set, for at most a number of seconds of the clock; None is no limit.
     """
 
     def __init__(
@@ -59,14 +58,12 @@ class ContinuousDerivations:
         report_failure: Callable[[str, Exception], object],
         backoff: Backoff = Backoff(1.0, 30.0),
         clock: Clock = MACHINE_CLOCK,
-        wait: Callable[[threading.Event, float | None], object] = threading.Event.wait,
     ) -> None:
         self._tables = tables
         self._report = report
         self._report_failure = report_failure
         self._backoff = backoff
         self._clock = clock
-        self._wait = wait
         self._failed: dict[str, _Failure] = {}
         self._changed = threading.Event()
         self._ending = threading.Event()
@@ -107,7 +104,7 @@ class ContinuousDerivations:
     def _run(self) -> None:
         ending = False
         while not ending and not self._stopped.is_set():
-            self._wait(self._changed, self._seconds_to_retry())
+            self._clock.wait(self._changed, self._seconds_to_retry())
             self._changed.clear()
             ending = self._ending.is_set()
             for name in self._tables:

@@ -151,7 +151,7 @@ class ContinuousRun:
             next_start = max(next_start, self._landed_at + settings.timing.seconds_between_calls)
             if ended - started >= timing.may_end_after:
                 next_start = max(next_start, ended + _PAUSE * (ended - now))
-            self._stopped.wait(max(0.0, min(next_start, end) - ended))
+            self._clock.wait(self._stopped, max(0.0, min(next_start, end) - ended))
         if not self._stopped.is_set():
             self._raise_errors()
 

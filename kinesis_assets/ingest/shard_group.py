@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ShardError
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
     from threading import Event
 
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.reading.reading import ShardReading
     from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
 
@@ -29,13 +31,20 @@ class ShardGroup:
             own.
         concurrency: Maximum concurrent calls, each for another shard. Shards that pause between calls make
             none.
+        clock: The clock of the readings.
     """
 
-    def __init__(self, readings: Sequence[ShardReading], stop: Event, concurrency: int = CONNECTIONS) -> None:
+    def __init__(
+        self,
+        readings: Sequence[ShardReading],
+        stop: Event,
+        concurrency: int = CONNECTIONS,
+        clock: Clock = MACHINE_CLOCK,
+    ) -> None:
         self._readings = readings
         self._stop = stop
         self._errors: list[ShardError | None] = [None] * len(readings)
-        self._loop = EventLoop(concurrency)
+        self._loop = EventLoop(concurrency, clock)
 
     def cancel_pauses(self) -> None:
         """End the pauses of all shards from now on. Any thread may call this."""

@@ -98,7 +98,7 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     writer = DataFileWriter(job.folder.open(), job.batch_id, job.layout)
     stop_event = threading.Event()
     readings = [ShardReading(client, range_, budget, stop_event, limiter) for range_ in ranges]
-    group = ShardGroup(readings, stop_event, job.settings.max_pool_connections)
+    group = ShardGroup(readings, stop_event, job.settings.max_pool_connections, clock)
 
     def write(reading: ShardReading, records: Records) -> Iterable[Wait]:
         shard_id = reading.range.shard_id

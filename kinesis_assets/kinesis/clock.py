@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A clock, with the functions of `time`."""
+    """A clock, with the functions of `time` and the wait of an event."""
 
     def monotonic(self) -> float:
         """Return a time in seconds that never goes back."""
@@ -23,6 +24,10 @@ class Clock(Protocol):
         """Wait."""
         ...
 
+    def wait(self, event: threading.Event, seconds: float | None, /) -> object:
+        """Wait until an event is set, for at most a number of seconds. None is no limit."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class MachineClock:
@@ -31,6 +36,7 @@ class MachineClock:
     monotonic = staticmethod(time.monotonic)
     sleep = staticmethod(time.sleep)
     time = staticmethod(time.time)
+    wait = staticmethod(threading.Event.wait)
 
 
 MACHINE_CLOCK = MachineClock()

@@ -136,7 +136,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     files = ProgressFiles(landing.folder, landing.batch_id)
     progress = TaskProgress(files, readings, clock, landing.progress_interval)
     with writer:
-        group = ShardGroup(readings, stop, landing.settings.max_pool_connections)
+        group = ShardGroup(readings, stop, landing.settings.max_pool_connections, clock)
         errors = group.read(write_missing)
         written = tuple(writer.close())
     shards = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from benchmarks.harness.waiting import SECONDS
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.waits import SocketWait
 
@@ -12,9 +13,9 @@ LONG = 3600
 """Seconds that nothing may wait: `run` fails long before they have passed."""
 
 
-def run(*generators, concurrency=10):
+def run(*generators, concurrency=10, clock=MACHINE_CLOCK):
     """Run generators to their end."""
-    run_in(EventLoop(concurrency), generators)
+    run_in(EventLoop(concurrency, clock), generators)
 
 
 def run_in(loop, generators):

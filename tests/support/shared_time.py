@@ -34,6 +34,11 @@ class SharedTime:
         self._wake_next()
         awake.wait()
 
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Wait for some seconds, unless an event is set already."""
+        if not event.is_set():
+            self.sleep(seconds)
+
     def run(self, *functions: Callable[[], None]) -> None:
         """Run functions, each in a thread of its own, until all of them have returned."""
         threads = [

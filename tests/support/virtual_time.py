@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Event
 
 
@@ -33,10 +34,7 @@ class VirtualTime:
 
     def wait(self, event: Event, seconds: float | None) -> None:
         """Wait until an event is set, for at most some seconds. Without a limit, wait in real time."""
-        if seconds is None:
-            event.wait()
-        elif not event.is_set():
-            self.sleep(seconds)
+        _wait(event, seconds, self.sleep)
 
 
 class TickingTime:
@@ -61,3 +59,14 @@ class TickingTime:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+    def wait(self, event: Event, seconds: float | None) -> None:
+        """Wait until an event is set, for at most some seconds. Without a limit, wait in real time."""
+        _wait(event, seconds, self.sleep)
+
+
+def _wait(event: Event, seconds: float | None, sleep: Callable[[float], None]) -> None:
+    if seconds is None:
+        event.wait()
+    elif not event.is_set():
+        sleep(seconds)

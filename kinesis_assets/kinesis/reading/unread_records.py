@@ -105,7 +105,8 @@ class Prober:
             settings = replace(self.client.settings, timing=timing)
             self._own = StreamClient(str(self.client.address), settings, attempts=1)
         client = self._own
-        EventLoop(CONNECTIONS).run([self._probe(client, probe, found) for probe in probes])
+        loop = EventLoop(CONNECTIONS, client.settings.timing.clock)
+        loop.run([self._probe(client, probe, found) for probe in probes])
         return found
 
     def _seconds_left(self) -> float:

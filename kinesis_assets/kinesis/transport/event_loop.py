@@ -7,6 +7,7 @@ between threads costs more than the call itself.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +17,15 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from socket import socketpair
 from typing import TYPE_CHECKING, assert_never
 
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.transport.waits import MemoryWait, Pause, SocketWait, ThreadWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from selectors import BaseSelector
+    from selectors import BaseSelector, SelectorKey
     from socket import socket
 
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
 
 
@@ -31,13 +34,16 @@ class EventLoop:
 
     Args:
         concurrency: Maximum number of generators that run at the same time. One that pauses does not count.
+        clock: The clock that pauses go by. The timeouts of sockets go by the machine's, as their peers do.
     """
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self, concurrency: int, clock: Clock = MACHINE_CLOCK) -> None:
         self._concurrency = concurrency
+        self._clock = clock
         self._running = 0
         self._remaining = 0
         self._pauses_end = False
+        self._woken = threading.Event()
         self._paused: list[tuple[float, int]] = []  # a heap
         self._generators: Sequence[NonBlocking[None]] = ()
         self._socket_waits: dict[int, tuple[float, SocketWait]] = {}
@@ -78,7 +84,7 @@ class EventLoop:
     def _ready(self) -> Iterator[int]:
         """Wait until generators can continue, and yield the number of each as soon as it is known."""
         yield from self._ready_without_sockets()
-        events = self._selector.select(self._select_timeout())
+        events = self._select(self._seconds_to_wait())
         now = time.monotonic()
         for key, _ in events:
             if key.data is None:
@@ -125,7 +131,7 @@ class EventLoop:
                 threads.submit(self._call_in_thread, wait, number)
             case Pause():
                 self._running -= 1
-                heappush(self._paused, (time.monotonic() + wait.seconds, number))
+                heappush(self._paused, (self._clock.monotonic() + wait.seconds, number))
             case None:
                 self._running -= 1
                 self._remaining -= 1
@@ -145,10 +151,18 @@ class EventLoop:
         """Return the seconds until a paused generator can continue; infinity if others must finish first."""
         if not self._paused or self._running >= self._concurrency:
             return math.inf
-        return 0.0 if self._pauses_end else self._paused[0][0] - time.monotonic()
+        return 0.0 if self._pauses_end else self._paused[0][0] - self._clock.monotonic()
 
-    def _select_timeout(self) -> float | None:
-        """Return how many seconds to wait for sockets; None for no limit."""
+    def _select(self, seconds: float | None) -> list[tuple[SelectorKey, int]]:
+        """Wait for sockets and threads, or if nothing waits for one, for the end of a pause."""
+        if self._running > len(self._memory_waits) or not self._remaining:
+            return self._selector.select(seconds)
+        self._clock.wait(self._woken, seconds)
+        self._woken.clear()
+        return []
+
+    def _seconds_to_wait(self) -> float | None:
+        """Return how many seconds to wait; None for no limit."""
         waits = self._memory_waits
         if not self._remaining or self._thread_calls_done or (waits and waits[0][0].is_over()):
             return 0.0
@@ -160,6 +174,7 @@ class EventLoop:
         return None if seconds == math.inf else max(0.0, seconds)
 
     def _wake(self) -> None:
+        self._woken.set()
         if self._wake_sender is not None:
             with suppress(OSError):  # the buffer is full already, or the loop has ended
                 self._wake_sender.send(b"\0")

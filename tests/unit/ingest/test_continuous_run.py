@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from itertools import pairwise
-
-import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import RunCanceled
 from kinesis_assets.ingest.plan import ReadPolicy
 from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Bounds
+from support.announcing_clock import AnnouncingClock
 from support.continuous import TIMING, RunHarness
 from support.shard_ids import A, B, C, D
+from support.virtual_time import VirtualTime
 
 ALWAYS_LISTED = replace(TIMING, max_listing_age=0.0)
 """Each iteration lists the shards."""
@@ -81,24 +80,23 @@ def test_the_first_call_of_an_iteration_waits_for_its_turn_after_the_last_one_of
     bench, faults
 ):
     bench.create()
-    bench.set_timing(seconds_between_calls=0.2)
+    clock = VirtualTime()
+    bench.set_timing(clock=clock, seconds_between_calls=200.0)
     called = []
-    faults.before("GetRecords", lambda: called.append(time.monotonic()))
-    timing = replace(TIMING, commit_interval=0.01)
+    faults.before("GetRecords", lambda: called.append(clock.now))
+    timing = RunTiming(1e6, commit_interval=10.0)
     RunHarness(bench, timing=timing, last_iteration=4).run(A)
-    assert len(called) == 4
-    assert min(later - earlier for earlier, later in pairwise(called)) >= 0.2
+    assert [later - earlier for earlier, later in pairwise(called)] == [200.0] * 3
 
 
 def test_an_iteration_reads_no_longer_than_the_commit_interval(bench, faults):
     bench.create()
-    bench.put(*range(500))
-    bench.set_timing(seconds_between_calls=0.01)
+    bench.put(*range(50))
+    bench.set_timing(clock=VirtualTime(), seconds_between_calls=10.0)
     faults.page_size(1)
-    timing = RunTiming(20.0, commit_interval=0.3)
-    harness = RunHarness(bench, timing=timing, last_iteration=2).run(A)
-    (first, *_) = harness.results
-    assert 0 < first.outcomes[A].rows < 500
+    timing = RunTiming(2000.0, commit_interval=300.0)
+    harness = RunHarness(bench, timing=timing, last_iteration=1).run(A)
+    assert harness.results[0].outcomes[A].rows == 30
 
 
 # The plan of the first iteration
@@ -140,11 +138,13 @@ def test_after_an_outdated_plan_the_run_still_makes_its_first_commit(bench):
 # Time
 
 
-@pytest.mark.real_time
 def test_the_run_ends_after_its_duration(bench):
     bench.create()
-    harness = RunHarness(bench, timing=RunTiming(2.0, commit_interval=0.05)).run(A)
-    assert harness.iterations > 1
+    clock = VirtualTime()
+    bench.set_timing(clock=clock)
+    started = clock.now
+    harness = RunHarness(bench, timing=RunTiming(60.0, commit_interval=25.0)).run(A)
+    assert (harness.iterations, clock.now - started) == (3, 60.0)
 
 
 def test_several_iterations_share_one_shard_list(bench, faults):
@@ -204,13 +204,13 @@ def test_a_reused_shard_list_does_not_delay_records(bench):
 def test_a_stop_between_two_iterations_ends_the_run_immediately(bench):
     bench.create()
     bench.put(1)
+    clock = AnnouncingClock()
+    bench.set_timing(clock=clock)
     harness = RunHarness(bench, timing=RunTiming(7200.0, commit_interval=3600.0))
     thread = threading.Thread(target=harness.run, args=(A,), daemon=True)
     thread.start()
-    while not harness.results:
-        thread.join(0.01)
+    assert clock.long_wait.wait(SECONDS)
     assert harness.results[0].outcomes[A].facts.lag_ms == 0
-    time.sleep(0.3)  # so that the run waits for its next iteration
     harness.continuous_run.stop()
     thread.join(SECONDS)
     assert not thread.is_alive()

@@ -13,6 +13,7 @@ from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.kinesis.transport.waits import Pause, ThreadWait, to_thread
 from support.event_loops import recording, run, to_read
 from support.recording_limiter import RecordingLimiter
+from support.virtual_time import VirtualTime
 
 # Order and places
 
@@ -37,10 +38,10 @@ def test_no_more_generators_than_the_concurrency_run_at_once(concurrency):
     assert max(most) == concurrency
 
 
-@pytest.mark.real_time
 def test_a_paused_generator_gives_its_slot_to_others():
     events = []
-    run(recording(events, "a", Pause(0.5)), recording(events, "b", Pause(0)), concurrency=1)
+    pauses = recording(events, "a", Pause(1)), recording(events, "b", Pause(0))
+    run(*pauses, concurrency=1, clock=VirtualTime())
     assert events == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
 
 
@@ -68,16 +69,26 @@ def test_generators_that_continue_after_a_pause_count_toward_the_concurrency():
 
 
 def test_a_pause_lasts_as_long_as_it_says():
-    began = time.monotonic()
-    run(recording([], "a", Pause(0.2)))
-    assert time.monotonic() - began >= 0.2
+    clock = VirtualTime()
+    began = clock.now
+    run(recording([], "a", Pause(2), Pause(3)), clock=clock)
+    assert clock.now - began == 5
 
 
-@pytest.mark.real_time
 def test_generators_continue_in_the_order_in_which_their_pauses_end():
-    events = []
-    run(*[recording(events, seconds, Pause(seconds)) for seconds in (0.9, 0.3, 0.6)])
-    assert [name for name, number in events if number] == [0.3, 0.6, 0.9]
+    events, clock = [], VirtualTime()
+    run(*[recording(events, seconds, Pause(seconds)) for seconds in (9, 3, 6)], clock=clock)
+    assert [name for name, number in events if number] == [3, 6, 9]
+    assert clock.waits == [3, 3, 3]
+
+
+def test_no_time_passes_for_a_pause_while_another_generator_waits_for_a_thread():
+    events, clock, unblocked = [], VirtualTime(), threading.Event()
+    waits = recording(events, "waits", ThreadWait(lambda: unblocked.wait(SECONDS)))
+    other = recording(events, "other", Pause(0), ThreadWait(unblocked.set))
+    run(waits, recording(events, "pauses", Pause(1)), other, clock=clock)
+    assert events[-1] == ("pauses", 1)
+    assert clock.waits == [1]
 
 
 def test_pauses_run_concurrently():

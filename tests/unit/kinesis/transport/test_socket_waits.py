@@ -90,11 +90,9 @@ def test_only_the_socket_that_is_not_ready_times_out(pair):
         far.send(b"x")
         yield Pause(0)
 
-    began = time.monotonic()
     run(waiting(0), waiting(1), sends())
     assert [wait.timed_out for wait in waits] == [True, False]
     assert ended == [1, 0]
-    assert time.monotonic() - began >= 0.1
 
 
 @pytest.mark.parametrize("order", [(0.1, 0.3, LONG), (LONG, 0.3, 0.1), (0.3, LONG, 0.1)])
@@ -110,10 +108,9 @@ def test_each_wait_for_a_socket_has_its_own_timeout(pair, order):
         if seconds == 0.3:
             opened[LONG][1].send(b"x")
 
-    began = time.monotonic()
     run(*map(waiting, order))
     assert timed_out == {0.1: True, 0.3: True, LONG: False}
-    assert time.monotonic() - began >= 0.3
+    assert list(timed_out) == [0.1, 0.3, LONG]
 
 
 def test_the_timeout_of_a_socket_restarts_with_each_wait(pair):
