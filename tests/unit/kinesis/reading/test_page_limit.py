@@ -128,14 +128,13 @@ def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
     assert limits(faults) == [16]
 
 
-@pytest.mark.real_time
-def test_a_response_that_is_too_long_reserves_no_memory(put, stream, settings, faults):
+def test_a_response_that_is_too_long_reserves_no_memory(put, stream, settings, virtual, faults):
     put(6)
     limiter = RecordingLimiter(1 << 40)
     faults.long_page(above=3, size=32 * MIB)
     bodies = []
     faults.answer("GetRecords", lambda _, response: bodies.append(len(response.body)))
-    client = StreamClient(stream, settings, attempts=1)
+    client = StreamClient(stream, replace(settings, timing=replace(EXACT, clock=virtual)), attempts=1)
     reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), limiter=limiter)
     assert len(data(reading)) == 6
     short = [body for body in bodies if body <= LARGEST_BODY]
