@@ -11,6 +11,7 @@ from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor import evaluate
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
 from support.stream_names import shard_partitions
+from support.timing import READING, set_timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,7 @@ def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
 
     def tick(instance: dg.DagsterInstance) -> dg.SensorResult:
         with project.open_stream() as opened:
+            set_timing(opened.client, list_retries=READING.list_retries)
             result = evaluate(opened, instance, None)
         for request in result.dynamic_partitions_requests or ():
             assert isinstance(request, dg.AddDynamicPartitionsRequest)  # the sensor never deletes partitions
@@ -91,7 +93,6 @@ def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
     return tick
 
 
-@pytest.mark.real_time
 @INCOMPLETE_LISTS
 def test_an_incomplete_list_leaves_the_partitions_unchanged(bench, faults, fault, error, tick):
     shard_ids = bench.create(3)

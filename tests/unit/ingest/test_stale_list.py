@@ -22,6 +22,7 @@ from kinesis_assets.kinesis.position import Position
 from support.continuous import RunHarness
 from support.run_results import states
 from support.shard_lists import omit_shards
+from support.timing import READING, set_timing
 
 CONTINUE = {"on_data_loss": "continue"}
 BOTH_POLICIES = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
@@ -153,7 +154,6 @@ def test_a_finished_shard_that_is_listed_as_open_fails_the_run_with_the_command_
     assert set(caught.value.reasons) == {first}
 
 
-@pytest.mark.real_time
 def test_the_sensor_fails_on_a_finished_shard_that_is_listed_as_open(bench):
     (shard,) = bench.create()
     bench.run()
@@ -162,7 +162,6 @@ def test_the_sensor_fails_on_a_finished_shard_that_is_listed_as_open(bench):
         tick(bench)
 
 
-@pytest.mark.real_time
 def test_the_sensor_lists_again_after_a_stale_list(bench, faults, resharded):
     _, children = resharded
     faults.stale_list(times=1)
@@ -177,6 +176,7 @@ def tick(bench):
         bench.stream, table=bench.table.uri, endpoint_url=bench.settings.endpoint_url
     )
     with project.open_stream() as opened, dg.DagsterInstance.ephemeral() as instance:
+        set_timing(opened.client, list_retries=READING.list_retries)
         return evaluate(opened, instance, None)
 
 
@@ -261,7 +261,6 @@ def test_the_first_list_of_a_young_stream_is_requested_again_if_a_parent_is_miss
     assert (result.errors, bench.items) == ({}, [1, 2])
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("hours", [0, 23])
 def test_no_table_is_created_while_the_first_list_misses_a_parent(bench, faults, hours):
     (parent,) = bench.create()
