@@ -204,13 +204,15 @@ def test_the_error_of_an_invalid_page_does_not_keep_the_page(
     assert not [each for each in kept if isinstance(each, dict) and "Records" in each]
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("by_sdk", [False, True])
-def test_the_error_of_a_repeated_page_does_not_keep_the_page(kinesis, stream, settings, faults, by_sdk):
+def test_the_error_of_a_repeated_page_does_not_keep_the_page(
+    kinesis, stream, settings, virtual, faults, by_sdk
+):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     put = [kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k") for _ in range(2)]
     faults.repeat_page()
-    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk), attempts=1)
+    timing = replace(settings.timing, clock=virtual)
+    client = StreamClient(stream, replace(settings, sdk_parser=by_sdk, timing=timing), attempts=1)
     start = Position.after(put[0]["SequenceNumber"])
     with pytest.raises(ReadFailed, match="RepeatedPage") as caught:
         list(ShardReading(client, ShardRange(SHARD, start, Bounds(), ALL_KEYS)))
