@@ -33,9 +33,12 @@ unit: $(READY)
 test: unit
 	@$(MAKE) --no-print-directory -j 2 real-time integration
 
+# Beside other tests, whose progress it would garble: it prints only what fails.
 real-time: $(READY)
-	@echo "Unit tests that wait for real timeouts"
-	@$(BIN)/pytest -q -n 4 --dist worksteal -m real_time $$(grep -rl real_time tests/unit --include='test_*.py')
+	@mkdir -p .local
+	@$(BIN)/pytest -q -n 2 -m real_time $$(grep -rl real_time tests/unit --include='test_*.py') \
+		>.local/real-time.log 2>&1 || { cat .local/real-time.log; exit 1; }
+	@echo "Unit tests that wait for real timeouts: $$(tail -1 .local/real-time.log)"
 
 # In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(ARCHIVE)
@@ -64,6 +67,7 @@ docs: $(READY)
 	@$(BIN)/python docs/cli_reference.py docs/cli.md
 	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@$(BIN)/python docs/settings_table.py docs/derived.md
+	@$(BIN)/python docs/settings_table.py docs/spark.md
 	@$(BIN)/python docs/metrics_table.py docs/metrics.md
 	@$(BIN)/python docs/scale_table.py docs/scale.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -51,6 +51,8 @@ def _section(command: click.Command, context: click.Context) -> str:
 
 def _options(context: click.Context) -> Iterator[str]:
     for option in context.command.params:
+        if not isinstance(option, click.Option):
+            continue  # an argument is in the usage, and the command's text describes it
         if (record := option.get_help_record(context)) is not None:
             names, description = record
             text = " ".join(description.split()).replace("] [", "; ")  # Markdown would read a link

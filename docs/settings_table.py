@@ -5,20 +5,32 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.managed_spark import SERVICE_SETTINGS
+from kinesis_assets.dagster.registry_settings import RegisteredSchema, RegistrySettings
 from kinesis_assets.dagster.settings import StreamSettings
 from kinesis_assets.dagster.settings_base import UNIT, Settings
 from kinesis_assets.dagster.table_settings import DecodingSettings
 
-_SETTINGS: dict[str, dict[str, type[Settings]]] = {
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SETTINGS: dict[str, dict[str, type[Settings] | Mapping[str, type[Settings]]]] = {
     "reading.md": {"settings": StreamSettings},
-    "derived.md": {"settings": DerivedTableSettings, "settings of a typed table": DecodingSettings},
+    "derived.md": {
+        "settings": DerivedTableSettings,
+        "settings of a typed table": DecodingSettings,
+        "settings of a registered schema": RegisteredSchema,
+        "settings of a registry": RegistrySettings,
+    },
+    "spark.md": {"settings of a session": SERVICE_SETTINGS},
 }
-"""The settings that each page describes, by their name in the marks."""
+"""The settings that each page describes, by their name in the marks; of each service if they differ by it."""
 
 _HEAD = "| setting | value | default | example | |\n|---|---|---|---|---|\n"
+_HEAD_BY_SERVICE = "| `service` " + _HEAD.replace("\n|", "\n|---|", 1)
 
 _TYPES = {
     "array": "list",
@@ -30,20 +42,25 @@ _TYPES = {
 _BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most"}
 
 
-def settings_table(settings: type[Settings]) -> str:
-    """Return the table as Markdown."""
-    schema = settings.model_json_schema()
-    fields: dict[str, dict[str, Any]] = {
-        name: _resolved(field, schema) for name, field in schema["properties"].items()
-    }
-    return _HEAD + "".join(
-        f"| `{name}` | {_value(field)} | {_default(field)} | {_code(field['examples'][0])} "
-        f"| {field['description']} |\n"
-        for name, field in fields.items()
+def settings_table(settings: type[Settings] | Mapping[str, type[Settings]]) -> str:
+    """Return the table as Markdown.
+
+    Args:
+        settings: The settings; or those of each service by its name. A row has the services that share it.
+    """
+    if isinstance(settings, type):
+        return _HEAD + "".join(_rows(settings))
+    services: dict[str, list[str]] = {}
+    for service, its_settings in settings.items():
+        for row in _rows(its_settings):
+            services.setdefault(row, []).append(service)
+    return _HEAD_BY_SERVICE + "".join(
+        f"| {'any' if len(names) == len(settings) else ', '.join(map(_code, names))} {row}"
+        for row, names in services.items()
     )
 
 
-def with_table(page: str, name: str, settings: type[Settings]) -> str:
+def with_table(page: str, name: str, settings: type[Settings] | Mapping[str, type[Settings]]) -> str:
     """Return a page with the present table between its marks.
 
     Args:
@@ -59,6 +76,16 @@ def with_table(page: str, name: str, settings: type[Settings]) -> str:
     if not end:
         raise ValueError(f"no marks of the {name} in the page")
     return f"{before}{begin}\n{settings_table(settings)}\n{end}{after}"
+
+
+def _rows(settings: type[Settings]) -> Iterator[str]:
+    schema = settings.model_json_schema()
+    for name, declared in schema["properties"].items():
+        field = _resolved(declared, schema)
+        yield (
+            f"| `{name}` | {_value(field)} | {_default(field)} | {_code(field['examples'][0])} "
+            f"| {field['description']} |\n"
+        )
 
 
 def _resolved(field: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

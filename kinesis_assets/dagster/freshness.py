@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, Settings, valid
+from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, Settings, map_schema, valid
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -69,10 +69,7 @@ def _parsed(freshness: Mapping[str, Any] | None) -> Freshness | None:
 
 
 def _schema() -> dict[str, Any]:
-    schema = Freshness.model_json_schema()
-    names = ("properties", "required")
-    fields = {name: schema[name] for name in names}
-    return {"anyOf": [{"type": "object", "additionalProperties": False, **fields}, {"type": "null"}]}
+    return {"anyOf": [map_schema(Freshness), {"type": "null"}]}
 
 
 FreshnessField = Annotated[Mapping[str, Any] | None, valid(_parsed), SchemaFrom(_schema)]

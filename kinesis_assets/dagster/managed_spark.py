@@ -7,13 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, Settings, valid
+from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, Settings, map_schema, valid
 from kinesis_assets.errors import InvalidInput
+
+Service = Literal["emr-serverless", "emr", "glue"]
 
 
 class ManagedSparkSettings(Settings):
     """The settings that all services have."""
 
+    service: Service = Field(description="Service that runs the session.", examples=["emr-serverless"])
     region_name: str | None = Field(
         default=None, description="AWS region of the service, as in boto3.", examples=["eu-west-1"]
     )
@@ -37,7 +40,6 @@ class ManagedSparkSettings(Settings):
 class EmrServerlessSettings(ManagedSparkSettings):
     """Sessions on an application of EMR Serverless."""
 
-    service: Literal["emr-serverless"]
     application_id: str = Field(
         min_length=1, description="Id of the application.", examples=["00f1abcdexample"]
     )
@@ -51,7 +53,6 @@ class EmrServerlessSettings(ManagedSparkSettings):
 class EmrSettings(ManagedSparkSettings):
     """Sessions on an EMR cluster on EC2."""
 
-    service: Literal["emr"]
     cluster_id: str = Field(min_length=1, description="Id of the cluster.", examples=["j-1K48XXXXXXHCB"])
     execution_role_arn: str | None = Field(
         default=None,
@@ -64,24 +65,28 @@ class EmrSettings(ManagedSparkSettings):
 class GlueSettings(ManagedSparkSettings):
     """Interactive sessions of AWS Glue."""
 
-    service: Literal["glue"]
     execution_role_arn: str = Field(
         min_length=20,
         description="ARN of the role of the session.",
         examples=["arn:aws:iam::111122223333:role/kinesis-assets"],
     )
-    glue_version: str = Field(default="6.0", description="Version of AWS Glue.", examples=["6.0"])
+    glue_version: str = Field(default="6.0", description="Version of AWS Glue.", examples=["5.1"])
     worker_type: str = Field(default="G.1X", description="Type of the workers.", examples=["G.2X"])
     workers: int = Field(
-        default=2, ge=2, description="Number of workers, including that of the driver.", examples=[5]
+        default=2,
+        ge=2,
+        description="Number of workers, including that of the driver.",
+        examples=[5],
+        json_schema_extra={UNIT: "workers"},
     )
 
 
-_SERVICES: dict[str, type[ManagedSparkSettings]] = {
+SERVICE_SETTINGS: dict[str, type[ManagedSparkSettings]] = {
     "emr-serverless": EmrServerlessSettings,
     "emr": EmrSettings,
     "glue": GlueSettings,
 }
+"""The settings of a session by the name of its service."""
 
 
 def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -92,9 +97,9 @@ def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """
     if settings is None:
         return None
-    kind = _SERVICES.get(settings.get("service", ""))
+    kind = SERVICE_SETTINGS.get(settings.get("service", ""))
     if kind is None:
-        raise InvalidInput(f"managed_spark: service must be one of {', '.join(_SERVICES)}")
+        raise InvalidInput(f"managed_spark: service must be one of {', '.join(SERVICE_SETTINGS)}")
     try:
         return kind(**settings).model_dump()
     except InvalidInput as error:
@@ -104,9 +109,8 @@ def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _schema() -> dict[str, Any]:
     """Return the JSON schema: the settings of all services, of which `parse` accepts those of one."""
     properties: dict[str, Any] = {}
-    for kind in _SERVICES.values():
-        properties |= kind.model_json_schema()["properties"]
-    properties["service"] = {"description": "The service.", "enum": [*_SERVICES]}
+    for kind in SERVICE_SETTINGS.values():
+        properties |= map_schema(kind)["properties"]
     settings = {"type": "object", "properties": properties, "additionalProperties": False}
     return {"anyOf": [{**settings, "required": ["service"]}, {"type": "null"}]}
 

@@ -76,6 +76,13 @@ class SchemaFrom:
         return self.make()
 
 
+def map_schema(settings: type[Settings]) -> dict[str, Any]:
+    """Return the JSON schema of a map of settings, without references, to be a part of any other."""
+    schema = settings.model_json_schema()
+    names = ("type", "properties", "required", "additionalProperties")
+    return {name: schema[name] for name in names if name in schema}
+
+
 def _refuse_text(value: Any) -> Any:
     # pydantic refuses it with an error of a type that Dagster does not know, and fails to report.
     if isinstance(value, str | bytes):

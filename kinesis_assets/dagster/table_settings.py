@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import dagster as dg
 from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.registry_settings import RegistryField, SchemaField, registered_schema
 from kinesis_assets.dagster.settings_base import Settings, Texts, valid
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.role import check_role_settings
 from kinesis_assets.schemas.ddl import KEEPING
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+    from kinesis_assets.dagster.registry_settings import RegisteredSchema
 
 Format = Literal["json", "avro", "glue"]
 Compression = Literal["gzip", "zstd"]
@@ -23,8 +23,6 @@ OnBadRecord = Literal["keep", "separate", "fail"]
 
 SCHEMA_FILES = (".avsc", ".json")
 """The suffixes that distinguish the path of a schema file from DDL."""
-
-_REGISTRY = ("region_name", "endpoint_url", "profile_name", "role_arn", "external_id", "session_name")
 
 _NEEDS_FORMAT = "only with a format; set format, or remove it"
 
@@ -34,33 +32,6 @@ def _check_key(name: str) -> None:
         raise InvalidInput(
             f"name: invalid asset key {name[:80]!r}: a part of it is empty; its form is sales/orders"
         )
-
-
-class RegisteredSchema(Settings):
-    """A schema of the Glue Schema Registry."""
-
-    registry: str = Field(min_length=1)
-    name: str = Field(min_length=1)
-    version: int | None = Field(default=None, ge=1)
-
-
-def _check_schema(schema: str | Mapping[str, str | int] | None) -> None:
-    if isinstance(schema, Mapping):
-        try:
-            RegisteredSchema(**schema)  # type: ignore[arg-type]  # it checks the types
-        except InvalidInput as error:
-            raise InvalidInput(f"schema: {error}") from None
-
-
-def _check_registry(registry: Mapping[str, Any]) -> None:
-    if unknown := sorted(registry.keys() - {*_REGISTRY}):
-        raise InvalidInput(
-            f"registry: unknown setting {unknown[0][:80]}; the settings are {', '.join(_REGISTRY)}"
-        )
-    try:
-        check_role_settings(*(registry.get(name) for name in _REGISTRY[3:]))
-    except InvalidInput as error:
-        raise InvalidInput(f"registry: {error}") from None
 
 
 class NamedTable(Settings):
@@ -82,20 +53,18 @@ class DecodingSettings(Settings):
         "of the source are not decoded.",
         examples=["json"],
     )
-    schema_: Annotated[str | Mapping[str, str | int] | None, valid(_check_schema)] = Field(
+    schema_: SchemaField = Field(
         default=None,
         alias="schema",
         description="Type of the decoded records, as DDL of Spark; or the path of an Avro schema (.avsc) or "
-        "of a JSON Schema (.json), relative to the folder of the YAML; or, with glue, the registry and the "
-        "name of a schema of the Glue Schema Registry, and its version, by default the latest. Required with "
-        "a format. With avro it must be an Avro schema.",
+        "of a JSON Schema (.json), relative to the folder of the YAML; or, with glue, a map that names a "
+        "schema of the Glue Schema Registry. Required with a format. With avro it must be an Avro schema.",
         examples=["order_id BIGINT, amount DOUBLE", "orders.avsc", {"registry": "shop", "name": "orders"}],
     )
-    registry: Annotated[Mapping[str, str], valid(_check_registry)] = Field(
+    registry: RegistryField = Field(
         default={},
-        description="Connection to the Glue Schema Registry: region_name, endpoint_url and profile_name, as "
-        "in boto3; and role_arn, external_id and session_name of a role that reads it, as for a stream. By "
-        "default the chain of the AWS SDK applies, also if the source has a role.",
+        description="Connection to the Glue Schema Registry. By default the chain of the AWS SDK applies, "
+        "also if the source has a role.",
         examples=[{"region_name": "eu-central-1"}],
     )
     compression: Compression | None = Field(
@@ -128,9 +97,7 @@ class DecodingSettings(Settings):
     @property
     def registered_schema(self) -> RegisteredSchema | None:
         """The schema of the Glue Schema Registry; None if the schema is not there."""
-        if not isinstance(self.schema_, Mapping):
-            return None
-        return RegisteredSchema(**self.schema_)  # type: ignore[arg-type]  # it checks the types
+        return registered_schema(self.schema_)
 
     @property
     def follows_registry(self) -> bool:

@@ -49,7 +49,7 @@ class _Yaml(dg.Model):
             if "$ref" in field:  # an enumeration, or settings that belong together
                 referred = handler.resolve_ref_schema({"$ref": field.pop("$ref")})
                 field |= {name: referred[name] for name in _REFERRED if name in referred}
-            _allow_template(field)
+            allow_template(field)
         return schema | {"ui:order": list(schema["properties"])}  # Dagster sorts the fields otherwise
 
 
@@ -102,7 +102,7 @@ def alternatives_of(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
 
 
-def _allow_template(schema: dict[str, Any]) -> None:
+def allow_template(schema: dict[str, Any]) -> None:
     """Let a field's JSON schema accept templates.
 
     A keyword applies to values of its own type only, so the alternatives of a field are merged. A validator

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from docs.scale_table import EVENT_SECONDS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -21,6 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("cli_reference.py", "cli.md"),
         ("settings_table.py", "reading.md"),
         ("settings_table.py", "derived.md"),
+        ("settings_table.py", "spark.md"),
         ("metrics_table.py", "metrics.md"),
         ("scale_table.py", "scale.md"),
     ],
@@ -28,8 +30,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_a_page_is_what_its_script_writes(script: str, page: str, tmp_path: Path) -> None:
     written = tmp_path / page
     shutil.copy(DOCS / page, written)
-    subprocess.run([sys.executable, DOCS / script, written], check=True, timeout=300)
+    subprocess.run([sys.executable, DOCS / script, written], check=True, timeout=SECONDS)
     assert written.read_text() == (DOCS / page).read_text(), "run `make docs`"
+
+
+def test_every_option_of_the_command_line_reference_has_a_description() -> None:
+    options = re.findall(r"^- `(.+)`:(.*)$", (DOCS / "cli.md").read_text(), re.MULTILINE)
+    assert options
+    assert [name for name, description in options if not description.strip()] == []
 
 
 def test_the_time_of_an_event_in_sqlite_is_that_of_the_report() -> None:

@@ -1,4 +1,4 @@
-"""docs/spark.md agrees with the code, and its commands are valid.
+"""docs/spark.md agrees with the code, and its commands and YAML are valid.
 
 tests/integration/spark/server tests the servers.
 """
@@ -13,11 +13,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+from benchmarks.harness.waiting import SECONDS
+from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
+from kinesis_assets.dagster.managed_spark import SERVICE_SETTINGS
 from kinesis_assets.spark.local_settings import local_settings
+from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED
+from support.dagster_components import dagsters_own_warnings, loaded, validator_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+CLUSTER, SERVICE = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 COMMANDS = [shlex.split(block) for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
 
 
@@ -36,6 +43,24 @@ def test_the_documented_commands_are_valid(command):
     assert commands.commands[arguments[0]].make_context(name, arguments[1:]).params
 
 
+@dagsters_own_warnings
+@pytest.mark.parametrize("block", [CLUSTER, SERVICE], ids=["cluster", "service"])
+def test_a_yaml_block_is_valid_and_sets_the_session(block):
+    attributes = block["attributes"]
+    assert block["type"] == "kinesis_assets.KinesisStreamComponent"
+    validator_of(KinesisStreamComponent).validate(attributes)
+    component, _ = loaded(**attributes)
+    config = component.session_config
+    assert attributes.get("spark_config", {}).items() <= config.items()
+    assert attributes.get("managed_spark", {}).items() <= config.get(MANAGED, {}).items()
+    assert config[ARCHIVES].partition("#")[0] == attributes["python_environment"]
+
+
+def test_the_page_says_what_every_service_needs():
+    table = PAGE.partition("| `service` | needs |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == [*SERVICE_SETTINGS]
+
+
 def test_the_documented_settings_are_those_of_a_local_session():
     documented = dict(re.findall(r"^\| (spark\.\S+(?:, spark\.\S+)*) \| (.+) \|$", PAGE, re.MULTILINE))
     settings = {name: value for names, value in documented.items() for name in names.split(", ")}
@@ -50,7 +75,7 @@ def test_a_session_uses_the_archive_that_the_command_writes(tmp_path):
         [Path(sys.prefix, "bin", command[0]), *command[1:]],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -67,7 +92,7 @@ def test_a_session_uses_the_archive_that_the_command_writes(tmp_path):
         env={name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=SECONDS,
         check=False,
     )
     assert str(archive) in session.stdout, session.stderr

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from kinesis_assets.dagster.settings_base import Settings
+from kinesis_assets.dagster.settings_base import Settings, map_schema
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -110,13 +110,9 @@ class NamedChecks(Settings):
         checks: dict[str, Any] = {}
         for name in cls.model_fields:
             kind = cls._kind(name)
-            schema = kind.model_json_schema()
             checks[name] = {
                 "description": kind.summary(),
-                "anyOf": [
-                    {"type": "object", "properties": schema["properties"], "additionalProperties": False},
-                    {"enum": [OFF, False]},
-                ],
+                "anyOf": [map_schema(kind), {"enum": [OFF, False]}],
             }
         return {"type": "object", "properties": checks, "additionalProperties": False}
 

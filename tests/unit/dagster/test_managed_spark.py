@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.managed_spark import SERVICE_SETTINGS, Service
 from kinesis_assets.dagster.spark_settings import SparkSettings
 from kinesis_assets.errors import InvalidInput, LandingFailed
+from kinesis_assets.spark.managed.session import SERVICES
 
 GLUE = {"service": "glue", "execution_role_arn": "arn:aws:iam::111122223333:role/kinesis-assets"}
+
+
+def test_every_service_has_settings():
+    assert [*get_args(Service)] == [*SERVICE_SETTINGS] == [*SERVICES]
 
 
 def test_the_session_gets_the_service_with_its_defaults():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any, get_args
@@ -10,7 +11,9 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisTableComponent
+from kinesis_assets.dagster.registry_settings import RegisteredSchema, RegistrySettings
 from kinesis_assets.dagster.table_settings import TableSettings
+from kinesis_assets.decoders import GlueRegistry
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components
 from support.dagster_components import dagsters_own_warnings, schema_of, validator_of
@@ -61,6 +64,59 @@ def test_the_schema_of_the_yaml_has_the_choices_and_bounds():
     assert properties()["on_deleted"]["anyOf"][0]["enum"] == ["fail", "ignore", "rebuild"]
     assert (properties()["max_bad_share"]["minimum"], properties()["max_bad_share"]["maximum"]) == (0, 1)
     assert properties()["select"]["items"] == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"registry": "shop"},
+        {"registry": "shop", "name": "orders", "at": 1},
+        {"registry": "shop", "name": 1},
+        {"registry": "", "name": "orders"},
+        {"registry": "shop", "name": "orders", "version": "latest"},
+        {"registry": "shop", "name": "orders", "version": 0},
+        {"registry": "shop", "name": "orders", "version": None},
+        ["order_id BIGINT"],
+    ],
+    ids=str,
+)
+def test_a_wrong_field_of_a_registered_schema_is_refused_by_the_schema_of_the_yaml_too(schema):
+    assert not validator_of(KinesisTableComponent, "schema").is_valid(schema)
+    with pytest.raises(InvalidInput, match=r"^schema"):
+        KinesisTableComponent(**ORDERS | {"format": "glue", "schema": schema})
+
+
+@pytest.mark.parametrize(
+    "registry",
+    [{"region": "eu-west-1"}, {"region_name": 1}, {"role_arn": None}, ["eu-west-1"], None],
+    ids=str,
+)
+def test_a_wrong_field_of_a_registry_is_refused_by_the_schema_of_the_yaml_too(registry):
+    assert not validator_of(KinesisTableComponent, "registry").is_valid(registry)
+    with pytest.raises(InvalidInput, match=r"^registry"):
+        KinesisTableComponent(**ORDERS | {"format": "glue", "registry": registry})
+
+
+@pytest.mark.parametrize(("name", "settings"), [("schema", RegisteredSchema), ("registry", RegistrySettings)])
+def test_the_schema_of_the_yaml_describes_every_field_of_a_map(name, settings):
+    fields = properties()[name]["properties"]
+    assert {each: field["description"] for each, field in fields.items()} == {
+        each: field.description for each, field in settings.model_fields.items()
+    }
+    example = {each: field["examples"][0] for each, field in fields.items()}
+    validator_of(KinesisTableComponent, name).validate(example)
+    KinesisTableComponent(**ORDERS | {"format": "glue", name: example})
+
+
+@pytest.mark.parametrize("name", ["schema", "registry"])
+def test_every_field_of_a_map_may_be_a_template(name):
+    templates = dict.fromkeys(properties()[name]["properties"], "{{ env.SETTING_OF_THE_TESTS }}")
+    validator_of(KinesisTableComponent, name).validate(templates)
+    KinesisTableComponent.get_model_cls()(**ORDERS | {name: templates})
+
+
+def test_the_settings_of_a_registry_are_the_arguments_of_its_class():
+    assert [*RegistrySettings.model_fields] == [field.name for field in dataclasses.fields(GlueRegistry)]
 
 
 @pytest.mark.parametrize("name", ALIASES)
