@@ -132,12 +132,12 @@ def _observation(
     in_progress = [of_steps[step] for step in each.steps if last.get(step) in STEP_PLANS]
     if in_progress:
         is_silent = all(beat not in (None, ENDED) for beat in in_progress)
-        patience = SECONDS_SILENT if is_silent else SECONDS_TO_PLAN
+        timeout = SECONDS_SILENT if is_silent else SECONDS_TO_PLAN
     elif all(last.get(step) in STEP_ENDED for step in each.steps):
-        patience = SECONDS_TO_PLAN
+        timeout = SECONDS_TO_PLAN
     else:  # a step waits, such as for a retry or for a pool
-        patience = MAX_ATTEMPT_AGE.total_seconds()
-    return RunObservation(" ".join(signs), None, patience)
+        timeout = MAX_ATTEMPT_AGE.total_seconds()
+    return RunObservation(" ".join(signs), None, timeout)
 
 
 def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:

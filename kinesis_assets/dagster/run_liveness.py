@@ -38,12 +38,12 @@ class RunObservation:
     Attributes:
         status: The run's status.
         beat: Its last heartbeat; `ENDED` if that marked the end; None if there is none.
-        patience: Seconds in this status after which a run without a heartbeat is dead.
+        timeout: Seconds in this status after which a run without a heartbeat is dead.
     """
 
     status: str
     beat: str | None
-    patience: float
+    timeout: float
 
 
 class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
@@ -74,9 +74,9 @@ class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
             return SignOfLife(seen.status, beat, now)
         if beat == ENDED:
             return self
-        patience = seen.patience if beat is None else SECONDS_SILENT
-        since = self.since + max(0.0, now - at - patience * _MAX_FRACTION_PER_TICK)
-        return SignOfLife(self.status, beat, since, self.is_dead or now - since >= patience)
+        timeout = seen.timeout if beat is None else SECONDS_SILENT
+        since = self.since + max(0.0, now - at - timeout * _MAX_FRACTION_PER_TICK)
+        return SignOfLife(self.status, beat, since, self.is_dead or now - since >= timeout)
 
     def _beat_without_object(self) -> str | None:
         """Return the heartbeat of a run whose heartbeat object does not exist, or no longer.

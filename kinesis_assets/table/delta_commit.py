@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions import StreamPositions
 
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # the stored name of a commit id
-_PAST_TOKEN_KEY = "kinesis_assets.past_token"  # noqa: S105  # likewise
+_AMENDMENT_KEY = "kinesis_assets.past_token"  # likewise, of an amendment
 
 _CLEAN_UP_EVERY = 100
 """One in this many commits deletes expired log entries, which takes as long as a commit."""
@@ -43,7 +43,7 @@ def commit_properties(
         audit[_TOKEN_KEY] = str(positions.commit_id)
     if amendment is not None:
         entries.append(Transaction(amendment_application(identity), amendment.commit_id))
-        audit[_PAST_TOKEN_KEY] = str(amendment.commit_id)
+        audit[_AMENDMENT_KEY] = str(amendment.commit_id)
     return CommitProperties(app_transactions=entries, custom_metadata=audit)
 
 

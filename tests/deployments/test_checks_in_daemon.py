@@ -12,7 +12,7 @@ import dagster as dg
 import msgspec
 import pytest
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.dagster.checks.check_settings import SCANNING
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.ingest.plan import plan_run
@@ -81,7 +81,7 @@ def daemon(project, tmp_path, settings) -> Iterator[subprocess.Popen]:
         yield process
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=SECONDS)
 
 
 def read(opened, records: int | None = None) -> None:

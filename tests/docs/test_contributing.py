@@ -1,4 +1,4 @@
-"""The commands of CONTRIBUTING.md that start servers print how to use them, and run until Ctrl-C."""
+"""The commands for contributors: make, pytest, and the servers, which run until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import boto3
 import pytest
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 from benchmarks.servers.spark_cluster import CLUSTERS
 from kinesis_assets.cli.settings import parse_settings
 from support.shell import Shell
@@ -20,6 +21,23 @@ from support.shell import Shell
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "CONTRIBUTING.md").read_text()
 COMMANDS = [command.strip() for command in re.findall(r"^\.venv/bin/python( -m [^#\n]+)", PAGE, re.MULTILINE)]
+TARGETS = sorted(set(re.findall(r"(?:^|`)make ([a-z][\w-]*)", PAGE, re.MULTILINE)))
+TESTED = [PROJECT / "CONTRIBUTING.md", *(PROJECT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_make_has_the_target(target):
+    subprocess.run(["make", "-n", target], cwd=PROJECT, check=True, capture_output=True, timeout=SECONDS)
+
+
+def test_pytest_collects_tests_from_each_documented_path():
+    paths = {
+        path for page in TESTED for path in re.findall(r"pytest(?: -\w+)* (tests/[\w/.]+)", page.read_text())
+    }
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", *sorted(paths)]
+    done = subprocess.run(collect, cwd=PROJECT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout
+    assert [path for path in paths if f"\n{path}" not in f"\n{done.stdout}"] == []
 
 
 @pytest.fixture
@@ -38,7 +56,7 @@ def started(shell, *words):
 
 def accepts(port):
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=60).close()
+        socket.create_connection(("127.0.0.1", port), timeout=SECONDS).close()
     except ConnectionRefusedError:
         return False
     return True

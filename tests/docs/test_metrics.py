@@ -21,7 +21,7 @@ from botocore.validate import validate_parameters
 from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.metrics.instruments import (
     COMMIT_DURATION,
     INSTRUMENTS,
@@ -104,7 +104,7 @@ class Deployment:
             yield process
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=SECONDS)
 
     def statuses(self) -> set[dg.DagsterRunStatus]:
         """Return the statuses of the runs."""
@@ -207,7 +207,7 @@ print(generate_latest().decode())
 def scraped() -> dict[str, set[str]]:
     """By the name of each sample that OpenTelemetry's exporter for Prometheus shows, its labels."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRAPE], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", SCRAPE], capture_output=True, text=True, timeout=SECONDS, check=True
     )
     samples = (sample for family in text_string_to_metric_families(done.stdout) for sample in family.samples)
     return {sample.name: {*sample.labels} for sample in samples}

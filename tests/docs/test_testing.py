@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.records.aggregation import MAGIC
 from kinesis_assets.testing import Faults, LocalKinesis
 
@@ -25,7 +26,7 @@ def test_the_documented_tests_pass(tmp_path: Path) -> None:
     for name, block in FILES.items():
         (tmp_path / name).write_text(block)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 

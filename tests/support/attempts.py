@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records.arrow import record_batch
@@ -191,7 +192,7 @@ def initialize_racer(barrier: Barrier) -> None:
 
 def _wait() -> None:
     assert _barrier is not None
-    _barrier.wait(timeout=300)
+    _barrier.wait(timeout=SECONDS)
 
 
 def race_to_freeze(uri: str, start: str) -> StreamPositions:

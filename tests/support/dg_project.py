@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.harness.waiting import SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -69,7 +71,7 @@ class DgProject:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
+            timeout=SECONDS,
             check=False,
         )
 

@@ -7,16 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from benchmarks.harness.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SECONDS = 300.0
-"""How long to wait for anything that has to happen."""
 
 _AT_IMPORT = """
 import sys, time
@@ -106,15 +104,6 @@ class PausePoint:
             finally:
                 _kill_all(process)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
-    """Wait until a condition is true, while the process runs."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _kill_all(process: subprocess.Popen[str]) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,7 +37,7 @@ def postgresql() -> Iterator[int]:
 
     def run(program: str, *arguments: str) -> None:
         command = [*as_user, str(programs / program), *data, *arguments]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=300)
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=SECONDS)
 
     run("initdb", "-A", "trust", "-U", "dagster")
     run("pg_ctl", "-o", options, "-l", str(folder / "log"), "-w", "start")

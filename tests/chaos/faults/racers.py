@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import Attempt, current_positions
 
@@ -34,9 +35,9 @@ def race(uri: str, shard_ids: list[str], rounds: int) -> list[RacedAttempt]:
     table = PositionedTable(uri)
     entrants = []
     for _ in range(rounds):
-        _barrier.wait(timeout=60)
+        _barrier.wait(timeout=SECONDS)
         attempt = Attempt(table, current_positions(table), dict.fromkeys(shard_ids, 3))
-        _barrier.wait(timeout=60)
+        _barrier.wait(timeout=SECONDS)
         result = attempt.commit()
         entrants.append(
             RacedAttempt(
@@ -47,5 +48,5 @@ def race(uri: str, shard_ids: list[str], rounds: int) -> list[RacedAttempt]:
                 },
             )
         )
-        _barrier.wait(timeout=60)
+        _barrier.wait(timeout=SECONDS)
     return entrants

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.mentions import assert_mentions
 from support.tables import numbers, put_numbers
 
 pytestmark = pytest.mark.timeout(900)
@@ -36,5 +37,4 @@ def test_an_environment_that_is_not_on_this_machine_is_refused(connect_server, r
     archive = "s3://lake/environment.tar.gz"
     code, _, errors = run(spark_config=connect_server.config, python_environment=archive)
     assert code == 2
-    assert archive in errors
-    assert "Copy it here" in errors
+    assert_mentions(errors, archive, "python_environment")

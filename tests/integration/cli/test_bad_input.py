@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from support.command_line import single_line_error
+from support.mentions import assert_mentions
 
 A = "shardId-000000000000"
 
@@ -21,17 +22,17 @@ class TestBadInput:
 
     def test_an_unknown_shard_is_refused(self, cli, stream_options, stream):
         done = cli("run", *stream_options, "--shard", "shardId-000000000099", "--shard", A)
-        assert f"stream {stream} has no shard 'shardId-000000000099'" in self.refusal(done)
+        assert_mentions(self.refusal(done), stream, "'shardId-000000000099'")
 
     @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
     @pytest.mark.parametrize("command", ["run", "positions"])
     def test_a_stream_without_yaml_needs_a_table(self, command, cli, stream):
-        assert "no defs/*/defs.yaml defines it" in self.refusal(cli(command, "--stream", stream))
+        assert "defs/*/defs.yaml" in self.refusal(cli(command, "--stream", stream))
 
     @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
     def test_the_arn_of_a_stream_that_a_yaml_names_is_refused(self, cli):
         arn = "arn:aws:kinesis:us-east-1:111122223333:stream/orders"
-        assert "defs.yaml has orders; give that instead" in self.refusal(cli("positions", "--stream", arn))
+        assert "defs.yaml has orders" in self.refusal(cli("positions", "--stream", arn))
 
     @pytest.mark.parametrize("start", ["YESTERDAY", "AT_TIMESTAMP:noon", "AT_SEQUENCE_NUMBER:1", ""])
     def test_an_invalid_start_is_refused(self, start, cli, stream_options):
@@ -76,7 +77,7 @@ class TestBadInput:
 
     def test_an_invalid_stream_name_is_refused(self, cli, tmp_path):
         error = self.refusal(cli("run", "--stream", "page views", "--table", str(tmp_path)))
-        assert "invalid stream name" in error
+        assert_mentions(error, "stream name", "'page views'")
 
     @pytest.mark.parametrize(
         "option",
@@ -89,7 +90,7 @@ class TestBadInput:
         ],
     )
     def test_an_option_of_a_table_is_refused_without_a_table(self, option, cli, stream):
-        assert f"{option[0]}: only with --table" in self.refusal(cli("run", "--stream", stream, *option))
+        assert_mentions(self.refusal(cli("run", "--stream", stream, *option)), option[0], "--table")
 
     def test_an_invalid_endpoint_is_refused(self, cli, stream, tmp_path):
         options = ["--stream", stream, "--table", str(tmp_path), "--endpoint-url", "nonsense"]

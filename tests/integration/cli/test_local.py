@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-SECONDS = 300
-"""How long to wait for the command to end."""
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def test_a_signal_ends_it_without_a_traceback(emulator, number):
         _, err = process.communicate(timeout=SECONDS)
     assert "Traceback" not in err
     assert process.returncode in {0, 130, -number}
-    with pytest.raises(ConnectionRefusedError), socket.create_connection(_address(url), timeout=1):
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(_address(url), timeout=SECONDS):
         pass
 
 

@@ -15,5 +15,5 @@ def test_on_a_terminal_a_bar_is_shown_until_the_steps_are_printed(stream_options
     printed = printed_on_a_terminal(
         str(Path(sys.prefix, "bin", "kinesis-assets")), "maintain", *stream_options
     )
-    assert "maintaining the tables" in printed
-    assert printed.rindex("maintaining the tables") < printed.index("checkpoint")
+    assert "maintaining" in printed
+    assert printed.rindex("maintaining") < printed.index("checkpoint")

@@ -96,4 +96,4 @@ def test_an_unparsable_range_is_bad_input(cli, stream_options):
     done = cli("replay", *stream_options, "--from", "yesterday")
 
     assert (done.exit_code, done.out) == (2, "")
-    assert "use a sequence number or a time" in done.err
+    assert "'yesterday'" in done.err

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from support.command_line import single_line_error
+from support.mentions import assert_mentions
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class TestRun:
         write_deltalake(tmp_path / "table", pa.table({"n": [1]}))
         done = cli("run", *stream_options)
         assert done.exit_code == 1
-        assert "not a raw Kinesis table" in single_line_error(done.err)
+        assert_mentions(single_line_error(done.err), tmp_path / "table", "stream, shard_id")
         assert done.out == ""
 
 

@@ -14,6 +14,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
 from kinesis_assets.kinesis.limits import Bounds
 from support.dagster_runs import execute, failure_message, materializations, plain, rows_in_table
+from support.mentions import assert_mentions
 from support.stream_names import io_manager_key, raw_key, shard_partitions, stream_key
 
 if TYPE_CHECKING:
@@ -100,7 +101,6 @@ class TestCustomAsset:
 
         assert not result.success
         error = failure_message(instance, result)
-        assert InvalidInput.__name__ in error
-        assert f"kinesis/{stream}_raw returned {type(returned).__name__}; " in error
+        assert_mentions(error, InvalidInput.__name__, f"kinesis/{stream}_raw", type(returned).__name__)
         assert materializations(instance, result) == {}
         assert rows_in_table(project) == []

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.io_manager import ShardIOManager
@@ -169,7 +170,7 @@ def make_stop():
     """Builds a stop, with events that are set when it requests a stop and when it gives up."""
     requested, given_up = threading.Event(), threading.Event()
 
-    def make(timeout=60.0, last_seconds=60.0):
+    def make(timeout=SECONDS, last_seconds=SECONDS):
         stop = GracefulStop(
             timeout, request_stop=requested.set, give_up=given_up.set, last_seconds=last_seconds
         )
@@ -185,7 +186,7 @@ def test_an_interrupt_is_raised_after_the_work_has_completed(make_stop, number):
 
     def work():
         interrupt(number)
-        assert requested.wait(300)
+        assert requested.wait(SECONDS)
         completed.set()
 
     before = signal.getsignal(number)
@@ -200,7 +201,7 @@ def test_an_interrupt_is_raised_during_the_work_after_the_timeout(make_stop):
 
     def work():
         interrupt()
-        threading.Event().wait(300)
+        threading.Event().wait(SECONDS)
 
     assert_interrupted(stop, work)
     assert given_up.is_set()
@@ -211,7 +212,7 @@ def test_an_error_caused_by_giving_up_is_an_interrupt(make_stop):
 
     def work():
         interrupt()
-        assert given_up.wait(300)
+        assert given_up.wait(SECONDS)
         raise LandingFailed("ended")
 
     assert_interrupted(stop, work)
@@ -222,7 +223,7 @@ def test_an_error_of_the_work_itself_is_raised(make_stop):
 
     def work():
         interrupt()
-        assert requested.wait(300)
+        assert requested.wait(SECONDS)
         raise LandingFailed("by itself")
 
     with pytest.raises(LandingFailed):
@@ -241,7 +242,7 @@ def test_an_interrupt_is_raised_although_stopping_and_giving_up_do_not_work(hang
     def work():
         interrupt()
         interrupt(signal.SIGINT)
-        threading.Event().wait(300)
+        threading.Event().wait(SECONDS)
 
     assert_interrupted(GracefulStop(0.2, request_stop=broken, give_up=broken, last_seconds=0.2), work)
     released.set()

@@ -108,5 +108,5 @@ def test_a_stopped_replay_changes_nothing(project, instance, missing, faults, tm
 
 def test_an_invalid_config_fails_before_spark_is_started(project, instance, source):
     source.create(1)
-    with pytest.raises(InvalidInput, match="use a sequence number or a time"):
+    with pytest.raises(InvalidInput, match="'yesterday'"):
         run_replay(project, instance, start="yesterday")

@@ -39,8 +39,7 @@ def test_a_shard_that_vanished_unread_is_requested_and_its_run_fails(source, mak
     faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][1:]))
     assert daemon.requested_ranges() == [(A,)]
     (facts,) = project.run(instance, {PARTITION: A})
-    assert facts["state"] == "failed"
-    assert "the list was incomplete" in facts["error"]
+    assert (facts["state"], facts["error_class"]) == ("failed", "ShardVanished")
 
 
 @pytest.mark.usefixtures("spark")

@@ -81,7 +81,7 @@ def test_rows_that_another_program_duplicated_fail_the_run(bench, derived, polic
     bench.run()
     rows = DeltaTable(bench.table.uri).to_pyarrow_table()
     write_deltalake(bench.table.uri, rows, mode="append")
-    with pytest.raises(TableUnsuitable, match="added 1 rows, but 2 are in the table"):
+    with pytest.raises(TableUnsuitable, match=r"\b1 rows\b.*\b2\b"):
         derived.run(on_deleted=policy)
 
 
@@ -131,7 +131,7 @@ def test_rows_that_expire_during_the_history_before_they_were_consumed_fail_the_
     steps = days(bench, derived)
     next(steps)
     maintain_table(bench, retention_days=1)
-    with pytest.raises(SourceRowsDeleted, match="the rows that arrived before"):
+    with pytest.raises(SourceRowsDeleted, match=r"\barrived before \d{4}-"):
         next(steps)
     assert derived.values("id") == [0]
     derived.run(on_deleted=OnDeleted.IGNORE)

@@ -169,5 +169,5 @@ def test_a_generator_is_accepted_only_if_errors_are_separate(typed):
     lines = {"schema": "lines ARRAY<INT>", "select": ["explode(lines) AS line"]}
     typed.consume(b'{"lines": [1, 2]}', b'{"lines": 3}', on_bad_record="separate", **lines)
     assert typed.values("line") == [1, 2]
-    with pytest.raises(InvalidInput, match="select: explode does not return one row"):
+    with pytest.raises(InvalidInput, match=r"select: \bexplode\b"):
         typed.consume(b'{"lines": [1]}', **lines)

@@ -19,7 +19,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 Emulator = Literal["kinesalite", "kinesis-local"]
 
 HERE = Path(__file__).parent
-INSTALL_SECONDS = 300
-ACKNOWLEDGE_SECONDS = 300
 CHANGE_MS = 50
 STOPPED_CHANGE_MS = 60_000
 """How long a stream is CREATING, UPDATING or DELETING while the clock runs, and while it is stopped."""
@@ -123,7 +121,7 @@ def install() -> Path:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=INSTALL_SECONDS,
+            timeout=SECONDS,
             check=False,
         )
     if result.returncode:
@@ -151,7 +149,7 @@ def running(name: Emulator) -> Iterator[Service]:
             start_new_session=True,
         ) as process,
     ):
-        control.settimeout(ACKNOWLEDGE_SECONDS)
+        control.settimeout(SECONDS)
         endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
         # Only the child process has these sockets now, so that connections are refused after it ends.
         listener.close()
@@ -202,7 +200,7 @@ def _version(package: Path) -> str | None:
 
 def _await_response(endpoint: str, process: subprocess.Popen[bytes]) -> str:
     """Call ListStreams until it succeeds or the emulator ends, and return what went wrong, if anything."""
-    config = {"connect_timeout": 1, "read_timeout": 1, "retries": {"total_max_attempts": 1}}
+    config = {"connect_timeout": SECONDS, "read_timeout": SECONDS, "retries": {"total_max_attempts": 1}}
     with closing(client(endpoint, **config)) as kinesis:
 
         def has_responded_or_ended() -> bool:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 from integration.emulators.emulators import STOPPED_CHANGE_MS, Service, client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RESPONSE_SECONDS = 20
 STEP_SECONDS = 2
 """Time between two calls by the clock of the endpoint. Some operations have a resolution of one second."""
 
@@ -68,7 +67,7 @@ class RecordedApi:
         self._kinesis = client(
             service.endpoint,
             parameter_validation=False,
-            read_timeout=RESPONSE_SECONDS,
+            read_timeout=SECONDS,
             retries={"total_max_attempts": 1},
         )
         self._kinesis.meta.events.register("before-parse.kinesis.*", self._keep_body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.errors import CursorConflict, PositionConflict
 from kinesis_assets.table.policy import TablePolicy
@@ -28,7 +29,7 @@ def initialize_racer(barrier: Barrier) -> None:
 
 def _wait() -> None:
     assert _barrier is not None
-    _barrier.wait(timeout=300)
+    _barrier.wait(timeout=SECONDS)
 
 
 def _policy(offset: float) -> TablePolicy:

@@ -52,7 +52,7 @@ def test_no_raw_table_is_created_in_a_store_that_ignores_conditions(
     ignore_conditions: Callable[[], None],
 ) -> None:
     ignore_conditions()
-    with pytest.raises(StoreUnsuitable, match="one run would overwrite the commit of another"):
+    with pytest.raises(StoreUnsuitable, match="If-None-Match"):
         PositionedTable(f"s3://{BUCKET}/raw").create_if_missing()
     assert objects() == []
 
@@ -134,10 +134,8 @@ class TestDoctor:
 
         monkeypatch.setattr(table_checks, "check_conditional_puts", lambda *_: "Access Denied")
         (finding,) = store_findings(bench)
-        assert (finding.level, finding.sentence) == (
-            Level.INFO,
-            "conditional puts were not checked: Access Denied",
-        )
+        assert finding.level is Level.INFO
+        assert "Access Denied" in finding.sentence
 
 
 def test_a_table_on_a_disk_has_no_finding_about_its_store(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from support.token_service import BASE_KEY, EXTERNAL_ID, ROLE, SignedRequests, TokenService
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def signing_keys(store: SignedRequests, role_environment: dict[str, str], tmp_pa
             "AWS_ALLOW_HTTP": "true",
         }
         command = [sys.executable, "-c", SCRIPT.format(use=use)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=True)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=True)
         assert len(store.keys) >= 3, done.stdout
         return set(store.keys)
 

@@ -21,6 +21,7 @@ from kinesis_assets.spark import connect
 from kinesis_assets.spark.code_version import code_hash
 from kinesis_assets.spark.connect_server import ConnectServer
 from kinesis_assets.spark.setting_names import CODE
+from support.mentions import assert_mentions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,9 +173,7 @@ def test_a_pickle_from_the_server_is_not_executed(tmp_path: Path, place: str) ->
     assert servicer.ran == 1, run.stderr
     assert not bomb.exists()
     if place == "manifest":
-        assert (
-            "stream clicks: a Spark task returned an invalid manifest, nothing was committed: " in run.stdout
-        )
+        assert_mentions(run.stdout, "stream clicks: ", "invalid manifest")
 
 
 def test_a_remote_server_is_warned_of_if_pyspark_unpickles_its_results(
@@ -183,7 +182,7 @@ def test_a_remote_server_is_warned_of_if_pyspark_unpickles_its_results(
     monkeypatch.delattr("pyspark.accumulators.specialAccumulatorSer")
     connect._warn_if_unpickling(ConnectServer("sc://spark.example.com:15002/;token=secret"))
     (message,) = caplog.messages
-    assert "whoever controls sc://spark.example.com:15002 can run code in this process" in message
+    assert "sc://spark.example.com:15002" in message
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kinesis_assets.doctor.row_scan import Counted, scan
+from support.mentions import assert_mentions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,9 +47,8 @@ def test_a_missing_row_is_found(doctor_bench, read_rows):
     doctor_bench.delta.delete(f"sequence_number = '{doctor_bench.numbers[4]}'")
     ((check, shard, sentence),) = doctor_bench.problems(read_rows=read_rows)
     assert (check, shard) == ("rows", A)
-    assert sentence.endswith(
-        f"added 3 rows, 1 of them are missing; replay {doctor_bench.numbers[3]} to {doctor_bench.numbers[5]}"
-    )
+    assert_mentions(sentence, "3 rows", "1 of them")
+    assert sentence.endswith(f"replay {doctor_bench.numbers[3]} to {doctor_bench.numbers[5]}")
     assert doctor_bench.problems() == []  # only the rows show it
 
 
@@ -62,10 +62,7 @@ def test_a_duplicate_row_is_found_in_any_batch(doctor_bench, read_rows):
         ("rows", A),
         ("rows", A),
     ]
-    assert any(
-        "1 records are in the table more than once" in sentence
-        for *_, sentence in doctor_bench.problems(read_rows=read_rows)
-    )
+    assert any("1 records" in sentence for *_, sentence in doctor_bench.problems(read_rows=read_rows))
 
 
 def test_the_rows_of_a_restored_and_replayed_table_are_complete(doctor_bench, read_rows):

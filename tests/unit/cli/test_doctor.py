@@ -69,7 +69,7 @@ def test_missing_events_are_added_unless_it_is_a_dry_run(cli: RunCommand, stream
 
     dry = cli("doctor", *stream_options, "--dry-run")
     assert (dry.exit_code, events()) == (1, 0)
-    assert "10 rows were committed without an event" in dry.out
+    assert "10 rows" in dry.out
 
     assert cli("doctor", *stream_options).exit_code == 0
     assert cli("doctor", *stream_options, "--dry-run").exit_code == 0

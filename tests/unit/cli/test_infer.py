@@ -94,16 +94,16 @@ def test_the_sample_is_taken_from_several_files(infer, bench, cli):
 def test_records_without_json_are_refused_in_one_line(infer):
     done = infer(b"text", b"\x03\x00" + bytes(16))
     assert done.exit_code == 2
-    assert_mentions(single_line_error(done.err), "none of 2 records", "JSON", "format: glue")
+    assert_mentions(single_line_error(done.err), "2 records", "JSON", "format: glue")
 
 
 def test_records_without_fields_are_refused_in_one_line(infer):
     done = infer(document())
     assert done.exit_code == 2
-    assert_mentions(single_line_error(done.err), "none of 1 records", "fields")
+    assert_mentions(single_line_error(done.err), "1 records", "fields")
 
 
 def test_a_missing_table_is_an_error_in_one_line(cli, tmp_path):
     done = cli("infer", "--stream", "clicks", "--table", str(tmp_path / "nothing"))
     assert done.exit_code == 1
-    assert "there is no table" in single_line_error(done.err)
+    assert str(tmp_path / "nothing") in single_line_error(done.err)

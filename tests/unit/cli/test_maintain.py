@@ -61,7 +61,7 @@ def test_a_missing_table_is_reported_and_not_created(cli, stream_options, kinesi
     done = cli("maintain", *stream_options)
     assert done.exit_code == 1
     (line,) = done.err.splitlines()
-    assert "there is no table" in line
+    assert str(tmp_path / "table") in line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -73,7 +73,7 @@ def test_an_invalid_number_of_days_is_bad_input(cli, stream_options, days):
 def test_the_retention_of_a_stream_with_a_yaml_is_refused_as_an_option(cli):
     done = cli("maintain", "--stream", "orders", "--retention-days", "30")
     assert done.exit_code == 2
-    assert "--retention-days: only with --table" in done.err
+    assert_mentions(done.err, "--retention-days", "--table")
 
 
 # Derived tables
@@ -112,7 +112,7 @@ def test_the_retention_of_a_derived_table_is_refused(cli, stream_options, derive
     active = derived.active
     done = cli("maintain", *stream_options, *option)
     assert done.exit_code == 2
-    assert "its rows do not expire" in done.err
+    assert_mentions(done.err, "--retention-days", derived.table.uri)
     assert derived.active == active
 
 
@@ -121,7 +121,7 @@ def test_a_table_that_is_neither_raw_nor_derived_is_refused(cli, stream_options,
     write_deltalake(str(tmp_path / "table"), pa.table({"key": [1]}))
     done = cli("maintain", *stream_options)
     assert done.exit_code == 1
-    assert "not a raw Kinesis table" in done.err
+    assert_mentions(done.err, tmp_path / "table", "stream, shard_id")
 
 
 # Operations by hand
@@ -150,7 +150,7 @@ def test_retention_that_would_raise_the_floor_again_is_reported(cli, stream_opti
     raise_floor(table, empty_table, date(2027, 1, 31))
     done = cli("maintain", *stream_options, "--retention-days", "30", "--lower-floor", "2020-01-31")
     assert done.exit_code == 0, done.err
-    assert_mentions(done.err, "retention_days", "30", "raises the floor again")
+    assert_mentions(done.err, "retention_days", "30", "floor again")
 
 
 def test_a_dry_run_by_hand_changes_nothing(cli, stream_options, empty_table, table):
@@ -200,6 +200,5 @@ def test_a_wrong_clock_deletes_nothing_and_is_reported(cli, stream, clocked, tab
     done = cli("maintain", "--stream", stream, *place, "--retention-days", "90")
     assert done.exit_code == 1
     (line,) = done.err.splitlines()
-    assert "this machine's clock is" in line
-    assert f"the service's is {listing.summary.service_time:%Y-%m-%dT%H:%M}" in line
+    assert_mentions(line, "clock", f"{listing.summary.service_time:%Y-%m-%dT%H:%M}")
     assert table.snapshot().amendment(listing.summary.identity) is None

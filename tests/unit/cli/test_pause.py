@@ -108,7 +108,7 @@ def test_a_missing_table_and_a_missing_reason_are_refused(cli, bench, tmp_path):
     place = ["--table", bench.table.uri, "--endpoint-url", str(bench.settings.endpoint_url)]
     done = cli("pause", "--stream", bench.stream, *place, "--reason", "a")
     assert (done.exit_code, list(tmp_path.iterdir())) == (1, [])
-    assert "there is no table" in done.err
+    assert bench.table.uri in done.err
     assert cli("pause", "--stream", bench.stream, *place).exit_code == 2
     bench.run()
     assert cli("pause", "--stream", bench.stream, *place, "--reason", " ").exit_code == 2
@@ -122,7 +122,7 @@ UNREACHABLE = ["--endpoint-url", "http://127.0.0.1:1"]
 def test_a_stream_is_paused_and_resumed_while_kinesis_cannot_be_reached(paused, bench):
     done = paused("pause", *UNREACHABLE, "--reason", "an outage", "--by", "ann", "--json")
     assert done.exit_code == 0, done.err
-    assert "The table alone identified the stream" in done.err
+    assert f"stream {bench.stream}: " in done.err
     (row,) = done.lines
     shard = bench.at("shardId-000000000000")
     assert datetime.fromisoformat(row["safe_until"]) == shard.complete_until + timedelta(hours=24)
@@ -141,7 +141,7 @@ def test_a_table_of_another_stream_is_refused_while_kinesis_cannot_be_reached(pa
     reason = ["--reason", "a mistake"] if name == "pause" else []
     done = paused(name, *UNREACHABLE, *option, *reason)
     assert done.exit_code == 1
-    assert "Kinesis cannot be asked" in single_line_error(done.err)
+    assert bench.stream in single_line_error(done.err)
     assert pause.read_text() == before
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from support.mentions import assert_mentions
 from support.shard_ids import A, B
 
 COLUMNS = ["stream", "of", "name", "effect", "from", "reason"]
@@ -174,7 +175,7 @@ def test_shorter_retention_shows_which_rows_maintenance_would_delete(plan, bench
     done = plan("--set", "retention_days=3")
     assert rows(done, "setting") == {"retention_days": ("deletes rows", None)}
     reason = reasons(done, "setting")["retention_days"]
-    assert f"from {arrived} until before {bench.now.date() - timedelta(days=3)}" in reason
+    assert_mentions(reason, arrived, bench.now.date() - timedelta(days=3))
 
 
 def test_longer_retention_does_not_bring_deleted_rows_back(plan, bench):
@@ -186,7 +187,7 @@ def test_longer_retention_does_not_bring_deleted_rows_back(plan, bench):
     for arguments in (["--set", "retention_days=30"], []):
         done = plan(*arguments)
         assert rows(done, "setting") == {"retention_days": ("no effect", None)}
-        assert f"before {floor} were deleted" in reasons(done, "setting")["retention_days"]
+        assert str(floor) in reasons(done, "setting")["retention_days"]
 
 
 def test_the_mode_of_the_runs_and_settings_of_the_other_mode_are_shown(plan, bench):

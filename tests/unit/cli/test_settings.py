@@ -118,7 +118,7 @@ def test_an_unknown_setting_is_refused(pairs, reason):
 def test_a_value_out_of_range_is_refused_as_in_the_yaml(cli, stream_options):
     done = cli("run", *stream_options, "--set", "commit_interval=0.01")
     assert done.exit_code == 2
-    assert "commit_interval must be at least" in single_line_error(done.err)
+    assert "commit_interval" in single_line_error(done.err)
 
 
 def test_an_option_and_the_same_setting_are_refused(cli, stream_options):
@@ -130,7 +130,7 @@ def test_an_option_and_the_same_setting_are_refused(cli, stream_options):
 def test_without_a_table_it_is_refused(cli, stream):
     done = cli("run", "--stream", stream, "--set", "max_records=1")
     assert done.exit_code == 2
-    assert "--set: only with --table" in single_line_error(done.err)
+    assert_mentions(single_line_error(done.err), "--set", "--table")
 
 
 @pytest.mark.parametrize("command", ["run", "positions", "seek", "replay", "maintain", "doctor"])
@@ -139,7 +139,7 @@ def test_every_command_on_a_stream_has_the_option(cli, command, stream, tmp_path
     place = ["--stream", stream, "--table", str(tmp_path / "table"), "--set", "commit_interval=0.01"]
     done = cli(command, *place, *more)
     assert done.exit_code == 2
-    assert "commit_interval must be at least" in single_line_error(done.err)
+    assert "commit_interval" in single_line_error(done.err)
 
 
 def test_outside_of_a_project_the_error_asks_for_the_table(cli, tmp_path, monkeypatch):

@@ -14,12 +14,12 @@ from kinesis_assets.errors import InvalidInput
 
 @pytest.mark.parametrize("name", ["partition_by", "key", "order_by"])
 def test_a_text_in_place_of_a_list_is_refused_with_the_name_of_the_setting(name):
-    with pytest.raises(InvalidInput, match=f"^{name} must be a valid list, not 'order_date'$"):
+    with pytest.raises(InvalidInput, match=f"^{name} .*'order_date'"):
         derived_table(source="orders", table="orders", **{name: "order_date"})
 
 
 def test_a_roll_up_refuses_a_text_in_place_of_a_list_and_an_empty_list():
-    with pytest.raises(InvalidInput, match=r"^by must be a valid list, not 'order_date'$"):
+    with pytest.raises(InvalidInput, match=r"^by .*'order_date'"):
         rollup(source="orders", table="orders", by="order_date")
     with pytest.raises(InvalidInput, match=r"^by "):
         rollup(source="orders", table="orders", by=[])
@@ -40,11 +40,11 @@ def test_dagster_reports_a_text_in_place_of_a_list_with_its_place():
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_maximum_share_of_bad_records_is_between_none_and_all(share):
-    with pytest.raises(InvalidInput, match=r"^max_bad_share must be at "):
+    with pytest.raises(InvalidInput, match=r"^max_bad_share .*\b[01]\b"):
         derived_table(source="orders", table="orders", max_bad_share=share)
 
 
 @pytest.mark.parametrize("name", ["source", "upstream", "group_name"])
 def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
-    with pytest.raises(InvalidInput, match=f"^{name}: must be known when"):
+    with pytest.raises(InvalidInput, match=f"^{name}: "):
         derived_table(**{"source": "orders", "table": "orders", name: dg.EnvVar("NAME_OF_THE_TESTS")})

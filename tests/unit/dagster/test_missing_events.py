@@ -177,7 +177,7 @@ def test_an_unreadable_amendment_stops_neither_runs_nor_the_events_of_commits(so
     assert daemon.requested_ranges() == [(A,)]
 
     assert [facts["batch_id"] for facts in daemon.materializations()] == [str(result.batch_id)]
-    assert f"{amendment.commit_id}.json cannot be decoded" in caplog.text
+    assert f"{amendment.commit_id}.json" in caplog.text
     path.write_bytes(content)
     daemon.tick()
     assert [facts["batch_id"] for facts in daemon.materializations()] == [

@@ -169,8 +169,8 @@ def test_the_skip_reason_is_short_with_many_shards(source, daemon, clock):
     daemon.tick()
     ended(daemon, {FIRST: A, LAST: f"shardId-{7:012d}"}, Status.FAILURE)
     reason = daemon.tick().skip_reason.skip_message
+    assert reason.count("shardId-") == 5
     assert reason.endswith("; 3 more wait")
-    assert reason.count("waits until") == 5
 
 
 def test_a_finished_shard_is_forgotten(source, daemon, clock):

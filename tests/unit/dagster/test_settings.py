@@ -116,9 +116,9 @@ def test_a_value_is_refused_alike_by_builder_component_and_command_line(name, va
 def test_a_setting_of_a_role_is_refused_without_one(name):
     fields = {"stream": "clicks", "table": "clicks", name: "tests"}
     for refuse in (build_kinesis_stream, KinesisStreamComponent):
-        with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn; .*remove it$"):
+        with pytest.raises(InvalidInput, match=rf"^{name}: .*\brole_arn\b"):
             refuse(**fields)
-    with pytest.raises(InvalidInput, match=rf"^{name}: only with role_arn; .*remove it$"):
+    with pytest.raises(InvalidInput, match=rf"^{name}: .*\brole_arn\b"):
         KinesisResource(**{name: "tests"})
 
 
@@ -187,7 +187,7 @@ def test_the_io_manager_has_the_settings_of_a_run_as_flat_fields_with_their_desc
 
 
 def test_the_io_manager_refuses_a_value_as_the_builder_does():
-    with pytest.raises(InvalidInput, match="max_records must be above 0, not 0"):
+    with pytest.raises(InvalidInput, match=r"max_records .*\b0\b"):
         ShardIOManager(stream="clicks", table="clicks", max_records=0, kinesis=KinesisResource())
 
 
@@ -203,7 +203,7 @@ def test_an_integer_from_an_environment_variable_is_checked_when_it_is_known(mon
         assert ready.max_records == 7
     monkeypatch.setenv("RECORDS_OF_THE_TESTS", "0")
     with (
-        pytest.raises(InvalidInput, match="max_records must be above 0"),
+        pytest.raises(InvalidInput, match=r"max_records .*\b0\b"),
         manager.process_config_and_initialize_cm(),
     ):
         pass
@@ -213,12 +213,12 @@ def test_an_integer_from_an_environment_variable_is_checked_when_it_is_known(mon
 def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
     settings = {"stream": "clicks", "table": "clicks", name: dg.EnvVar("NAME_OF_THE_TESTS")}
     way_out = r"dg\.EnvVar\('NAME_OF_THE_TESTS'\)\.get_value\(\)"
-    with pytest.raises(InvalidInput, match=f"^{name}: must be known when .*{way_out}$"):
+    with pytest.raises(InvalidInput, match=f"^{name}: .*{way_out}$"):
         build_kinesis_stream(**settings)
 
 
 def test_a_part_of_a_key_prefix_may_not_come_from_an_environment_variable_of_a_run():
-    with pytest.raises(InvalidInput, match=r"^key_prefix: must be known when"):
+    with pytest.raises(InvalidInput, match=r"^key_prefix: .*EnvVar"):
         build_kinesis_stream("clicks", table="clicks", key_prefix=["eu", dg.EnvVar("NAME_OF_THE_TESTS")])
 
 

@@ -59,7 +59,7 @@ def test_a_tick_is_skipped_with_a_reason_if_every_shard_is_in_a_run(source, daem
     data = daemon.tick()
 
     assert not data.run_requests
-    assert data.skip_reason.skip_message == "every readable shard has an unfinished run"
+    assert "unfinished run" in data.skip_reason.skip_message
 
 
 def test_a_run_of_another_asset_holds_no_shard(source, stream, project, instance):

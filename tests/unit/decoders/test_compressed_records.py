@@ -66,7 +66,7 @@ def test_trailing_bytes_at_the_bound_are_an_error(codec, compress):
 @FORMATS
 def test_max_bytes_is_inclusive(codec, compress):
     assert decompress(compress(PLAIN), codec, len(PLAIN)) == PLAIN
-    with pytest.raises(Undecodable, match=f"more than {len(PLAIN) - 1} bytes uncompressed"):
+    with pytest.raises(Undecodable, match=rf"\b{len(PLAIN) - 1} bytes\b"):
         decompress(compress(PLAIN), codec, len(PLAIN) - 1)
 
 
@@ -87,7 +87,7 @@ def test_a_decompression_bomb_is_an_error_and_is_never_in_memory(decoder, compre
 @FORMATS
 def test_an_empty_record_is_an_error(codec, compress):
     assert decompress(compress(b""), codec, 1) == b""
-    with pytest.raises(Undecodable, match="the compressed data is empty"):
+    with pytest.raises(Undecodable, match="empty"):
         decompress(b"", codec, 1)
 
 

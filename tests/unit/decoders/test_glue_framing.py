@@ -272,7 +272,7 @@ NODE = {"type": "record", "name": "Node", "namespace": "shop", "fields": []}
 def test_a_recursive_schema_is_refused_before_its_data_can_exhaust_the_stack(again):
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "next", "type": again}]}
     definition = json.dumps({**NODE, "fields": [{"name": "inner", "type": inner}]})
-    with pytest.raises(InvalidInput, match=f"schema version {SCHEMA_ID}: its definition is recursive"):
+    with pytest.raises(InvalidInput, match=f"{SCHEMA_ID}.*recursive"):
         decoded([], glue("a long", definition))
 
 

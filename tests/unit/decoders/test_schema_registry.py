@@ -33,7 +33,7 @@ def test_an_invalid_schema_is_an_error_on_its_rows_only(registries):
     (row,) = decoded([framed(UNKNOWN, b"")], Glue(spark_type("order_id long"), schemas=registry))
     assert (row["value"], row["schema_id"]) == (None, UNKNOWN)
     assert row["error"].startswith(f"glue: schema version {UNKNOWN}: ")
-    assert "not an Avro schema" in row["error"]
+    assert "Avro schema" in row["error"]
 
 
 @pytest.mark.parametrize("code", ["EntityNotFoundException", "InvalidInputException"])
@@ -47,7 +47,7 @@ def test_an_unknown_schema_version_does_not_fail_the_job(registries, code):
 @pytest.mark.parametrize("body", [{}, {"DataFormat": "AVRO"}, {"SchemaDefinition": "{}"}], ids=str)
 def test_an_incomplete_response_is_a_failure(registries, body):
     registry = GlueRegistry(endpoint_url=registries.start(200, body))
-    with pytest.raises(RegistryCallFailed, match="GetSchemaVersion failed at http"):
+    with pytest.raises(RegistryCallFailed, match=r"GetSchemaVersion .*http://"):
         registry.resolved().get(UNKNOWN)
 
 

@@ -183,4 +183,4 @@ def test_rows_that_expired_below_a_floor_that_was_consumed_before_are_reported_a
     maintain_table(bench, retention_days=2)
     assert bench.items == []
     (deleted,) = new_rows(bench.table.uri, cursor).deleted
-    assert deleted.startswith("1 of the 1 rows of batch")
+    assert "1 rows" in deleted

@@ -10,6 +10,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions import Seek
 from kinesis_assets.table.positions_chain import positions_path
+from support.mentions import assert_mentions
 from support.shifted_clock import ShiftedClock
 
 A = "shardId-000000000000"
@@ -32,14 +33,14 @@ def test_rows_outside_their_range_are_reported(ingested):
     ingested.rewrite_range(A, first_sequence_number=ingested.numbers[0])
     ((check, shard, sentence),) = ingested.problems()
     assert (check, shard) == ("continuity", A)
-    assert "are not between" in sentence
+    assert f"{ingested.numbers[0]} to {ingested.numbers[-1]}" in sentence
 
 
 def test_a_position_that_moved_without_rows_is_reported(ingested):
     forged = ingested.forge_shards(A, position=Position.after(ingested.numbers[-1] + "0"))
     ((check, shard, sentence),) = ingested.problems()
     assert (check, shard) == ("continuity", A)
-    assert sentence.startswith(f"generation {forged.generation}: it moved from")
+    assert_mentions(sentence, f"generation {forged.generation}: ", forged.shards[A].position)
 
 
 def test_a_position_that_moved_across_a_recorded_gap_is_not_a_problem(ingested):
@@ -61,7 +62,7 @@ def test_a_missing_generation_is_reported(ingested):
     ingested.forge(generation=99)
     ((check, _, sentence),) = ingested.problems()
     assert check == "continuity"
-    assert "generation 99 follows generation" in sentence
+    assert "generation 99 " in sentence
 
 
 def test_a_missing_position_of_a_shard_is_reported(ingested):
@@ -75,10 +76,11 @@ def delete_previous_positions(bench):
 
 
 def test_a_lost_positions_file_is_reported(ingested):
+    previous = ingested.positions.previous
     delete_previous_positions(ingested)
     ((check, _, sentence),) = ingested.problems()
     assert check == "continuity"
-    assert "too recent to have been pruned" in sentence
+    assert str(previous) in sentence
 
 
 def advance_machine_clock(bench, duration):
@@ -98,5 +100,3 @@ def test_a_chain_pruned_before_its_usual_age_is_reported_as_info(ingested):
     delete_previous_positions(ingested)
     advance_machine_clock(ingested, CHAIN_NEEDED)
     assert ingested.levels()["continuity"] == {"info"}
-    (sentence,) = ingested.sentences("continuity")
-    assert "Maintenance prunes it early" in sentence

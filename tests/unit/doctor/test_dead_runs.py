@@ -10,6 +10,7 @@ import pytest
 
 from kinesis_assets.dagster.event_log import materializations_since
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
+from support.mentions import assert_mentions
 from support.sensor_state import record_dead_run
 from support.stream_names import raw_key
 
@@ -48,8 +49,7 @@ def materialized(bench, home):
 def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(bench, home, dead):
     ((check, _, sentence),) = bench.problems(instance=home, add_events=True)
     assert check == "runs"
-    assert f"run {dead.run_id} shows no sign of life" in sentence
-    assert "Terminate it in the UI" in sentence
+    assert_mentions(sentence, dead.run_id, "Terminate")
     assert materialized(bench, home) == {A}
 
 

@@ -50,7 +50,7 @@ def test_missing_events_are_a_problem_and_are_not_added_by_default(bench, instan
     bench.run()
     ((check, shard, sentence),) = bench.problems(instance=instance)
     assert (check, shard) == ("events", A)
-    assert "3 rows were committed without an event" in sentence
+    assert "3 rows" in sentence
     assert materialized(bench, instance) == []
 
 
@@ -82,7 +82,7 @@ def test_an_event_with_another_number_of_rows_than_its_commit_is_a_problem(inges
     report(ingested, instance, ingested.positions.batch_id, 99)
     ((check, shard, sentence),) = ingested.problems(instance=instance)
     assert (check, shard) == ("events", A)
-    assert "reports 99 rows, but the commit added 3" in sentence
+    assert_mentions(sentence, "99 rows", "added 3")
 
 
 def test_events_of_commits_beyond_the_limit_are_not_added(ingested, instance):

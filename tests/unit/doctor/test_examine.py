@@ -59,10 +59,11 @@ def test_a_stream_before_its_first_run_is_not_a_problem(bench):
 
 
 def test_unreadable_positions_are_reported(ingested):
-    Path(ingested.table.uri, positions_path(ingested.positions.commit_id)).write_text("{")
+    path = positions_path(ingested.positions.commit_id)
+    Path(ingested.table.uri, path).write_text("{")
     ((check, _, sentence),) = ingested.problems()
     assert check == "table"
-    assert "cannot be decoded" in sentence
+    assert path in sentence
 
 
 def test_a_recreated_stream_is_reported(clocked, stream, table):

@@ -46,15 +46,13 @@ def test_a_shard_list_that_stays_stale_is_a_problem(growing, faults):
     faults.stale_list()
     ((check, shard_id, sentence),) = growing.problems()
     assert (check, shard_id) == ("shards", A)
-    assert f"though its children {C}, {D} were listed before" in sentence
+    assert_mentions(sentence, C, D)
 
 
 def test_records_that_may_have_expired_unread_are_a_problem(ingested):
     long_ago = ingested.at(A).last_arrival - timedelta(days=30)
     ingested.forge_shards(A, last_arrival=long_ago, tip_time=None)
-    ((check, shard_id, sentence),) = ingested.problems()
-    assert (check, shard_id) == ("shards", A)
-    assert "may have expired" in sentence
+    assert [(check, shard_id) for check, shard_id, _ in ingested.problems()] == [("shards", A)]
 
 
 # Gaps

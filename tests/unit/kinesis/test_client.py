@@ -180,7 +180,7 @@ def test_unknown_parents_do_not_count_as_unfinished():
 def test_a_list_that_does_not_cover_all_hash_keys_is_incomplete(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=3)
     faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][::2]))
-    with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
+    with pytest.raises(ShardListIncomplete, match="hash keys"):
         client.list_shards()
 
 

@@ -85,7 +85,7 @@ def test_a_client_with_a_name_sends_the_name_in_all_calls(kinesis, settings, fau
 
 
 def test_a_call_without_permission_fails_and_names_the_policies_to_check(settings, arn):
-    with pytest.raises(CallFailed, match=r"kinesis:DescribeStreamSummary in its resource policy") as refused:
+    with pytest.raises(CallFailed, match=r"kinesis:DescribeStreamSummary.*resource policy") as refused:
         StreamClient(arn, settings).describe()
     assert refused.value.code == "AccessDeniedException"
 
@@ -103,7 +103,7 @@ def test_a_description_with_another_arn_is_refused(local_kinesis, settings, faul
         return response.but(StreamDescriptionSummary=summary | {"StreamARN": arn.replace(OWNER, "0" * 12)})
 
     faults.answer("DescribeStreamSummary", another)
-    with pytest.raises(CallFailed, match="which is not that of"):
+    with pytest.raises(CallFailed, match=arn.replace(OWNER, "0" * 12)):
         StreamClient(arn, settings).describe()
 
 

@@ -124,7 +124,7 @@ def test_a_missing_token_makes_the_list_incomplete(kinesis, stream, client, faul
     kinesis.create_stream(StreamName=stream, ShardCount=5)
     faults.page_size(2, "ListShards")
     faults.answer("ListShards", lambda _, response: response.but(NextToken=None))
-    with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
+    with pytest.raises(ShardListIncomplete, match="hash keys"):
         client.list_shards()
 
 
@@ -140,7 +140,7 @@ def test_repeated_tokens_are_not_followed_forever(kinesis, stream, client, fault
 
     faults.page_size(2, "ListShards")
     faults.answer("ListShards", back_to_page_two, times=20)
-    with pytest.raises(ShardListIncomplete, match="try again later"):
+    with pytest.raises(ShardListIncomplete, match="NextToken"):
         client.list_shards()
     assert faults.count("ListShards") == 2
 
@@ -165,7 +165,7 @@ def test_a_list_of_only_closed_shards_is_incomplete(kinesis, stream, client, fau
         StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(MIDDLE)
     )
     faults.answer("ListShards", lambda _, response: response.but(Shards=response.members["Shards"][:1]))
-    with pytest.raises(ShardListIncomplete, match="do not cover all hash keys"):
+    with pytest.raises(ShardListIncomplete, match="hash keys"):
         client.list_shards()
 
 

@@ -84,43 +84,41 @@ def test_text_that_is_not_a_position_is_invalid_input(text):
 
 
 def test_the_error_of_an_unknown_kind_lists_the_known_kinds():
-    with pytest.raises(
-        InvalidInput, match=r"invalid position 'EARLIEST'.*TRIM_HORIZON.*AFTER_SEQUENCE_NUMBER"
-    ):
+    with pytest.raises(InvalidInput, match=r"'EARLIEST'.*TRIM_HORIZON.*AFTER_SEQUENCE_NUMBER"):
         Position.parse("EARLIEST")
 
 
 @pytest.mark.parametrize("kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"])
 def test_sequence_number_kinds_need_a_sequence_number(kind):
-    with pytest.raises(InvalidInput, match="needs a sequence number"):
+    with pytest.raises(InvalidInput, match="sequence number"):
         Position(PositionKind(kind))
 
 
 @pytest.mark.parametrize("kind", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"])
 def test_other_kinds_take_no_sequence_number(kind):
-    with pytest.raises(InvalidInput, match="takes no sequence number"):
+    with pytest.raises(InvalidInput, match="no sequence number"):
         Position(PositionKind(kind), sequence_number=NUMBER)
 
 
 def test_timestamp_kind_needs_a_timestamp():
-    with pytest.raises(InvalidInput, match="needs a timestamp"):
+    with pytest.raises(InvalidInput, match="a timestamp"):
         Position(PositionKind.AT_TIMESTAMP)
 
 
 def test_other_kinds_take_no_timestamp():
-    with pytest.raises(InvalidInput, match="takes no timestamp"):
+    with pytest.raises(InvalidInput, match="no timestamp"):
         Position(PositionKind.TRIM_HORIZON, timestamp=MOMENT)
 
 
 @pytest.mark.parametrize("kind", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER"])
 def test_other_kinds_take_no_sub_sequence_number(kind):
     fields = {"AT_TIMESTAMP": {"timestamp": MOMENT}, "AT_SEQUENCE_NUMBER": {"sequence_number": NUMBER}}
-    with pytest.raises(InvalidInput, match="takes no sub-sequence number 3"):
+    with pytest.raises(InvalidInput, match="sub-sequence number 3"):
         Position(PositionKind(kind), **fields.get(kind, {}), sub_sequence_number=3)
 
 
 def test_a_negative_sub_sequence_number_is_invalid_input():
-    with pytest.raises(InvalidInput, match="takes no sub-sequence number -1"):
+    with pytest.raises(InvalidInput, match="sub-sequence number -1"):
         Position.after(NUMBER, -1)
 
 

@@ -82,14 +82,14 @@ def test_a_refused_role_is_explained_before_anything_is_called(
     refused = replace(role, external_id="another")
     with pytest.raises(RoleNotAssumed) as caught:
         StreamClient("orders", ClientSettings("us-east-1", signed_stream.url, role=refused))
-    assert_mentions(str(caught.value), ROLE, f"AccessDenied: {BASE_KEY} is not authorized")
-    assert_mentions(str(caught.value), "trust policy", "sts:AssumeRole", "external_id must be")
+    assert_mentions(str(caught.value), ROLE, "AccessDenied", BASE_KEY)
+    assert_mentions(str(caught.value), "trust policy", "sts:AssumeRole", "external_id")
     assert BASE_SECRET not in shown(caught.value)
     assert signed_stream.keys == []
 
 
 def test_a_missing_external_id_is_a_possible_reason(role: AssumedRole) -> None:
-    with pytest.raises(RoleNotAssumed, match="may require an external_id"):
+    with pytest.raises(RoleNotAssumed, match="external_id"):
         credentials_of(replace(role, external_id=None))
 
 
@@ -97,13 +97,13 @@ def test_a_table_whose_role_cannot_be_assumed_is_unreachable(
     role: AssumedRole, store: SignedRequests
 ) -> None:
     table = PositionedTable("s3://lake/orders", role=replace(role, external_id="another"))
-    with pytest.raises(TableUnreachable, match=f"role {ROLE} cannot be assumed") as caught:
+    with pytest.raises(TableUnreachable, match=ROLE) as caught:
         table.create_if_missing()
     assert "trust policy" in str(caught.value)
     assert "network" not in str(caught.value)  # the advice about other tables that cannot be reached
-    with pytest.raises(OSError, match=f"role {ROLE} cannot be assumed"):
+    with pytest.raises(OSError, match=ROLE):
         table.files.get_file_info("file")
-    assert f"role {ROLE} cannot be assumed" in str(check_conditional_puts(table.uri, table.folder))
+    assert ROLE in str(check_conditional_puts(table.uri, table.folder))
     assert store.keys == []
 
 
@@ -139,7 +139,7 @@ def test_credentials_that_have_expired_by_the_machine_s_clock_are_refused(
 
 
 def test_a_profile_that_does_not_exist_is_reported(role: AssumedRole) -> None:
-    with pytest.raises(RoleNotAssumed, match=rf"role {ROLE} cannot be assumed: .*\(nobody\)"):
+    with pytest.raises(RoleNotAssumed, match=rf"{ROLE}.*\(nobody\)"):
         credentials_of(replace(role, profile_name="nobody"))
 
 

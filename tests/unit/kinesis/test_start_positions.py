@@ -151,7 +151,7 @@ def test_the_error_of_an_invalid_file_names_it(tmp_path, content):
 @pytest.mark.parametrize("kind", ["missing", "folder"])
 def test_the_error_of_an_unreadable_file_names_it(tmp_path, kind):
     path = tmp_path if kind == "folder" else tmp_path / "none.yaml"
-    with pytest.raises(InvalidInput, match=f"file://{path} cannot be read"):
+    with pytest.raises(InvalidInput, match=f"file://{path}"):
         StartPositions.of(f"file://{path}")
 
 
@@ -194,7 +194,7 @@ def test_a_sequence_number_for_a_stream_of_several_shards_is_refused(start):
 
 def test_a_default_sequence_number_for_several_shards_is_refused():
     starts = StartPositions.of({A: "LATEST", "default": f"AFTER_SEQUENCE_NUMBER:{NUMBER}"})
-    with pytest.raises(InvalidInput, match="applies to 2; give each shard"):
+    with pytest.raises(InvalidInput, match=rf"{NUMBER}.*\b2\b"):
         starts.frozen(listing(A, B, C))
 
 
@@ -207,7 +207,7 @@ def test_a_default_sequence_number_may_apply_to_one_shard():
     "time", ["2026-01-31T12:00:01Z", "2026-01-31T12:00:01+00:00", "2099-01-01T00:00:00Z"]
 )
 def test_a_timestamp_after_the_services_time_is_refused(time):
-    with pytest.raises(InvalidInput, match=f"orders: {B}: .* is not in the past; .* 2026-01-31 12:00:00"):
+    with pytest.raises(InvalidInput, match=f"orders: {B}: .*2026-01-31 12:00:00"):
         StartPositions.of({B: f"AT_TIMESTAMP:{time}"}).frozen(listing(A, B))
 
 

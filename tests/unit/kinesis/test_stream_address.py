@@ -60,14 +60,14 @@ def test_text_that_is_neither_a_name_nor_an_arn_is_refused(text):
 
 
 def test_the_arn_of_a_consumer_is_refused_and_the_error_names_the_streams_arn():
-    with pytest.raises(InvalidInput, match="ARN of a consumer") as refused:
+    with pytest.raises(InvalidInput, match="consumer") as refused:
         StreamAddress.parse(f"{ARN}/consumer/analytics:1700000000")
     assert f"'{ARN}'" in str(refused.value)
 
 
 def test_the_region_of_an_arn_must_match_region_name():
     assert StreamAddress.parse(ARN).region_name("eu-west-1") == "eu-west-1"
-    with pytest.raises(InvalidInput, match=r"region eu-west-1, but region_name is us-east-1"):
+    with pytest.raises(InvalidInput, match=r"eu-west-1.*region_name.*us-east-1"):
         StreamAddress.parse(ARN).region_name("us-east-1")
 
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import PastChanged, StreamRecreated
 from kinesis_assets.replay.outcome import ReplayState
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -19,7 +20,7 @@ def test_concurrent_replays_add_no_duplicates(bench):
     results = []
 
     def one() -> None:
-        fill = fill_then(lambda: both_filled.wait(120))
+        fill = fill_then(lambda: both_filled.wait(SECONDS))
         results.append(bench.replay(fill=fill))
 
     threads = [threading.Thread(target=one) for _ in range(2)]
@@ -101,7 +102,7 @@ def test_an_amendment_immediately_before_the_commit_restarts_the_replay(bench, m
 def test_a_replay_fails_if_each_try_is_overtaken_by_an_amendment(bench):
     ingest_and_lose(bench, 2)
 
-    with pytest.raises(PastChanged, match="Nothing of this batch was committed"):
+    with pytest.raises(PastChanged):
         bench.replay(fill=fill_then(lambda: bench.amend(rewound=(A,)), times=100))
     assert bench.items == [0, 1, 3, 4]
 

@@ -55,7 +55,6 @@ def test_only_a_closed_shard_missing_from_each_list_fails(bench, faults):
         result = bench.replay(replay_from)
         assert list(result.errors) == [A]
         assert isinstance(result.errors[A], ShardVanished)
-        assert "left it out each time" in str(result.errors[A])
         assert result.outcomes[B].rows == rows
     assert bench.items == [2]
     faults.clear()

@@ -79,7 +79,7 @@ def test_a_sequence_number_requires_exactly_one_shard(bench):
     numbers = bench.put(0)
     bench.run()
     for start, end in ((numbers[0], None), ("TRIM_HORIZON", numbers[0])):
-        with pytest.raises(InvalidInput, match="name one shard"):
+        with pytest.raises(InvalidInput, match="sequence number"):
             bench.replay(start, end)
 
 
@@ -96,7 +96,7 @@ def test_an_unknown_shard_is_refused(bench):
     bench.create()
     bench.put(0)
     bench.run()
-    with pytest.raises(InvalidInput, match="has no shard 'nowhere'"):
+    with pytest.raises(InvalidInput, match="'nowhere'"):
         bench.replay("TRIM_HORIZON", None, A, "nowhere")
 
 
@@ -104,5 +104,5 @@ def test_a_start_in_the_future_is_refused(bench):
     bench.create()
     bench.put(0)
     bench.run()
-    with pytest.raises(InvalidInput, match=r"later than the service.s clock"):
+    with pytest.raises(InvalidInput, match=r"\blater than\b"):
         bench.replay((bench.now + timedelta(hours=1)).isoformat())

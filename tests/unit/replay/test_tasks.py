@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.replay import task
 
@@ -29,7 +30,7 @@ def test_a_failed_write_ends_readers_that_wait_for_memory(bench, monkeypatch):
     monkeypatch.setattr(task, "MemoryLimiter", lambda _: MemoryLimiter(1))  # one page at a time
     monkeypatch.setattr(task.DataFileWriter, "write", disk_full)
     threading.Thread(target=replay, daemon=True).start()
-    assert ended.wait(120)
+    assert ended.wait(SECONDS)
     assert bench.items == []
 
 
@@ -42,7 +43,7 @@ def test_shards_are_looked_up_in_the_table_concurrently(bench, monkeypatch):
     missing = task.ExistingKeys.missing
 
     def both(*arguments):
-        together.wait(120)
+        together.wait(SECONDS)
         return missing(*arguments)
 
     monkeypatch.setattr(task.ExistingKeys, "missing", both)

@@ -46,7 +46,7 @@ FALSE_FILLS: dict[str, Tamper] = {
 @pytest.mark.parametrize("tamper", FALSE_FILLS.values(), ids=FALSE_FILLS.keys())
 def test_an_invalid_manifest_of_a_replay_commits_nothing(emptied: HostileBench, tamper: Tamper) -> None:
     before = emptied.version
-    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
+    with pytest.raises(LandingFailed, match="invalid manifest"):
         emptied.replay_tampered(tamper)
     assert emptied.version == before
 

@@ -151,7 +151,7 @@ FALSE_LANDINGS: dict[str, Tamper] = {
 @pytest.mark.parametrize("tamper", FALSE_LANDINGS.values(), ids=FALSE_LANDINGS.keys())
 def test_an_invalid_manifest_commits_nothing(unread: HostileBench, tamper: Tamper) -> None:
     before = unread.version
-    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
+    with pytest.raises(LandingFailed, match="invalid manifest"):
         unread.run_tampered(tamper)
     assert unread.version == before
 

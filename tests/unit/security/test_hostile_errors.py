@@ -22,7 +22,7 @@ def test_the_error_of_a_shard_keeps_its_class(partly_read: HostileBench) -> None
 
 @pytest.mark.parametrize("name", ["LandingFailed", "SystemExit", "os.system", "InvalidInput", ""])
 def test_an_error_of_an_unknown_class_is_refused(unread: HostileBench, name: str) -> None:
-    with pytest.raises(LandingFailed, match=f"nothing was committed: .*{re.escape(repr(name))}"):
+    with pytest.raises(LandingFailed, match=re.escape(repr(name))):
         unread.run_tampered(failed(name, A, "x"))
 
 

@@ -37,7 +37,7 @@ def test_a_pickle_in_place_of_a_manifest_is_not_executed(
 ) -> None:
     bomb = tmp_path / "bomb"
     content = pickle.dumps(Bomb(bomb))
-    with pytest.raises(LandingFailed, match="returned an invalid manifest, nothing was committed: "):
+    with pytest.raises(LandingFailed, match="invalid manifest"):
         operation(partly_read, lambda _: content)
     assert not bomb.exists()
 
@@ -51,9 +51,7 @@ def test_invalid_content_is_reported_in_one_line_and_commits_nothing(
     unread: HostileBench, content: bytes | str
 ) -> None:
     before = unread.version
-    with pytest.raises(
-        LandingFailed, match=r"^stream .*: a Spark task returned an invalid manifest, "
-    ) as raised:
+    with pytest.raises(LandingFailed, match=r"^stream .*: .*invalid manifest") as raised:
         unread.run_tampered(lambda _: content)
     assert len(str(raised.value).splitlines()) == 1
     assert unread.version == before
@@ -61,5 +59,5 @@ def test_invalid_content_is_reported_in_one_line_and_commits_nothing(
 
 def test_a_manifest_that_is_too_large_is_not_decoded(unread: HostileBench) -> None:
     size = MAX_BYTES + 1
-    with pytest.raises(LandingFailed, match=f"nothing was committed: {size} bytes, more than {MAX_BYTES}"):
+    with pytest.raises(LandingFailed, match=rf"\b{size} bytes\b.*\b{MAX_BYTES}\b"):
         unread.run_tampered(lambda _: bytes(size))

@@ -70,7 +70,7 @@ def refused(
 @pytest.mark.parametrize("command", ["run", "positions"])
 @each(NAMES)
 def test_an_invalid_stream_name_is_bad_input(refused: Any, command: str, given: str) -> None:
-    assert "invalid stream name" in refused(command, f"--stream={given}", "--table=orders")
+    assert "stream name" in refused(command, f"--stream={given}", "--table=orders")
 
 
 @each(NAMES)
@@ -84,7 +84,7 @@ def test_an_invalid_shard_is_bad_input(
 ) -> None:
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     place = [f"--stream={stream}", "--table=orders", f"--endpoint-url={settings.endpoint_url}"]
-    assert "has no shard" in refused("run", *place, f"--shard={given}")
+    assert "no shard" in refused("run", *place, f"--shard={given}")
 
 
 @each(TABLES)

@@ -70,7 +70,7 @@ def test_an_unknown_shard_id_is_invalid(bench, shard_id):
     bench.create()
     bench.put(1)
     bench.run()
-    with pytest.raises(InvalidInput, match="has no shard") as raised:
+    with pytest.raises(InvalidInput, match="`kinesis-assets positions`") as raised:
         bench.seek("TRIM_HORIZON", shard_id)
     assert len(str(raised.value)) < 400
     assert bench.items == [1]
@@ -80,14 +80,14 @@ def test_a_sequence_number_requires_a_shard_id(bench):
     first, _ = bench.create(2)
     (number,) = bench.put(1, shard_id=first)
     bench.run()
-    with pytest.raises(InvalidInput, match="belongs to one shard"):
+    with pytest.raises(InvalidInput, match="2 shards"):
         bench.seek(f"AT_SEQUENCE_NUMBER:{number}")
 
 
 def test_a_time_in_the_future_is_invalid(bench):
     bench.create()
     bench.run()
-    with pytest.raises(InvalidInput, match="not in the past"):
+    with pytest.raises(InvalidInput, match="past"):
         bench.seek(f"AT_TIMESTAMP:{(bench.now + timedelta(hours=1)).isoformat()}")
 
 

@@ -141,7 +141,7 @@ def test_a_move_back_before_the_floor_of_the_table_is_refused(bench):
     bench.run()
     floor = bench.now.date() + timedelta(days=1)
     bench.amend(floor=floor)
-    with pytest.raises(SeekRefused, match=f"keeps rows from {floor} on"):
+    with pytest.raises(SeekRefused, match=str(floor)):
         bench.seek("TRIM_HORIZON")
     assert bench.items == [1]
 
@@ -179,7 +179,7 @@ def test_a_shard_that_is_no_longer_listed_is_not_moved(bench):
     assert not bench.run().errors
     assert bench.items == [1, 2]
     assert parent not in bench.shard_ids
-    with pytest.raises(SeekRefused, match="no longer lists this shard"):
+    with pytest.raises(SeekRefused, match=f"{parent}.*no longer"):
         bench.seek("TRIM_HORIZON", parent)
     assert bench.seek("TRIM_HORIZON").moves[parent].direction is Direction.STAYS
     assert bench.items == [1]

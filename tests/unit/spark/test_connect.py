@@ -14,7 +14,7 @@ NO_SERVER = ConnectServer("sc://127.0.0.1:9")
 
 @pytest.mark.parametrize("name", [ARCHIVES, PY_FILES])
 def test_a_file_that_is_not_on_this_machine_is_refused(name):
-    with pytest.raises(InvalidInput, match=rf"s3://lake/files.zip, which {name} .*Copy it here"):
+    with pytest.raises(InvalidInput, match=rf"s3://lake/files.zip.*{name}"):
         attach(NO_SERVER, {name: "s3://lake/files.zip"})
 
 
@@ -22,5 +22,5 @@ def test_a_wheel_is_refused_because_executors_would_not_import_it(tmp_path):
     wheels = [tmp_path / f"{name}.whl" for name in ("orders", "clicks")]
     for wheel in wheels:
         wheel.touch()
-    with pytest.raises(InvalidInput, match=rf"{wheels[0]}, which {PY_FILES} names, .*\.zip, \.egg, \.py"):
+    with pytest.raises(InvalidInput, match=rf"{wheels[0]}.*{PY_FILES}.*\.zip, \.egg, \.py"):
         attach(NO_SERVER, {PY_FILES: ",".join(map(str, wheels))})

@@ -60,20 +60,20 @@ def test_older_java_is_refused_with_its_version_and_path(java, output, found):
 
 def test_java_that_prints_no_version_is_refused(java):
     java("Unable to locate a Java Runtime", status=1)
-    with pytest.raises(JavaUnavailable, match=r"^Spark needs Java 17 or newer: found no usable Java"):
+    with pytest.raises(JavaUnavailable, match=r"\bJava 17\b"):
         require_java()
 
 
 def test_a_missing_java_is_reported(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaUnavailable, match=r"^Spark needs Java 17 or newer: no java on the PATH; .*$"):
+    with pytest.raises(JavaUnavailable, match=r"\bJava 17\b.*\bPATH\b"):
         require_java()
 
 
 def test_java_home_without_java_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaUnavailable, match=f"JAVA_HOME is {tmp_path}, which has no bin/java"):
+    with pytest.raises(JavaUnavailable, match=rf"JAVA_HOME.*{tmp_path}.*\bbin/java\b"):
         require_java()
 
 

@@ -46,7 +46,8 @@ def test_a_server_that_has_ended_is_restarted_with_a_message(server):
     supervisor.check()
     supervisor.check()
     assert server.starts == 1
-    assert messages == ["the Spark server ended with status 1. Restarting it"]
+    (message,) = messages
+    assert "status 1" in message
 
 
 def test_a_server_that_ends_after_each_start_is_not_restarted_indefinitely(server):
@@ -55,16 +56,14 @@ def test_a_server_that_ends_after_each_start_is_not_restarted_indefinitely(serve
         server.ended = True
         supervisor.check()
     server.ended = True
-    with pytest.raises(
-        SparkServerFailed, match=f"^the .* ended with status 1; given up after {MAX_RESTARTS} restarts$"
-    ):
+    with pytest.raises(SparkServerFailed, match=rf"\bstatus 1\b.*\b{MAX_RESTARTS} restarts$"):
         supervisor.check()
     assert server.starts == MAX_RESTARTS
 
 
 def test_a_server_that_fails_to_start_is_not_restarted_indefinitely(server):
     server.ended = server.broken = True
-    with pytest.raises(SparkServerFailed, match=r"ended while it started; given up"):
+    with pytest.raises(SparkServerFailed, match="given up"):
         Supervisor(server, print).check()
     assert server.starts == MAX_RESTARTS
 

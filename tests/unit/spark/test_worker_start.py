@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from kinesis_assets.spark.worker_start import start_failure
+from support.mentions import assert_mentions
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -54,7 +55,7 @@ OTHER = f"Python is 3.10, and {HERE} on this machine, but Spark requires the sam
 )
 def test_the_reason_is_one_line_that_says_what_to_do(text, reason):
     failure = start_failure(text)
-    assert f": {reason}. Set python_executable to an interpreter of Python {HERE}" in failure
+    assert_mentions(failure, reason, "Set python_executable", f"Python {HERE}")
     assert "\n" not in failure
 
 

@@ -54,9 +54,7 @@ def test_a_positions_file_of_another_commit_or_stream_is_refused(table, frozen, 
     )
     path.write_bytes(positions_file.encode(wrong))
     expected = str(frozen.commit_id - 1) if other == "commit_id" else f"{STREAM.arn}-other"
-    with pytest.raises(
-        PositionsUnreadable, match=f"{frozen.commit_id}.*{expected}.*Restore the original file"
-    ):
+    with pytest.raises(PositionsUnreadable, match=f"{frozen.commit_id}.*{expected}.*Restore"):
         current_positions(PositionedTable(table.uri))
 
 
@@ -74,9 +72,7 @@ def test_an_amendment_file_of_another_commit_or_stream_is_refused(table, frozen,
     changes = {"token": amendment.commit_id - 1} if other == "commit_id" else {"arn": f"{STREAM.arn}-other"}
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     expected = str(next(iter(changes.values())))
-    with pytest.raises(
-        PositionsUnreadable, match=f"{amendment.commit_id}.*{expected}.*Restore the original file"
-    ):
+    with pytest.raises(PositionsUnreadable, match=f"{amendment.commit_id}.*{expected}.*Restore"):
         PositionedTable(table.uri).snapshot().amendment(STREAM)
 
 

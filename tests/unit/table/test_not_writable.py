@@ -69,7 +69,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.usefixtures("read_only")
 class TestReadOnly:
     def test_a_commit_fails_after_two_tries_and_one_read(self, attempt: Attempt, tries: list[int]):
-        with pytest.raises(TableNotWritable, match=r"cannot be written to: .+ Nothing was committed"):
+        with pytest.raises(TableNotWritable, match="Nothing was committed"):
             attempt.commit()
         assert len(tries) == 3
 
@@ -179,15 +179,15 @@ def test_other_errors_may_be_retried(error):
 def test_a_file_in_place_of_a_parent_folder_is_reported(tmp_path):
     (tmp_path / "file").touch()
     table = PositionedTable(str(tmp_path / "file" / "table"))
-    with pytest.raises(TableNotWritable, match="a file exists where a folder is needed"):
+    with pytest.raises(TableNotWritable, match="file exists"):
         table.create_if_missing()
-    with pytest.raises(TableNotWritable, match="a file exists where a folder is needed"):
+    with pytest.raises(TableNotWritable, match="file exists"):
         table.require_writable()
 
 
 def test_a_file_in_place_of_the_table_is_reported(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(TableUnsuitable, match="a file, not a folder"):
+    with pytest.raises(TableUnsuitable, match="not a folder"):
         PositionedTable(str(tmp_path / "file")).create_if_missing()
 
 

@@ -93,7 +93,7 @@ def test_the_upgrade_of_an_old_table_changes_only_the_column(old_table):
 def test_a_table_that_does_not_accept_null_gets_no_rows(old_table):
     attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
     positions = msgspec.structs.replace(current_positions(old_table), commit_id=attempt.batch_id)
-    with pytest.raises(TableUnsuitable, match="partition_key does not accept null yet"):
+    with pytest.raises(TableUnsuitable, match=r"\bpartition_key\b.*\bnull\b"):
         old_table.snapshot().commit(attempt.files, identity=STREAM, positions=positions)
     assert keys(old_table) == ROWS[:3]
 

@@ -10,6 +10,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake.transaction import Transaction
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CommitOvertaken, PositionsMissing, TableOfAnotherStream
 from kinesis_assets.table.claims import claim
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
@@ -125,7 +126,7 @@ def test_maintenance_does_not_claim_a_table_without_positions(table):
 def test_a_table_of_an_older_release_with_two_streams_is_refused_for_both(table):
     create_by_older_release(table, STREAM, OTHER_NAME)
     for identity in (STREAM, OTHER_NAME):
-        with pytest.raises(TableOfAnotherStream, match="belongs to one stream") as caught:
+        with pytest.raises(TableOfAnotherStream) as caught:
             claim(table, identity)
         assert STREAM.arn in str(caught.value)
         assert OTHER_NAME.arn in str(caught.value)
@@ -142,14 +143,14 @@ def test_only_one_of_two_streams_that_start_concurrently_gets_the_table(table, m
 
     def concurrently(snapshot, identity):
         if first.pop(identity.arn, False):
-            both.wait(60)  # both have read a table without an owner
+            both.wait(SECONDS)  # both have read a table without an owner
         original_claim(snapshot, identity)
 
     monkeypatch.setattr(TableSnapshot, "claim", concurrently)
 
     def start(identity):
         if not exists:
-            both.wait(60)
+            both.wait(SECONDS)
         try:
             return freeze_all(PositionedTable(table.uri), shards("a"), identity=identity)
         except TableOfAnotherStream as error:
@@ -200,7 +201,7 @@ def test_a_freeze_fails_if_an_older_release_froze_another_stream_during_its_comm
         original_commit(snapshot, files, identity=identity, **more)
 
     monkeypatch.setattr(TableSnapshot, "commit", during_commit)
-    with pytest.raises(TableOfAnotherStream, match="belongs to one stream"):
+    with pytest.raises(TableOfAnotherStream):
         freeze_all(table, shards("a"))
 
 

@@ -206,7 +206,7 @@ def test_changes_with_a_range_without_rows_are_refused():
     stored = positions_file.read(CHANGES, {1: base}.__getitem__)
     forged = msgspec.structs.replace(stored.positions, added={"b": RangeStats.unread(START)})
     content = positions_file.encode_changes(msgspec.structs.replace(stored, positions=forged), base)
-    with pytest.raises(msgspec.ValidationError, match="its range of b has no rows"):
+    with pytest.raises(msgspec.ValidationError, match=r"\bof b\b"):
         positions_file.read(content, {1: base}.__getitem__)
 
 

@@ -16,7 +16,7 @@ from support.attempts import Attempt, freeze_all, rows_by_shard, shards
 def test_a_table_with_another_schema_is_unsuitable(table):
     schema = Schema.from_arrow(pa.schema([pa.field("id", pa.int64())]))
     DeltaTable.create(table.uri, schema)
-    with pytest.raises(TableUnsuitable, match=r"wrong or missing: stream, shard_id"):
+    with pytest.raises(TableUnsuitable, match=": stream, shard_id"):
         freeze_all(table, shards("a"))
 
 
@@ -28,7 +28,7 @@ def test_a_table_with_a_column_of_another_type_is_unsuitable(table, column):
         Schema.from_arrow(TABLE_SCHEMA.set(index, pa.field(column, pa.string()))),
         partition_by=["arrival_date"],
     )
-    with pytest.raises(TableUnsuitable, match=f"wrong or missing: {column}"):
+    with pytest.raises(TableUnsuitable, match=rf": {column}\b"):
         freeze_all(table, shards("a"))
 
 

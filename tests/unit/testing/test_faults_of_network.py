@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -122,14 +121,24 @@ def test_stalled_call_does_not_delay_others(orders, faults, in_thread):
     stalled.result(SECONDS)
 
 
-@pytest.mark.real_time
-def test_delays_add_up(orders, faults):
+def test_delays_add_up(orders, faults, in_thread):
     iterator = orders.iterator()
-    faults.delay(0.2)
+    delays = []
+    faults.answer("GetRecords", lambda _, response: delays.append(response.delay))
+    faults.delay(3600)
+    faults.delay(1800)
+    page = in_thread(orders.page, iterator)
+    until(lambda: faults._interceptor.delayed._waiting)
+    assert delays == [5400]
+    assert not page.done()
+    faults.clear()
+    page.result(SECONDS)
+
+
+def test_delayed_call_is_answered_after_the_delay(orders, faults):
+    orders.put(b"0")
     faults.delay(0.1)
-    begin = time.monotonic()
-    orders.page(iterator)
-    assert time.monotonic() - begin >= 0.3
+    assert orders.data() == [b"0"]
 
 
 def test_delayed_answer_shows_the_state_at_the_time_of_the_call(orders, faults, in_thread):

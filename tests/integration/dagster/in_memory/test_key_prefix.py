@@ -105,7 +105,7 @@ def test_missing_events_are_added_to_the_stream_that_lacks_them(two):
 def test_the_io_manager_of_one_stream_does_not_load_the_other(two):
     ours, theirs = ((two.definitions.resources or {})[each.project.names.io_manager_key] for each in two)
     context = dg.build_input_context(asset_key=theirs.names.stream_key)
-    with pytest.raises(InvalidInput, match=r"theirs/.* is not the stream ours/"):
+    with pytest.raises(InvalidInput, match=r"theirs/.*ours/"):
         ours.load_input(context)
 
 
@@ -178,7 +178,7 @@ def test_a_command_finds_a_stream_by_its_key_its_arn_or_a_name_that_is_unique(pr
     with pytest.raises(InvalidInput, match="stream orders: ") as caught:
         found("orders")
     assert_mentions(str(caught.value), "kinesis/orders", "eu/orders")
-    with pytest.raises(InvalidInput, match="stream us/orders: no defs"):
+    with pytest.raises(InvalidInput, match=r"us/orders: .*defs\.yaml"):
         found("us/orders")
-    with pytest.raises(InvalidInput, match="give that instead"):
+    with pytest.raises(InvalidInput, match=ARN):
         found(ARN.replace("eu-west-1", "us-east-1"))

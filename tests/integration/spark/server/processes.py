@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.harness.waiting import SECONDS
+
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
-SECONDS = 300
-"""How long any process may take."""
 
 
 def processes_with(marker, file="environ"):

@@ -15,12 +15,13 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 
-from benchmarks.harness.waiting import wait_until
-from integration.spark.server.processes import SCRIPT, SECONDS, children, processes_with, result_of
+from benchmarks.harness.waiting import SECONDS, wait_until
+from integration.spark.server.processes import SCRIPT, children, processes_with, result_of
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
 from kinesis_assets.spark.connect import has_package
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.supervisor import Supervisor
+from support.mentions import assert_mentions
 from support.tables import put_numbers
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
@@ -76,9 +77,7 @@ def supervised(running):
 def test_a_server_whose_java_was_killed_is_restarted_under_the_same_url(supervised):
     os.kill(supervised.java, signal.SIGKILL)
     supervised.assert_restarted_under_the_same_url()
-    assert supervised.messages[0].startswith(
-        "the Spark server ended with status 1: Java ended with status -9; "
-    )
+    assert_mentions(supervised.messages[0], "Spark server", "status 1", "Java", "status -9")
 
 
 @needs_proc
@@ -86,9 +85,7 @@ def test_a_server_whose_java_hangs_is_restarted_under_the_same_url(supervised):
     hanging = {supervised.server.pid, supervised.java}
     os.kill(supervised.java, signal.SIGSTOP)
     supervised.assert_restarted_under_the_same_url()
-    assert supervised.messages[0].startswith(
-        "the Spark server ended with status -9: Java has not responded for 10 s; "
-    )
+    assert_mentions(supervised.messages[0], "Spark server", "status -9", "Java", "10 s")
     assert not hanging & processes_with(MARKER)
 
 
@@ -99,14 +96,14 @@ def test_a_server_whose_java_hangs_is_killed_when_its_supervisor_ends(supervised
     os.kill(java, signal.SIGSTOP)
     server._process.stdin.close()  # as if this process were killed
     failed = wait_until(server.failed, failure="the server does not end")
-    assert "ended with status -9: " in str(failed)
+    assert "status -9" in str(failed)
     wait_until(lambda: not Path(f"/proc/{java}").exists(), failure="Java does not end")
 
 
 def test_a_port_in_use_is_reported(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InvalidInput, match=rf"^port {port}: .*; choose another port$"):
+        with pytest.raises(InvalidInput, match=f"^port {port}: "):
             SparkServer(tmp_path / "log", port=port).start()
 
 
@@ -119,7 +116,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path,
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     server = SparkServer(tmp_path / "log")
-    with pytest.raises(SparkServerFailed, match=r"^the Spark server ended during its start: .+; see .*/log$"):
+    with pytest.raises(SparkServerFailed, match=f"; see {tmp_path}/log$"):
         server.start()
 
 
@@ -147,7 +144,7 @@ def test_a_server_ends_with_its_supervisor_and_an_active_run_reports_it(
             supervisor.kill()
         status, shards, err = result_of(run)
     assert (status, shards) == (1, [])
-    assert f"Error: stream {stream}: the Spark job failed, nothing was committed" in err
+    assert f"Error: stream {stream}: " in err
     assert not DeltaTable(tmp_path / stream).to_pyarrow_table().num_rows
     wait_until(lambda: not processes_with(marker), failure="processes are left")
 

@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import pytest
 
-from benchmarks.harness.waiting import wait_until
-from integration.spark.server.processes import SECONDS, processes_with, result_of
+from benchmarks.harness.waiting import SECONDS, wait_until
+from integration.spark.server.processes import processes_with, result_of
 from integration.spark.server.sockets import assert_authenticates, outside, process_tree
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark import connect, server_process
@@ -24,6 +24,7 @@ from kinesis_assets.spark.connect import has_package, server_code_version
 from kinesis_assets.spark.local_settings import JAVA_OPTIONS
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.server_process import _kill_if_unresponsive
+from support.mentions import assert_mentions
 from support.tables import numbers, put_numbers
 
 TESTS = Path(__file__).parents[3]
@@ -73,7 +74,7 @@ def test_a_stopped_run_commits_what_the_server_has_read(server, start, kinesis, 
     run.send_signal(signal.SIGTERM)
     status, (shard,), err = result_of(run)
     assert status == 1
-    assert f"stream {stream}: the run was canceled" in err
+    assert_mentions(err, f"stream {stream}: ", "canceled")
     assert (shard["state"], 5 <= shard["rows"] < 300) == ("committed", True)
     assert numbers(tmp_path / stream) == list(range(shard["rows"]))
 
@@ -110,7 +111,7 @@ def test_a_resource_connects_with_any_master_and_ends_its_session(jobs):
 
 
 def test_a_job_can_be_interrupted_from_another_thread(jobs):
-    assert jobs["error"].startswith("LandingFailed: stream any: the Spark job failed, nothing was committed")
+    assert jobs["error"].startswith("LandingFailed: stream any: ")
 
 
 def test_workers_outlive_sessions(jobs):
@@ -134,9 +135,9 @@ def test_a_derived_table_is_written_by_a_function_in_python(jobs):
 def test_settings_of_a_derived_table_that_the_server_refuses_leave_no_table(jobs):
     column, filter_, function, condition = jobs["derived"]["errors"]
     for each in (column, filter_):
-        assert "Spark refuses the transformation, so nothing was written: [UNRESOLVED_COLUMN" in each
-    assert "must return a DataFrame of Spark, but it returned an object of the type builtins.list" in function
-    assert "Spark refuses delete_where, so nothing was written: [UNRESOLVED_COLUMN" in condition
+        assert_mentions(each, "transformation", "[UNRESOLVED_COLUMN")
+    assert_mentions(function, "DataFrame", "builtins.list")
+    assert_mentions(condition, "delete_where", "[UNRESOLVED_COLUMN")
     assert not jobs["derived"]["created"]
 
 
@@ -176,7 +177,7 @@ def test_no_command_line_of_the_server_contains_its_token(server):
 
 
 def test_the_server_rejects_clients_without_its_token(server):
-    with pytest.raises(LandingFailed, match=r"no Spark Connect server responds at sc://localhost:\d+, "):
+    with pytest.raises(LandingFailed, match=r"sc://localhost:\d+, "):
         has_package(server.url.split(";")[0])
 
 
@@ -216,7 +217,6 @@ def test_an_unresponsive_server_is_reported_before_anything_is_read(
     monkeypatch.setenv("SPARK_REMOTE", f"sc://localhost:{port}/;token=secret")
     done = cli("run", *stream_options, "--json")
     assert (done.exit_code, done.out) == (1, "")
-    assert f"Error: stream {stream}: no Spark Connect server responds at sc://localhost:{port}, " in done.err
-    assert "`kinesis-assets spark`" in done.err
+    assert_mentions(done.err, f"Error: stream {stream}: ", f"sc://localhost:{port}", "`kinesis-assets spark`")
     assert "secret" not in done.err
     assert not list(tmp_path.rglob("*.parquet"))

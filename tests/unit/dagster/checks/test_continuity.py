@@ -52,7 +52,7 @@ def test_a_position_that_moved_without_rows_is_a_break_of_its_shard(filled):
     (found,) = progress.breaks
     assert (found.commit_id, found.shard_id) == (forged.commit_id, *filled.shard_ids)
     assert (result.passed, result.severity) == (False, "ERROR")
-    assert "without rows, a gap or a seek" in result.description
+    assert found.shard_id in result.description
 
 
 def test_a_break_is_remembered_after_later_commits(filled):
@@ -93,7 +93,7 @@ def test_many_commits_are_checked_in_steps_oldest_first(filled):
     assert (step.left, step.breaks) == (2, ())
     step, _ = verify(filled, step, max_commits=1)
     assert (step.left, len(step.breaks)) == (1, 1)
-    assert "to be checked" in check_continuity(CHECK, msgspec.structs.replace(step, breaks=())).description
+    assert "1 commit" in check_continuity(CHECK, msgspec.structs.replace(step, breaks=())).description
 
 
 def test_a_step_that_is_far_behind_skips_commits(filled):
@@ -110,7 +110,7 @@ def test_a_table_whose_log_was_set_back_is_a_break(filled):
     progress, _ = verify(filled)
     older = filled.table.chain.positions_at(filled.positions.previous)
     (broken,) = verify_new_commits(PositionedTable(filled.table.uri), older, progress, NOW).breaks
-    assert "was restored or replaced" in broken.sentence
+    assert "restored" in broken.sentence
 
 
 def test_a_commit_whose_file_is_missing_is_a_break(filled):

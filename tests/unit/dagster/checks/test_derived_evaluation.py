@@ -140,7 +140,7 @@ def test_a_table_whose_source_does_not_exist_yet_is_not_late(pair, tmp_path):
 
 def test_a_source_that_was_rebuilt_breaks_the_continuity(pair):
     pair.source.rebuild()
-    assert "it was rebuilt" in broken(pair.results())
+    assert "rebuilt" in broken(pair.results())
 
 
 def test_a_source_that_was_restored_breaks_the_continuity(pair):
@@ -161,7 +161,7 @@ def test_another_source_breaks_the_continuity(pair, tmp_path):
 
 def test_a_source_that_is_gone_breaks_the_continuity(pair, tmp_path):
     results = pair.results_of(replace(pair.table(), source=str(tmp_path / "gone")))
-    assert "there is no table" in broken(results)
+    assert str(tmp_path / "gone") in broken(results)
 
 
 def test_a_missing_record_of_the_newest_commit_breaks_the_continuity(pair):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.maintenance import compaction
 from kinesis_assets.derive.maintenance.compaction import compact_partition
@@ -69,7 +70,7 @@ def test_a_compaction_is_refused_after_an_upsert_of_its_files_came_first(busy, w
     rows = busy.rows
     owner = compaction if moment == "check_files" else DerivedSnapshot
     when(owner, moment, lambda: busy.upsert((1, 7, "a")))
-    with pytest.raises(CommitFailed, match="another commit has replaced files"):
+    with pytest.raises(CommitFailed, match="another commit"):
         compact_partition(busy.table, A)
     assert sorted(busy.rows.elements()) == upserted(rows, (1, 7, "a"))
 
@@ -140,7 +141,7 @@ def test_a_compaction_that_keeps_losing_is_left(busy, monkeypatch):
     monkeypatch.setattr(DerivedSnapshot, "replace", overtaken)
     step = steps_of(busy)["compact", A]
     assert step.state is State.LEFT
-    assert "another commit has replaced files" in step.reason
+    assert "another commit" in step.reason
     assert len(busy.rows) == 5
 
 
@@ -161,11 +162,11 @@ def test_concurrent_maintenance_and_commits_double_no_rows(busy):
         maintenances = [pool.submit(steps_of, busy) for _ in range(2)]
         writer = pool.submit(write, 1000)
         for each in [*maintenances, writer]:
-            each.result(timeout=300)
+            each.result(timeout=SECONDS)
     new = [(number, 0, "a") for number in range(1000, 1010)]
     assert sorted(busy.rows.elements()) == [*rows, *new]
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(steps_of, busy), pool.submit(upsert)]:
-            each.result(timeout=300)
+            each.result(timeout=SECONDS)
     keys = sorted(key for key, _, _ in busy.rows.elements())
     assert keys == sorted({key for key, _, _ in [*rows, *new]})

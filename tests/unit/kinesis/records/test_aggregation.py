@@ -181,5 +181,5 @@ def test_an_aggregate_is_written_in_the_wire_format_with_each_key_once():
 
 
 def test_an_aggregate_without_records_is_invalid_input():
-    with pytest.raises(InvalidInput, match="at least one record"):
+    with pytest.raises(InvalidInput, match="one record"):
         aggregate([])

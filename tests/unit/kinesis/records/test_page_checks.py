@@ -49,7 +49,7 @@ def test_a_page_that_stays_repeated_fails_the_shard(put, reading_of, faults):
     faults.page_size(2)
     faults.repeat_page(after=1)
     reading, read = reading_of(), []
-    with pytest.raises(ReadFailed, match=rf"page starts at sequence number {numbers[1]}\b"):
+    with pytest.raises(ReadFailed, match=rf"\b{numbers[1]}\b"):
         read.extend(chain.from_iterable(reading))
     assert [record.data for record in read] == [b"0", b"1"]
     assert (reading.end, reading.position) == (None, Position.after(numbers[1]))
@@ -120,7 +120,7 @@ def test_a_page_whose_numbers_do_not_ascend_is_requested_again(put, reading_of, 
     [[1, 1], [2, 1], [1, 3, 2], [9, 10, 9], [10, 9], [5, 6, 7, 7], [99, 100, 101, 100]],
 )
 def test_numbers_that_do_not_ascend_are_found(numbers):
-    with pytest.raises(ValueError, match=f"number {numbers[-1]} follows {numbers[-2]} in one page"):
+    with pytest.raises(ValueError, match=rf"\b{numbers[-1]}\b.*\b{numbers[-2]}\b"):
         checked(Records.of([Record(str(number), 1.0, b"", "k") for number in numbers]))
 
 
@@ -138,7 +138,7 @@ def test_numbers_ascend_if_and_only_if_each_is_above_the_one_before(steps, lengt
     if not wrong:
         assert checked(records) is records
         return
-    with pytest.raises(ValueError, match=f"number {numbers[wrong[0]]} follows {numbers[wrong[0] - 1]} in"):
+    with pytest.raises(ValueError, match=rf"\b{numbers[wrong[0]]}\b.*\b{numbers[wrong[0] - 1]}\b"):
         checked(records)
 
 

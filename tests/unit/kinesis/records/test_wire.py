@@ -115,7 +115,7 @@ def test_data_that_is_not_base64_fails_the_call(kinesis, stream, client, faults,
         "PartitionKey": "k",
     }
     faults.answer("GetRecords", lambda _, response: response.but(Records=[record]))
-    with pytest.raises(CallFailed, match="IncompleteBody: the data of a record are not base64"):
+    with pytest.raises(CallFailed, match=r"IncompleteBody: .*base64"):
         first_page(client)
 
 

@@ -174,7 +174,7 @@ def test_an_invalid_or_second_response_is_refused(sent):
 
 
 def test_an_endless_head_is_refused():
-    with pytest.raises(ProtocolError, match="head of more than"):
+    with pytest.raises(ProtocolError, match="head"):
         receive_from(OK + b"x: y\r\n" * 100_000)
 
 

@@ -169,5 +169,5 @@ def test_an_invalid_proxy_is_invalid_input_without_its_password(monkeypatch, pro
     monkeypatch.setenv("http_proxy", proxy)
     with pytest.raises(InvalidInput) as raised:
         client_of("http://kinesis.example")
-    assert "the environment's proxy" in str(raised.value)
+    assert "environment's proxy" in str(raised.value)
     assert "secret" not in str(raised.value)

@@ -69,6 +69,6 @@ def test_a_missing_data_file_prevents_the_commit(table, frozen):
 def test_a_data_file_listed_twice_prevents_the_commit(table, frozen):
     attempt = Attempt(table, frozen, {"a": 3})
     attempt.files = [*attempt.files, *attempt.files]
-    with pytest.raises(DataFileInvalid, match="names a data file twice"):
+    with pytest.raises(DataFileInvalid, match="file twice"):
         attempt.commit()
     assert current_positions(table) == frozen

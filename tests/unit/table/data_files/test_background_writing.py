@@ -12,6 +12,7 @@ from queue import Queue
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
@@ -29,7 +30,7 @@ def allow_writes(monkeypatch):
     write = files_module._OpenFile._write_row_group
 
     def late(*arguments):
-        assert allowed.wait(120)
+        assert allowed.wait(SECONDS)
         write(*arguments)
 
     monkeypatch.setattr(files_module._OpenFile, "_write_row_group", late)
@@ -78,11 +79,11 @@ def test_write_blocks_while_one_row_group_is_written_and_the_next_is_full(table,
     other = ThreadPoolExecutor(1)
     writing = other.submit(write_all)
     other.shutdown(wait=False)
-    assert seen.get(timeout=120) == "waits"
+    assert seen.get(timeout=SECONDS) == "waits"
     assert (len(submitted), started) == (1, [1, 2])
     assert not writing.done()
     allow_writes.set()
-    writing.result(120)
+    writing.result(SECONDS)
     (file,) = writer.close()
     assert numbers(table.files, file) == [1, 2, 3, 4, 5]
 
@@ -92,7 +93,7 @@ def test_a_file_is_opened_while_its_first_records_are_collected(table, monkeypat
     begin = files_module._OpenFile._begin
 
     def late(file):
-        assert allowed.wait(120)
+        assert allowed.wait(SECONDS)
         begin(file)
 
     monkeypatch.setattr(files_module._OpenFile, "_begin", late)
@@ -107,7 +108,7 @@ def test_a_file_is_closed_while_another_is_written(table, monkeypatch):
     end = files_module._OpenFile._end
 
     def late(*arguments):
-        assert allowed.wait(120)
+        assert allowed.wait(SECONDS)
         return end(*arguments)
 
     monkeypatch.setattr(files_module._OpenFile, "_end", late)

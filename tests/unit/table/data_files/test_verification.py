@@ -20,7 +20,7 @@ def test_an_intact_file_passes_verification(table):
 def test_a_missing_file_is_invalid(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     table.files.delete_file(file.path)
-    with pytest.raises(DataFileInvalid, match=f"{file.path}: {file.size} bytes were written, nothing found"):
+    with pytest.raises(DataFileInvalid, match=f"{file.path}: {file.size} bytes"):
         verify(table.uri, table.files, file)
 
 
@@ -35,7 +35,7 @@ def test_a_truncated_file_is_invalid(table):
 def test_a_file_with_an_unexpected_number_of_rows_is_invalid(table):
     (file,) = land(table, 77, {"a": records(1, 3)})
     claimed = msgspec.structs.replace(file, rows_by_shard={"a": 4})
-    with pytest.raises(DataFileInvalid, match="4 rows were written, 3 found"):
+    with pytest.raises(DataFileInvalid, match=r"\b4 rows\b.*\b3\b"):
         verify(table.uri, table.files, claimed)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import DataFileWriter, without_shards
@@ -68,7 +69,7 @@ def test_a_copy_that_fails_leaves_no_thread(table, three_shards):
     with pytest.raises(FileNotFoundError) as _kept:
         without_shards(table.files, three_shards, {"a"})
     for thread in set(threading.enumerate()) - before:
-        thread.join(120)
+        thread.join(SECONDS)
         assert not thread.is_alive(), thread
 
 

@@ -46,7 +46,7 @@ def test_only_one_of_two_concurrent_compactions_of_the_same_files_commits(busy, 
     """delta-rs alone accepts both, which duplicates each row."""
     first, second = DeltaOperations(busy), DeltaOperations(busy)
     when_compaction_starts(first, lambda: second.compact(DAY, 100))
-    with pytest.raises(CommitFailed, match="cannot be compacted"):
+    with pytest.raises(CommitFailed, match=str(DAY)):
         first.compact(DAY, 100)
     assert len(busy.snapshot().active_files()) == 1
     assert_rows_are_what_positions_say(busy)
@@ -61,7 +61,7 @@ def test_a_compaction_stops_if_another_maintenance_marked_the_table(busy, monkey
         original(self, dict.fromkeys(properties, "another's"))
 
     monkeypatch.setattr(DeltaOperations, "set_properties", overtaken)
-    with pytest.raises(CommitFailed, match="another maintenance has started"):
+    with pytest.raises(CommitFailed, match="another maintenance"):
         operations.compact(DAY, 100)
     assert len(busy.snapshot().active_files()) == 2 * DEFAULT_LIMITS.small_files
 

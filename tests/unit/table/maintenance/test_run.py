@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.properties import VACUUM_RETENTION
@@ -74,7 +75,7 @@ def test_concurrent_commits_and_maintenance_succeed(busy):
             found = [step for _ in range(4) for step in steps_of(busy).values()]
         finally:
             done.set()
-        assert all(each.result(timeout=120) >= 10 for each in runs)
+        assert all(each.result(timeout=SECONDS) >= 10 for each in runs)
     assert {step.step for step in found} >= {"compact", "checkpoint"}
     assert_rows_are_what_positions_say(busy)
 
@@ -82,7 +83,7 @@ def test_concurrent_commits_and_maintenance_succeed(busy):
 def test_concurrent_maintenance_duplicates_no_rows(busy):
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(steps_of, busy) for _ in range(2)]:
-            each.result(timeout=120)
+            each.result(timeout=SECONDS)
     assert_rows_are_what_positions_say(busy)
 
 

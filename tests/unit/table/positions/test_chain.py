@@ -91,9 +91,7 @@ def test_a_file_of_another_commit_is_refused_and_not_cached(chain_of, has_base):
     path.write_bytes(other.read_bytes())
     chain = folder.reopened()
     for read in (chain.positions_at, chain.header_at):
-        with pytest.raises(
-            PositionsUnreadable, match=rf"{third.commit_id}.*{second.commit_id}.*Restore the original file"
-        ):
+        with pytest.raises(PositionsUnreadable, match=rf"{third.commit_id}.*{second.commit_id}.*Restore"):
             read(third.commit_id)
     path.write_bytes(right)
     assert chain.positions_at(third.commit_id) == third
@@ -104,7 +102,5 @@ def test_an_error_names_the_missing_base(chain_of):
     folder = chain_of()
     base, _, newest = (folder.follow({"a": shard_after(number)}) for number in range(3))
     folder.path(base).unlink()
-    with pytest.raises(
-        PositionsUnreadable, match=f"{base.commit_id}.json.* is missing. Restore the original file"
-    ):
+    with pytest.raises(PositionsUnreadable, match=f"{base.commit_id}.json.*Restore"):
         folder.reopened().positions_at(newest.commit_id)

@@ -25,7 +25,7 @@ def test_a_column_survives_a_round_trip(numbers):
 
 
 def test_a_column_of_another_length_is_refused():
-    with pytest.raises(msgspec.ValidationError, match="a column has 2 bytes instead of 3 x 1"):
+    with pytest.raises(msgspec.ValidationError, match=r"\b2 bytes\b.*\b3 x 1\b"):
         unpack(pack([1, 2]), 3)
 
 
@@ -97,5 +97,5 @@ def test_an_unchanged_shard_takes_no_space():
 
 def test_changes_of_another_base_are_refused():
     changed = changes({"a": shard_at(), "b": shard_at()}, {"a": shard_at(), "b": shard_after(5)}, {})
-    with pytest.raises(msgspec.ValidationError, match="do not match its base"):
+    with pytest.raises(msgspec.ValidationError, match="its base"):
         apply({"a": shard_at()}, changed)

@@ -140,7 +140,7 @@ def test_an_incomplete_header_is_decoded_as_none():
 
 def test_a_header_of_a_newer_format_is_refused():
     content = encode(msgspec.structs.replace(positions_of(a=shard_at()), format=FORMAT + 1))
-    with pytest.raises(msgspec.ValidationError, match=f"reads formats up to {FORMAT}"):
+    with pytest.raises(msgspec.ValidationError, match=rf"\b{FORMAT}$"):
         decode_header(content)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from kinesis_assets.table.merge import merge
+from support.mentions import assert_mentions
 from support.stored_positions import finished, moved_to, positions_of, shard_after, shard_at
 
 
@@ -29,8 +30,7 @@ def test_a_conflict_names_the_shard_and_both_positions():
     expected = positions_of(a=shard_after(3))
     current = positions_of(a=shard_after(4))
     _, conflicts = merge(current, expected, {"a": shard_after(5)}, {})
-    assert "a: expected at AFTER_SEQUENCE_NUMBER:3" in str(conflicts["a"])
-    assert "left it at AFTER_SEQUENCE_NUMBER:4" in str(conflicts["a"])
+    assert_mentions(str(conflicts["a"]), "a: ", "AFTER_SEQUENCE_NUMBER:3", "AFTER_SEQUENCE_NUMBER:4")
 
 
 def test_a_shard_that_another_run_moved_to_the_same_position_is_a_conflict():
