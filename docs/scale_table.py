@@ -1,7 +1,7 @@
-"""Writes the formulas and the tables of docs/scale.md between their marks.
+"""Writes the prices, the formulas and the tables of docs/scale.md between their marks.
 
 A formula is a Python expression, which the page shows as it is evaluated here. Tests compare the
-formulas with a simulation and with real runs, see the page.
+formulas with simulations and with real runs, see the page.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
+
+from benchmarks.servers.request_log import GET_DOLLARS, PUT_DOLLARS
 
 SHARDS = (10, 1_000, 10_000)
 TASKS = 2
@@ -68,9 +70,9 @@ EVENT_SECONDS = 0.012
 """Seconds in which Dagster stores an event in SQLite, as benchmarks/REPORT.md measures them."""
 
 _HOURS = f"day_events * {EVENT_SECONDS} / 3600"
-_DOLLARS = "puts * 5e-6 + gets * 4e-7"
+_DOLLARS = f"puts / 1000 * {PUT_DOLLARS} + gets / 1000 * {GET_DOLLARS}"
 
-DAYS = (
+DAYS = RUNS, CONTINUOUS, IDLE = (
     Day(
         "A run every 5 minutes (`sensor_interval_seconds: 300`)",
         (
@@ -89,17 +91,19 @@ DAYS = (
         "Continuous runs with a commit every 10 seconds (`follow_for`, `commit_interval: 10`)",
         (
             Quantity("commits", "commits", "8640"),
+            Quantity("ticks", "ticks", "2880"),
+            Quantity("lists", "lists of the shards, by a tick or the run", "ticks + 8640"),
+            Quantity("opens", "times the table is opened besides", "ticks + 2880 + 1440"),
+            Quantity("beats", "heartbeats, and lists of them by a tick", "2880 + ticks"),
             Quantity(
-                "day_calls",
-                "calls to Kinesis",
-                "commits * commit_calls + (8640 + 2880) * (1 + ceil(n / 1000))",
+                "day_calls", "calls to Kinesis", "commits * commit_calls + lists * (1 + ceil(n / 1000))"
             ),
             Quantity("day_tasks", "tasks, and data files before compaction", "commits * tasks"),
-            Quantity("day_events", "events in Dagster", "commits * n + 1440"),
+            Quantity("day_events", "events in Dagster", "commits * n + 8640 + 1440"),
             Quantity("hours", "hours to store them in SQLite", _HOURS),
             Quantity("megabytes", "MB of positions files", "commits * positions / 1e6"),
-            Quantity("puts", "PUT and LIST requests", "commits * commit_puts + 7200 * tick_puts + 5760"),
-            Quantity("gets", "GET and HEAD requests", "commits * commit_gets + 7200 * tick_gets"),
+            Quantity("puts", "PUT and LIST requests", "commits * commit_puts + opens * tick_puts + beats"),
+            Quantity("gets", "GET and HEAD requests", "commits * commit_gets + opens * tick_gets"),
             Quantity("dollars", "$ for these requests", _DOLLARS),
         ),
     ),
@@ -107,16 +111,17 @@ DAYS = (
         "No records (a tick every 30 seconds, a run every 4 hours)",
         (
             Quantity("runs", "runs", "6"),
-            Quantity("day_calls", "calls to Kinesis", "runs * calls + 2880 * quiet_calls"),
-            Quantity("day_events", "events in Dagster", "runs * (n + 22)"),
+            Quantity("ticks", "ticks", "2880"),
+            Quantity("day_calls", "calls to Kinesis", "runs * calls + ticks * quiet_calls"),
+            Quantity("day_events", "events in Dagster", "runs * (n + 22) + 24"),
             Quantity("megabytes", "MB of positions files", "runs * positions / 1e6"),
-            Quantity("puts", "PUT and LIST requests", "runs * run_puts + 2880 * tick_puts"),
-            Quantity("gets", "GET and HEAD requests", "runs * run_gets + 2880 * tick_gets"),
+            Quantity("puts", "PUT and LIST requests", "runs * run_puts + ticks * tick_puts"),
+            Quantity("gets", "GET and HEAD requests", "runs * run_gets + ticks * tick_gets"),
             Quantity("dollars", "$ for these requests", _DOLLARS),
         ),
     ),
 )
-"""Days on which all shards have new records before each run, and one without records."""
+"""Two days on which all shards have new records before each run, and one without records."""
 
 
 def values(shards: int, tasks: int = TASKS, day: Day | None = None) -> dict[str, float]:
@@ -136,8 +141,15 @@ def values(shards: int, tasks: int = TASKS, day: Day | None = None) -> dict[str,
 
 def tables() -> str:
     """Return the tables as Markdown."""
+    charged = (
+        f"Requests of S3 are counted as they are charged, at ${PUT_DOLLARS} for 1,000 PUT, POST or LIST, and "
+        f"${GET_DOLLARS} for 1,000 GET or HEAD\n(S3 Standard in us-east-1). DELETE is free, and so are the "
+        "calls to Kinesis.\n"
+    )
     one = _table("one run, commit or tick", (*RUN, *TICK), None)
-    return "\n".join([one, *(f"### {day.title}\n\n{_table('a day', day.quantities, day)}" for day in DAYS)])
+    return "\n".join(
+        [charged, one, *(f"### {day.title}\n\n{_table('a day', day.quantities, day)}" for day in DAYS)]
+    )
 
 
 def _table(what: str, quantities: tuple[Quantity, ...], day: Day | None) -> str:

@@ -89,8 +89,12 @@ class SimulatedStream(StreamClient):
 
     def run(self, table: PositionedTable, seconds: float = 1.0) -> RunResult:
         """Let time pass, and then read every shard once."""
-        self._now += timedelta(seconds=seconds)
+        self.pass_time(seconds)
         return self.execute(table, self.plan(table))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += timedelta(seconds=seconds)
 
     def land(self, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
         """Read the ranges, as the tasks of a landing do."""

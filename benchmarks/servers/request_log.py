@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 _REQUEST = re.compile(r"(GET|HEAD|PUT|POST|DELETE) (\S+) HTTP/")
 
-_DOLLARS = {"PUT": 0.005 / 1000, "LIST": 0.005 / 1000, "GET": 0.0004 / 1000, "HEAD": 0.0004 / 1000}
-"""The price of a request, without those that are free (Amazon S3 pricing, S3 Standard, us-east-1)."""
+PUT_DOLLARS, GET_DOLLARS = 0.005, 0.0004
+"""The price of 1,000 PUT, POST or LIST, and that of 1,000 GET or HEAD (S3 Standard in us-east-1)."""
+
+_DOLLARS = {"PUT": PUT_DOLLARS, "LIST": PUT_DOLLARS, "GET": GET_DOLLARS, "HEAD": GET_DOLLARS}
+"""The price of 1,000 requests, without those that are free."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Requests:
     @property
     def dollars(self) -> float:
         """What they cost."""
-        return sum(price * float(getattr(self, kind.lower())) for kind, price in _DOLLARS.items())
+        return sum(price / 1000 * float(getattr(self, kind.lower())) for kind, price in _DOLLARS.items())
 
 
 class RequestLog:

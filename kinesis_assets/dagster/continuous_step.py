@@ -49,8 +49,8 @@ def run_continuously(
     # Spark sets its own handler for interrupts, so the session must start before ours is set.
     spark = stream.start_spark()
     step = context.get_step_execution_context()
-
-    checks = RunChecks(step, stream, plan.listing)
+    clock = stream.client.settings.timing.clock
+    checks = RunChecks(step, stream, plan.listing, clock.time)
 
     def report(result: RunResult) -> None:
         report_events(step, shard_events(context.asset_key, stream.name, result))
@@ -59,9 +59,8 @@ def run_continuously(
     def report_totals(totals: RunTotals) -> None:
         report_event(context, totals_event(context.asset_key, totals, stream.table))
 
-    clock = stream.client.settings.timing.clock.monotonic
-    totals_report = TotalsReport(report_totals, clock=clock)
-    run_log = RunLog(context.log.info, clock=clock)
+    totals_report = TotalsReport(report_totals, clock=clock.monotonic)
+    run_log = RunLog(context.log.info, clock=clock.monotonic)
 
     def note(result: RunResult) -> None:
         run_log.add(result)

@@ -1,4 +1,4 @@
-"""What a day of an idle stream costs: the number of runs, and what they add to Dagster's databases on SQLite.
+"""What a day of an idle stream costs: its runs and events, and their size in Dagster's databases on SQLite.
 
 The time of a day passes at once, but ticks and runs are those of Dagster. `pytest -s` prints the figures.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from docs.scale_table import IDLE, values
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.fixtures.dagster import Source
 from support.shard_ids import A, B, C, D, E, F, G, H
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from support.fixtures.stream import Clocked
 
 DAY = 24 * 3600
-MAX_RUNS = 12
 MAX_BYTES = 1_000_000
 
 
@@ -76,6 +76,13 @@ def _bytes_in(path: Path) -> int:
         return sum(len(line.encode()) for line in database.iterdump() if line.startswith("INSERT"))
 
 
+def number_of_events(instance: dg.DagsterInstance, stream: str) -> int:
+    """Return the number of events of all runs, and of observations of the stream outside of runs."""
+    of_runs = sum(len(instance.get_records_for_run(run.run_id).records) for run in instance.get_runs())
+    observations = instance.fetch_observations(StreamNames(stream).stream_key, limit=1000).records
+    return of_runs + len(observations)
+
+
 def two_shards(source: Source, deployment: Deployment) -> None:
     """Read two shards that never have a record."""
     source.create(2)
@@ -99,18 +106,21 @@ def split_shards(source: Source, deployment: Deployment) -> None:
     [(two_shards, (A, B)), (split_shards, (A, B, C, D, E, F, G, H))],
     ids=["two open shards", "finished parents between open shards"],
 )
-def test_a_day_of_an_idle_stream_costs_at_most_12_runs_and_1_mb(
+def test_a_day_of_an_idle_stream_costs_what_the_page_about_scale_says_and_at_most_1_mb(
     source, deployment, home, prepare: Callable[..., None], shard_ids
 ):
     prepare(source, deployment)
-    runs, rows = len(home.get_runs()), bytes_of_rows(home)
+    runs, rows, events = len(home.get_runs()), bytes_of_rows(home), number_of_events(home, source.name)
 
     idle_runs = deployment.pass_time(DAY)
+    found = {"runs": len(idle_runs), "day_events": number_of_events(home, source.name) - events}
     deployment.maintain()
 
     new_runs = len(home.get_runs()) - runs
     new_bytes = bytes_of_rows(home) - rows
     print(f"{len(shard_ids)} partitions: {new_runs} runs, {new_bytes:,} bytes")  # noqa: T201  # see docs/cost.md
     assert {shards for _, shards in idle_runs} == {shard_ids}
-    assert new_runs == len(idle_runs) + 1 <= MAX_RUNS
+    assert new_runs == len(idle_runs) + 1
+    page = values(len(shard_ids), day=IDLE)
+    assert found == pytest.approx({name: page[name] for name in found}, rel=0.25)
     assert new_bytes <= MAX_BYTES

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +14,17 @@ from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
+from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.new_rows import new_rows
 from kinesis_assets.derive.read_table import read_table
 from kinesis_assets.derive.run import Derivation, derive
 from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.doctor.row_scan import scan
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.ingest.task import landing_task
+from kinesis_assets.replay.task import fill
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.table import PositionedTable
 from support.plain_derived import PlainDerived, steps_of
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.task import LandingJob
@@ -94,8 +101,7 @@ def test_every_request_for_a_table_is_signed_with_fresh_credentials_of_the_role(
     list(maintain(bench.table, bench.client.describe(), machine=lambda: bench.now))
     assert_fresh()
     assert len(sent) == 2
-    secrets = [BASE_SECRET, *sts.tokens, "SECRET0"]
-    assert not [secret for secret in secrets if any(secret.encode() in each for each in sent)]
+    assert secrets_in(sent, sts) == []
 
 
 def test_every_request_for_a_derived_table_and_its_source_is_signed_as_the_role(
@@ -121,18 +127,18 @@ def test_new_rows_are_found_as_the_role(role: AssumedRole, sts: TokenService, si
     assert keys <= sts.expirations.keys()
 
 
-def test_a_table_is_read_as_the_role_by_this_process_and_by_the_tasks(
-    spark: SparkSession,
-    role: AssumedRole,
-    sts: TokenService,
-    signers: Signers,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    derived = PlainDerived(f"s3://{BUCKET}/orders", role=role)
-    derived.append((1, 1, "a"), (2, 2, "b"))
-    signers()
+@pytest.fixture
+def spark_with_role(spark: SparkSession, signers: Signers, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The session of this process, whose workers have the environment of the role and the bucket."""
+    del signers  # it has set the environment
     of_workers = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     monkeypatch.setattr(spark.sparkContext, "environment", spark.sparkContext.environment | of_workers)
+    return spark
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What Spark serializes for its tasks, in order."""
     sent: list[bytes] = []
     pickled = CloudPickleSerializer.dumps
 
@@ -141,7 +147,26 @@ def test_a_table_is_read_as_the_role_by_this_process_and_by_the_tasks(
         return sent[-1]
 
     monkeypatch.setattr(CloudPickleSerializer, "dumps", dumps)
-    rows, _ = read_table(spark, derived.table.uri, role=role)
+    return sent
+
+
+def secrets_in(sent: Sequence[bytes], sts: TokenService) -> list[str]:
+    """Return the secrets that something contains which was sent: static ones, or issued for the role."""
+    secrets = [BASE_SECRET, *sts.tokens, "SECRET0"]
+    return [secret for secret in secrets if any(secret.encode() in each for each in sent)]
+
+
+def test_a_table_is_read_as_the_role_by_this_process_and_by_the_tasks(
+    spark_with_role: SparkSession,
+    role: AssumedRole,
+    sts: TokenService,
+    signers: Signers,
+    sent: list[bytes],
+) -> None:
+    derived = PlainDerived(f"s3://{BUCKET}/orders", role=role)
+    derived.append((1, 1, "a"), (2, 2, "b"))
+    signers()
+    rows, _ = read_table(spark_with_role, derived.table.uri, role=role)
     keys = signers()
     assert keys
     assert keys <= sts.expirations.keys()
@@ -149,6 +174,74 @@ def test_a_table_is_read_as_the_role_by_this_process_and_by_the_tasks(
     keys = signers()
     assert keys
     assert keys <= sts.expirations.keys()
-    secrets = [BASE_SECRET, *sts.tokens, "SECRET0"]
     assert sent
-    assert not [secret for secret in secrets if any(secret.encode() in each for each in sent)]
+    assert secrets_in(sent, sts) == []
+
+
+def replay_in_spark(spark: SparkSession, bench: Bench) -> None:
+    bench.lose(0)
+    assert bench.replay(fill=partial(fill, spark)).version is not None
+    assert bench.items == [0, 1]
+
+
+def scan_in_spark(spark: SparkSession, bench: Bench) -> None:
+    """Read the rows as the doctor does."""
+    files = [(file.path, file.size) for file in bench.table.snapshot().active_files()]
+    counted = scan(spark, bench.table.folder, bench.stream, files).counted
+    assert sum(each.rows for each in counted.values()) == 2
+
+
+def append_in_spark(spark: SparkSession, bench: Bench) -> None:
+    derived_twice(spark, bench, None)
+
+
+def upsert_in_spark(spark: SparkSession, bench: Bench) -> None:
+    derived_twice(spark, bench, Upsert(("partition_key",), ("sequence_number",)))
+
+
+def roll_up_in_spark(spark: SparkSession, bench: Bench) -> None:
+    derived_twice(spark, bench, Rollup(by=("partition_key",)))
+
+
+def derived_twice(spark: SparkSession, bench: Bench, mode: Upsert | Rollup | None) -> None:
+    """Write a derived table in two commits. Unless rows are appended, the second one replaces rows."""
+
+    def transform(rows: DataFrame) -> DataFrame:
+        if isinstance(mode, Rollup):
+            return rows.groupBy("partition_key").count()
+        return rows.select("partition_key", "sequence_number")
+
+    table = DerivedTable(f"s3://{BUCKET}/derived", WRITING, bench.table.folder.role)
+    for _ in range(2):
+        (commit,) = derive(spark, table, Derivation(RAW, transform, mode))
+        assert commit.rows
+        bench.put(2)
+        bench.run()
+    assert bool(commit.deleted) is (mode is not None)
+
+
+@pytest.mark.parametrize("assumes_role", [True, False], ids=["role", "static credentials"])
+@pytest.mark.parametrize(
+    "execute", [replay_in_spark, scan_in_spark, append_in_spark, upsert_in_spark, roll_up_in_spark]
+)
+def test_no_task_contains_a_secret(
+    bench: Bench,
+    spark_with_role: SparkSession,
+    role: AssumedRole,
+    sts: TokenService,
+    signers: Signers,
+    sent: list[bytes],
+    execute: Callable[[SparkSession, Bench], None],
+    assumes_role: bool,
+) -> None:
+    if assumes_role:
+        bench.settings = replace(bench.settings, role=role)
+    bench.table = PositionedTable(RAW, WRITING, role if assumes_role else None)
+    bench.create()
+    bench.put(0, 1)
+    bench.run()
+    signers()
+    execute(spark_with_role, bench)
+    assert bool(signers() & sts.expirations.keys()) is assumes_role
+    assert sent
+    assert secrets_in(sent, sts) == []
