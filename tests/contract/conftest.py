@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.table.table import PositionedTable
 from support.pipeline import Pipeline
 from support.timing import WRITING
@@ -53,7 +54,7 @@ def kill_run_at(pipeline: Pipeline) -> Callable[[str], None]:
 
     def kill(point: str) -> None:
         command = [sys.executable, str(KILLED_RUN), point, *pipeline.command()]
-        done = subprocess.run(command, check=False, capture_output=True, timeout=300)
+        done = subprocess.run(command, check=False, capture_output=True, timeout=SECONDS)
         assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 
     return kill

@@ -1,4 +1,4 @@
-"""A derivation in a process that kills itself around its commit: `killed_derivation.py WHEN SOURCE TABLE`."""
+"""A derivation in a process that kills itself around its commit: arguments WHEN KIND SOURCE TABLE."""
 
 import os
 import signal
@@ -7,13 +7,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from contract.derivations import KINDS
 from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
-from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.derive.run import derive
 from kinesis_assets.spark.session import start_session
-from support.derived import identified
 from support.pipeline import session_config
 
-when, source, table = sys.argv[1:]
+when, kind, source, table = sys.argv[1:]
 original_commit = DerivedSnapshot.commit
 
 
@@ -25,4 +25,4 @@ def commit_and_die(self: DerivedSnapshot, *arguments: object, **named: object) -
 
 
 DerivedSnapshot.commit = commit_and_die
-list(derive(start_session(session_config()), DerivedTable(table), Derivation(source, identified)))
+list(derive(start_session(session_config()), DerivedTable(table), KINDS[kind].derivation(source)))

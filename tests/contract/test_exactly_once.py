@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def test_commands_write_each_record_to_a_table_on_s3_exactly_once(pipeline: Pipe
     first, second = pipeline.create(2)
     pipeline.put_many(300)
     run = [str(Path(sys.executable).with_name("kinesis-assets")), *pipeline.command()]
-    subprocess.run(run, check=True, capture_output=True, timeout=300)
+    subprocess.run(run, check=True, capture_output=True, timeout=SECONDS)
     pipeline.merge(first, second)
     pipeline.put_many(300)
-    subprocess.run(run, check=True, capture_output=True, timeout=300)
+    subprocess.run(run, check=True, capture_output=True, timeout=SECONDS)
     pipeline.assert_exactly_once()

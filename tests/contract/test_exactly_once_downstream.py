@@ -9,18 +9,18 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
+from contract.derivations import APPENDED, KINDS, UPSERTED, Kind
 from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.run import Derivation
 from kinesis_assets.errors import CursorConflict, LandingFailed
-from support.derived import DerivedBench, identified, identities
+from support.derived import DerivedBench
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +30,21 @@ if TYPE_CHECKING:
 KILLED_DERIVATION = Path(__file__).with_name("killed_derivation.py")
 
 
+any_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=str)
+
+
 @pytest.fixture
-def derived(pipeline: Pipeline, spark: SparkSession, place: str) -> DerivedBench:
+def kind() -> Kind:
+    """The kind of the derived table, unless the test has several."""
+    return APPENDED
+
+
+@pytest.fixture
+def derived(pipeline: Pipeline, spark: SparkSession, place: str, kind: Kind) -> DerivedBench:
     """The rows of the pipeline's table, not derived yet."""
     pipeline.create(2)
     table = DerivedTable(f"{place}/derived")
-    return DerivedBench(spark, table, Derivation(pipeline.table.uri, identified))
+    return DerivedBench(spark, table, kind.derivation(pipeline.table.uri))
 
 
 def land(pipeline: Pipeline, records: int) -> None:
@@ -43,24 +52,34 @@ def land(pipeline: Pipeline, records: int) -> None:
     pipeline.materialize()
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.any_spark), "after"])
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [
+        pytest.param(APPENDED, "before", marks=pytest.mark.any_spark),
+        (APPENDED, "after"),
+        pytest.param(UPSERTED, "before", marks=pytest.mark.any_spark),
+    ],
+    ids=str,
+)
 def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
-    pipeline: Pipeline, derived: DerivedBench, when: str
+    pipeline: Pipeline, derived: DerivedBench, kind: Kind, when: str
 ) -> None:
     land(pipeline, 100)
     derived.run()
     land(pipeline, 100)
-    command = [sys.executable, str(KILLED_DERIVATION), when, pipeline.table.uri, derived.table.uri]
-    killed = subprocess.run(command, check=False, capture_output=True, timeout=300)
+    tables = [pipeline.table.uri, derived.table.uri]
+    command = [sys.executable, str(KILLED_DERIVATION), when, kind.name, *tables]
+    killed = subprocess.run(command, check=False, capture_output=True, timeout=SECONDS)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     land(pipeline, 100)
     derived.run()
-    assert identities(derived) == Counter(pipeline.acknowledged)
+    kind.assert_exact(derived, pipeline.acknowledged)
 
 
 @pytest.mark.any_spark
+@any_kind
 def test_of_two_runs_at_once_one_adds_its_rows(
-    pipeline: Pipeline, derived: DerivedBench, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, derived: DerivedBench, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     land(pipeline, 100)
     derived.run()
@@ -69,7 +88,7 @@ def test_of_two_runs_at_once_one_adds_its_rows(
     conflicts: list[CursorConflict] = []
 
     def commit_together(*arguments: object, **named: object) -> object:
-        both_have_written.wait(timeout=300)
+        both_have_written.wait(timeout=SECONDS)
         return commit(*arguments, **named)
 
     def run() -> None:
@@ -86,30 +105,41 @@ def test_of_two_runs_at_once_one_adds_its_rows(
     for each in runs:
         each.join()
     assert len(conflicts) == 1
-    assert identities(derived) == Counter(pipeline.acknowledged)
+    kind.assert_exact(derived, pipeline.acknowledged)
 
 
 def test_rows_that_a_seek_deleted_and_read_again_are_in_a_rebuilt_table_once(
-    pipeline: Pipeline, derived: DerivedBench
+    pipeline: Pipeline, derived: DerivedBench, kind: Kind
 ) -> None:
     land(pipeline, 100)
     derived.run()
     pipeline.seek("TRIM_HORIZON")
     land(pipeline, 100)
     derived.run(on_deleted=OnDeleted.REBUILD)
-    assert identities(derived) == Counter(pipeline.acknowledged)
+    kind.assert_exact(derived, pipeline.acknowledged)
 
 
 @pytest.mark.any_spark
-def test_a_failed_run_changes_nothing(pipeline: Pipeline, derived: DerivedBench) -> None:
+@any_kind
+def test_a_failed_run_changes_nothing(pipeline: Pipeline, derived: DerivedBench, kind: Kind) -> None:
     land(pipeline, 100)
     derived.run()
     version = derived.table.snapshot().delta.version()
-    consumed = identities(derived)
+    consumed = list(pipeline.acknowledged)
     land(pipeline, 100)
     with pytest.raises(LandingFailed):
-        derived.run(transform=lambda rows: identified(rows).where("raise_error('no') IS NULL"))
+        derived.run(transform=lambda rows: kind.transform(rows).where("raise_error('no') IS NULL"))
     assert derived.table.snapshot().delta.version() == version
-    assert identities(derived) == consumed
+    kind.assert_exact(derived, consumed)
     derived.run()
-    assert identities(derived) == Counter(pipeline.acknowledged)
+    kind.assert_exact(derived, pipeline.acknowledged)
+
+
+@pytest.mark.any_spark
+@any_kind
+def test_a_repeated_run_adds_nothing(pipeline: Pipeline, derived: DerivedBench, kind: Kind) -> None:
+    for _ in range(2):
+        land(pipeline, 100)
+        derived.run()
+        assert derived.run() == []
+        kind.assert_exact(derived, pipeline.acknowledged)

@@ -22,6 +22,7 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableRewritten,
 )
+from support.mentions import assert_mentions
 from support.shard_lists import omit_shards
 
 if TYPE_CHECKING:
@@ -54,13 +55,12 @@ def test_expired_records_fail_their_shard_until_the_policy_is_to_continue(
 
     failed = pipeline.materialize()
     assert {shard: event["state"] for shard, event in failed.items()} == {lost: "failed", fresh: "committed"}
-    for fact in (f"read up to {last}, ", f"first available record: {available}, ", "1 day, 6:00:00 later"):
-        assert fact in failed[lost]["error"]
+    assert_mentions(failed[lost]["error"], last, available, "1 day, 6:00:00")
     assert pipeline.at(lost).position == last
 
     continued = pipeline.materialize(on_data_loss="continue")[lost]
     assert (continued["state"], continued["rows"]) == ("committed", 5)
-    assert f"first available record: {available}, " in continued["gaps"]
+    assert available in continued["gaps"]
     assert [str(gap) for gap in pipeline.at(lost).gaps] == [continued["gaps"]]
     assert "gaps" not in pipeline.materialize()[lost]
     pipeline.acknowledged = [record for record in pipeline.acknowledged if record not in expired]
@@ -83,7 +83,7 @@ def test_a_shard_that_vanished_unread_fails_until_the_policy_is_to_continue_with
     events = pipeline.materialize([parent, *children])
     assert [events[shard]["state"] for shard in (parent, *children)] == ["failed", "waiting", "waiting"]
     last_read = f"AFTER_SEQUENCE_NUMBER:{pipeline.acknowledged[3][1]}"
-    assert f"read only up to {last_read}" in events[parent]["error"]
+    assert last_read in events[parent]["error"]
 
     events = pipeline.materialize([parent, *children], on_data_loss="continue")
     assert events[parent]["state"] == "finished"
