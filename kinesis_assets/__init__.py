@@ -10,15 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.account_component import KinesisAccountComponent
-    from kinesis_assets.dagster.after_landing import after_landing
-    from kinesis_assets.dagster.asset_props import KinesisAssetProps
     from kinesis_assets.dagster.build import build_kinesis_stream
-    from kinesis_assets.dagster.component import KinesisStreamComponent
-    from kinesis_assets.dagster.derived_asset import derived_table, rollup
+    from kinesis_assets.dagster.components.account_component import KinesisAccountComponent
+    from kinesis_assets.dagster.components.asset_props import KinesisAssetProps
+    from kinesis_assets.dagster.components.stream_component import KinesisStreamComponent
+    from kinesis_assets.dagster.components.table_component import KinesisTableComponent
+    from kinesis_assets.dagster.derived.after_landing import after_landing
+    from kinesis_assets.dagster.derived.derived_asset import derived_table, rollup
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.resources import KinesisResource
-    from kinesis_assets.dagster.table_component import KinesisTableComponent
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.new_rows import NewRows, new_rows
     from kinesis_assets.derive.policy import OnDeleted
@@ -184,17 +184,17 @@ _HOMES = {
     "Cursor": "derive.cursor",
     "NewRows": "derive.new_rows",
     "OnDeleted": "derive.policy",
-    "after_landing": "dagster.after_landing",
-    "derived_table": "dagster.derived_asset",
+    "after_landing": "dagster.derived.after_landing",
+    "derived_table": "dagster.derived.derived_asset",
     "new_rows": "derive.new_rows",
     "read_table": "derive.read_table",
-    "rollup": "dagster.derived_asset",
-    "KinesisAccountComponent": "dagster.account_component",
-    "KinesisAssetProps": "dagster.asset_props",
+    "rollup": "dagster.derived.derived_asset",
+    "KinesisAccountComponent": "dagster.components.account_component",
+    "KinesisAssetProps": "dagster.components.asset_props",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",
-    "KinesisStreamComponent": "dagster.component",
-    "KinesisTableComponent": "dagster.table_component",
+    "KinesisStreamComponent": "dagster.components.stream_component",
+    "KinesisTableComponent": "dagster.components.table_component",
     "Position": "kinesis.position",
     "PositionKind": "kinesis.position",
     "RunPlan": "ingest.plan",

@@ -19,7 +19,7 @@ from benchmarks.data.finished_shards import finish_shards
 from benchmarks.harness.section import Section, markdown_table
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.table.commit import commit

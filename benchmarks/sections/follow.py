@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from benchmarks.harness.cpu import tree_cpu
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.spread import Spread, describe_rounds
-from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.emulator import LocalKinesis
 
 if TYPE_CHECKING:

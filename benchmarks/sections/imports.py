@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_SECONDS = 0.3
 
 DAGSTER = "import dagster"
-LOADED = f"{DAGSTER}; import kinesis_assets.dagster.component"
+LOADED = f"{DAGSTER}; import kinesis_assets.dagster.components.stream_component"
 BUILT = f"{LOADED}; kinesis_assets.build_kinesis_stream('clicks', table='s3://lake/clicks')"
 RUN = f"{LOADED}; import kinesis_assets.ingest.continuous_run, kinesis_assets.dagster.spark_resource"
 DESCRIPTIONS = {

@@ -21,10 +21,10 @@ from benchmarks.servers.bucket import bucket, upload
 from benchmarks.servers.request_log import RequestLog, Requests
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.checks.evaluation import Evaluation
+from kinesis_assets.dagster.events.shard_events import totals_of_raw
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.sensor import evaluate
-from kinesis_assets.dagster.sensor_cursor import Cursor
-from kinesis_assets.dagster.shard_events import totals_of_raw
+from kinesis_assets.dagster.sensor.sensor import evaluate
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.packing import packed

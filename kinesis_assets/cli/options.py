@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
-from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.redaction import without_secrets
 

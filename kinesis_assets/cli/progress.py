@@ -29,7 +29,7 @@ def progress_bar(title: str, *, as_json: bool) -> Iterator[None]:
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
     from rich.progress import Progress as Bar  # noqa: PLC0415
 
-    from kinesis_assets.dagster.run_log import progress_shown_by  # noqa: PLC0415
+    from kinesis_assets.dagster.steps.run_log import progress_shown_by  # noqa: PLC0415
 
     columns = (
         SpinnerColumn(),

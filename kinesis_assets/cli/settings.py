@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from kinesis_assets.dagster.setting_errors import reason_of
-from kinesis_assets.dagster.settings import StreamSettings
-from kinesis_assets.dagster.settings_base import without_parser
+from kinesis_assets.dagster.settings.setting_errors import reason_of
+from kinesis_assets.dagster.settings.settings_base import without_parser
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:

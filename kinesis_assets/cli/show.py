@@ -18,7 +18,7 @@ def show(*, as_json: bool, **stream: Any) -> None:
 
     Values of environment variables and templates are inserted, and secrets are masked.
     """
-    from kinesis_assets.dagster.effective_settings import component_yaml, effective_settings  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.dagster.components.effective_settings import component_yaml, effective_settings  # noqa: PLC0415  # each command imports only what it needs
 
     component = effective_settings(project_of(**stream))
     click.echo(json.dumps(component) if as_json else component_yaml(component), nl=as_json)

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.after_landing import moves_after_landing
 from kinesis_assets.dagster.checks.checked_table import checked_tables
 from kinesis_assets.dagster.checks.definitions import build_checks
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.consumption import derived_tables
+from kinesis_assets.dagster.derived.after_landing import moves_after_landing
+from kinesis_assets.dagster.derived.consumption import derived_tables
+from kinesis_assets.dagster.events.table_metadata import definition_metadata, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.freshness import policy_of
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
-from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
+from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import ConnectionSettings, RunSettings, StreamSettings
-from kinesis_assets.dagster.settings_base import takes
+from kinesis_assets.dagster.settings.freshness import policy_of
+from kinesis_assets.dagster.settings.settings_base import takes
+from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.dagster.table_metadata import definition_metadata, raw_columns
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -44,8 +44,9 @@ _START_OF_A_RUN = 30.0
 def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     """Build the definitions that ingest one stream into its table.
 
-    The arguments are the fields of `kinesis_assets.dagster.settings.StreamSettings`: first the stream's name
-    or ARN; by name its table, and any other setting. All are described there and in docs/reading.md.
+    The arguments are the fields of `kinesis_assets.dagster.settings.stream_settings.StreamSettings`: first
+    the stream's name or ARN; by name its table, and any other setting. All are described there and in
+    docs/reading.md.
 
     Returns:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
@@ -111,12 +112,12 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         context = dg.AssetExecutionContext.get()
         seconds = None if follow_for is None else continuous_run_seconds(context.run.tags)
         if seconds is not None:
-            from kinesis_assets.dagster.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
+            from kinesis_assets.dagster.steps.continuous_step import run_continuously  # noqa: PLC0415  # loads Spark's jobs
 
             with shown_as_failures():
                 run_continuously(context, open_stream(context.resources, names), plan, seconds)
         elif reports_only_news(context.run.tags):
-            from kinesis_assets.dagster.bounded_step import run_reporting_news  # noqa: PLC0415  # as above
+            from kinesis_assets.dagster.steps.bounded_step import run_reporting_news  # noqa: PLC0415  # as above
 
             with shown_as_failures():
                 run_reporting_news(context, open_stream(context.resources, names), plan)
@@ -134,7 +135,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         description=f"Lists the shards of {stream} and requests runs over those that can be read.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        from kinesis_assets.dagster.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
+        from kinesis_assets.dagster.sensor.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
 
         # A test evaluates the sensor without a repository.
         assets = {} if context.repository_def is None else context.repository_def.assets_defs_by_key

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.commit_links import event_of
-from kinesis_assets.dagster.dead_runs import dead_runs
-from kinesis_assets.dagster.event_log import commits_without_events, materializations_since, metadata_value
-from kinesis_assets.dagster.missing_events import MAX_FILES
-from kinesis_assets.dagster.sensor_runs import DEAD
+from kinesis_assets.dagster.events.commit_links import event_of
+from kinesis_assets.dagster.events.event_log import (
+    commits_without_events,
+    materializations_since,
+    metadata_value,
+)
+from kinesis_assets.dagster.events.missing_events import MAX_FILES
+from kinesis_assets.dagster.sensor.dead_runs import dead_runs
+from kinesis_assets.dagster.sensor.sensor_runs import DEAD
 from kinesis_assets.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.table.commit_ids import time_of_id
 

@@ -11,11 +11,11 @@ import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import initialized, job_without_checks
+from kinesis_assets.dagster.events.run_events import QUIET, metadata_of_events
 from kinesis_assets.dagster.io_manager import ShardIOManager
-from kinesis_assets.dagster.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.log_capture import quiet_log_capture
-from kinesis_assets.dagster.partition_ranges import contiguous_ranges, range_tags
-from kinesis_assets.dagster.run_events import QUIET, metadata_of_events
+from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, range_tags
+from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.stream_names import StreamNames, is_key, op_key
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.kinesis.stream_address import StreamAddress

@@ -10,9 +10,9 @@ from pydantic import Field, PrivateAttr
 
 from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings import RunSettings, StreamSettings
+from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX
+from kinesis_assets.dagster.settings.stream_settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
@@ -143,6 +143,6 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                 f"{context.asset_key.to_user_string()} returned {type(obj).__name__}; "
                 "its body must return its plan, or a plan with fewer shards"
             )
-        from kinesis_assets.dagster.bounded_step import run_reporting_all  # noqa: PLC0415  # loads Spark's jobs
+        from kinesis_assets.dagster.steps.bounded_step import run_reporting_all  # noqa: PLC0415  # loads Spark's jobs
 
         run_reporting_all(context, self.opened, obj)

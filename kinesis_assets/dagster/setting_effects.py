@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.settings import RunSettings
+from kinesis_assets.dagster.settings.stream_settings import RunSettings
 from kinesis_assets.kinesis.start_positions import StartPositions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.checks.settings import Checks
-from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.graceful_stop import GracefulStop
     from kinesis_assets.dagster.resources import KinesisResource
-    from kinesis_assets.dagster.settings import RunSettings
+    from kinesis_assets.dagster.settings.stream_settings import RunSettings
     from kinesis_assets.dagster.spark_resource import SparkResource
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.client import StreamClient

@@ -13,9 +13,9 @@ import boto3
 import click
 import dagster as dg
 
+from kinesis_assets.dagster.events.run_events import QUIET
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.run_events import QUIET
-from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.proof import count_rows, prove
 from kinesis_assets.demo.tables import build_order_tables

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.derived_asset import derived_table, rollup
+from kinesis_assets.dagster.derived.derived_asset import derived_table, rollup
 from kinesis_assets.decoders import Json, decode
 from kinesis_assets.demo.orders import STREAM
 

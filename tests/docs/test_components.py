@@ -16,7 +16,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 import kinesis_assets
 from kinesis_assets import KinesisAccountComponent
-from kinesis_assets.dagster.missing_events import MAX_FILES
+from kinesis_assets.dagster.events.missing_events import MAX_FILES
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.testing import LocalKinesis
 from support.dagster_components import dagsters_own_warnings, loaded

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
-from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from support.dagster_components import definitions_of
 from support.stream_names import io_manager_key
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.stream_names import io_manager_key
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from benchmarks.servers.spark_cluster import SPARK_HOME
-from kinesis_assets.dagster.settings import StreamSettings
-from kinesis_assets.dagster.spark_settings import SparkSettings
+from kinesis_assets.dagster.settings.spark_settings import SparkSettings
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.spark.session import prepare
 from kinesis_assets.spark.setting_names import PYTHON
 from support.clean_environment import clean_environment

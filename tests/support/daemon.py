@@ -16,7 +16,7 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group

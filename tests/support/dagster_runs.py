@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.partition_ranges import range_tags
+from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.spark_settings import SparkSettings
+from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from support.bench import Bench
 
 if TYPE_CHECKING:

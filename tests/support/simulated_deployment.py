@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.dagster import continuous_step
-from kinesis_assets.dagster.partition_ranges import continuous_run_tags
-from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_tags
+from kinesis_assets.dagster.sensor.sensor import evaluate
+from kinesis_assets.dagster.steps import continuous_step
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, INTERVAL

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.table_settings import TableSettings
-from kinesis_assets.dagster.typed_rows import TypedRows
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.upsert import Upsert
 

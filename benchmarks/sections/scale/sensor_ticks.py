@@ -17,7 +17,7 @@ from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.sections.scale.idle_shards import IDLE
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:

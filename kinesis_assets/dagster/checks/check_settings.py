@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from kinesis_assets.dagster.settings_base import Settings, map_schema
+from kinesis_assets.dagster.settings.settings_base import Settings, map_schema
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:

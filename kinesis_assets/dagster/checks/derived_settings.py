@@ -9,7 +9,7 @@ from pydantic import Field
 
 from kinesis_assets.dagster.checks.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
 from kinesis_assets.dagster.checks.settings import BadRecordsCheck, CompactionDebtCheck
-from kinesis_assets.dagster.settings_base import UNIT, SchemaFrom, valid
+from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, valid
 
 
 class DerivedLagCheck(CheckSettings):

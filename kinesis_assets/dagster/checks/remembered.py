@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.dagster_internals import sensor_cursors
-from kinesis_assets.dagster.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from kinesis_assets.dagster.checks.bad_records import BadRecords, RecordCounter
-from kinesis_assets.dagster.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
+from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 
 DAMAGED = "The column error says why; a producer may aggregate records wrongly"
 """The advice about bad records of a raw table."""

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import dagster as dg
 
-from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
+from kinesis_assets.dagster.derived.consumption import Consumption, derived_tables
+from kinesis_assets.dagster.events.metadata import table_metadata
+from kinesis_assets.dagster.events.shard_events import totals_of_raw
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.metadata import table_metadata
-from kinesis_assets.dagster.shard_events import totals_of_raw
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
@@ -49,7 +49,7 @@ def build_maintenance_job(
     )
     @shown_as_failures()
     def keep(context: dg.OpExecutionContext) -> None:
-        from kinesis_assets.dagster.finished_partitions import prune_partitions  # noqa: PLC0415  # only its runs need it
+        from kinesis_assets.dagster.jobs.finished_partitions import prune_partitions  # noqa: PLC0415  # only its runs need it
 
         opened = open_stream(context.resources, names)
         derived = derived_tables(assets_of_location(context), names) if tables is None else tables

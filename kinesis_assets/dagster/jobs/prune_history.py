@@ -31,7 +31,7 @@ def build_prune_history_job(names: StreamNames) -> dg.JobDefinition:
     @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
     @shown_as_failures()
     def prune(context: dg.OpExecutionContext, config: PruneHistoryConfig) -> None:
-        from kinesis_assets.dagster.old_runs import delete_runs, old_runs  # noqa: PLC0415  # only its runs read the table
+        from kinesis_assets.dagster.jobs.old_runs import delete_runs, old_runs  # noqa: PLC0415  # only its runs read the table
 
         before = datetime.now(UTC) - timedelta(days=config.keep_days)
         found = old_runs(open_stream(context.resources, names), context.instance, before, config.max_runs)

@@ -9,9 +9,9 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import report_events
+from kinesis_assets.dagster.events.metadata import replay_metadata
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
-from kinesis_assets.dagster.metadata import replay_metadata
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import ShardsNotCommitted
@@ -49,7 +49,7 @@ class ReplayConfig(dg.Config):
 
 def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill":
     """Return the function that fills in records in Spark, and logs how far it is."""
-    from kinesis_assets.dagster.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
+    from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
     from kinesis_assets.replay.task import fill  # noqa: PLC0415
     from kinesis_assets.table.progress import ProgressFiles  # noqa: PLC0415
 

@@ -62,7 +62,8 @@ class Service(ABC):
 
     Args:
         client: The boto3 client of the service.
-        settings: The settings of the session: one of the classes in `dagster/managed_spark.py`, as a map.
+        settings: The settings of the session, one of the classes in `dagster/settings/managed_spark.py`, as
+            a map.
         spark_config: The settings of Spark with which a session is started.
 
     Attributes:

@@ -53,7 +53,7 @@ BUILD = "build_kinesis_stream('clicks', table='s3://lake/clicks', endpoint_url='
 @pytest.mark.parametrize(
     "statement",
     [
-        "import kinesis_assets.dagster.component",
+        "import kinesis_assets.dagster.components.stream_component",
         f"from kinesis_assets import build_kinesis_stream; {BUILD}",
         "import kinesis_assets.dagster.table_component, kinesis_assets.schemas.files",
     ],
@@ -64,7 +64,7 @@ def test_definitions_load_nothing_that_only_runs_need(statement):
 
 
 def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_spark_connect():
-    modules = ("ingest.continuous_run", "dagster.spark_resource", "dagster.sensor")
+    modules = ("ingest.continuous_run", "dagster.spark_resource", "dagster.sensor.sensor")
     run = ";".join(f"import kinesis_assets.{module}" for module in modules)
     never = {
         "pandas",

@@ -10,7 +10,7 @@ from support.terminal import printed_on_a_terminal
 SCRIPT = """
 import sys
 from kinesis_assets.cli.progress import progress_bar
-from kinesis_assets.dagster.run_log import RunLog
+from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.table.progress import Progress
 
 with progress_bar("reading", as_json={as_json}):

@@ -12,7 +12,7 @@ import yaml
 
 import kinesis_assets
 from kinesis_assets.dagster.dagster_internals import report_events
-from kinesis_assets.dagster.partition_ranges import range_tags
+from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from support.postgresql import postgresql, storage_on
 from support.stream_names import raw_key
 

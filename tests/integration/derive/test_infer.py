@@ -6,8 +6,8 @@ import json
 
 import yaml
 
-from kinesis_assets.dagster.table_settings import TableSettings
-from kinesis_assets.dagster.typed_rows import TypedRows
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 
 RECORDS = [
     {

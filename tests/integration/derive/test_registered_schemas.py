@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.table_settings import TableSettings
-from kinesis_assets.dagster.typed_rows import TypedRows
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed, SchemaChangeRefused
 from support.glue_records import avro, framed
 from support.mentions import assert_mentions

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.dagster.table_settings import TableSettings
-from kinesis_assets.dagster.typed_rows import TypedRows
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import InvalidInput
 from support.derived import order

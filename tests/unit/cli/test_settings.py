@@ -9,7 +9,7 @@ import yaml
 
 from kinesis_assets.cli.options import project_of
 from kinesis_assets.cli.settings import parse_settings
-from kinesis_assets.dagster.settings import StreamSettings
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 from support.command_line import single_line_error
 from support.mentions import assert_mentions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from kinesis_assets.dagster.event_audit import EventAudit
-from kinesis_assets.dagster.event_log import materializations_since
+from kinesis_assets.dagster.events.event_log import materializations_since
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.doctor.row_scan import Scan
 from kinesis_assets.table.commit_ids import new_id

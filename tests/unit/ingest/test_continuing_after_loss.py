@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.dagster.metadata import event_metadata
+from kinesis_assets.dagster.events.metadata import event_metadata
 from kinesis_assets.errors import ParentUnfinished, ReadFailed, ShardVanished
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.data_loss import Gap

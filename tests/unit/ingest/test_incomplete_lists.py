@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.sensor import evaluate
+from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
 from support.stream_names import shard_partitions
 from support.timing import READING, set_timing

@@ -12,9 +12,14 @@ from dagster._core.execution.plan.objects import StepFailureData, StepRetryData,
 from dagster_shared.error import SerializableErrorInfo
 
 from kinesis_assets import derived_table
-from kinesis_assets.dagster import derived_runs
-from kinesis_assets.dagster.derived_runs import end_dead_runs
-from kinesis_assets.dagster.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START, Liveness
+from kinesis_assets.dagster.derived import derived_runs
+from kinesis_assets.dagster.derived.derived_runs import end_dead_runs
+from kinesis_assets.dagster.sensor.run_liveness import (
+    SECONDS_SILENT,
+    SECONDS_TO_PLAN,
+    SECONDS_TO_START,
+    Liveness,
+)
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import NOON, Status, origin_of

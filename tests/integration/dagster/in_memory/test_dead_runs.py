@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.run_liveness import SECONDS_SILENT
-from kinesis_assets.dagster.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import FIRST, LAST, PARTITION, Daemon, SensorClock, Status
@@ -84,7 +84,7 @@ def test_no_run_is_dead_if_heartbeats_cannot_be_listed(sensor_clock, daemon, bea
         raise OSError("slow down")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kinesis_assets.dagster.sensor_runs.heartbeats", refuse)
+        patch.setattr("kinesis_assets.dagster.sensor.sensor_runs.heartbeats", refuse)
         assert sensor_clock.ranges_after(SECONDS_SILENT) == []
     assert sensor_clock.ranges_after(SECONDS_SILENT) == [(A, B)]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.consumption import derived_metadata
-from kinesis_assets.dagster.derived_events import (
+from kinesis_assets.dagster.derived.consumption import derived_metadata
+from kinesis_assets.dagster.derived.derived_events import (
     COMPARED,
     MAX_COMMITS,
     metadata_after,
     report_missing_events,
 )
-from kinesis_assets.dagster.missing_events import ComparisonProgress
+from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.records import FORMAT, DerivedCommit

@@ -25,7 +25,7 @@ from kinesis_assets.dagster.checks.settings import (
     CompactionDebtCheck,
     NoAcceptedDataLossCheck,
 )
-from kinesis_assets.dagster.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
+from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES

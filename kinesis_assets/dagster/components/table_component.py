@@ -1,0 +1,105 @@
+"""A typed table of a stream's records, defined in YAML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.checks.check_settings import OFF
+from kinesis_assets.dagster.components.scaffolder import SettingsScaffolder
+from kinesis_assets.dagster.components.yaml_component import YamlComponent, type_spec
+from kinesis_assets.dagster.derived.column_lineage import column_lineage, lineage_of_errors
+from kinesis_assets.dagster.derived.derived_asset import build_derived_table
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.asset_settings import AssetSettings
+from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.table_settings import SCHEMA_FILES, TableSettings
+from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.components.asset_props import AssetRole
+
+
+_NOT_OF_ERRORS = {"bad_records": OFF, "no_duplicates": OFF}
+"""The checks that a table of errors cannot have: all of its records are bad, and none has a key."""
+
+
+class TableScaffolder(SettingsScaffolder):
+    """`dg scaffold defs kinesis_assets.KinesisTableComponent`. The name is that of the folder by default."""
+
+    settings = TableSettings
+    named_by_folder = "name"
+
+
+@dg.scaffold_with(TableScaffolder)
+class KinesisTableComponent(TableSettings, YamlComponent):
+    """Decode the records of a stream into the rows of a typed table, each exactly once."""
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return what `dg` shows about the component."""
+        return type_spec("asset_check")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Build the asset of the table, and that of its errors if they are separate."""
+        schema = self._schema_text(context)
+        rows = TypedRows(self, schema)
+        key = dg.AssetKey.from_user_string(self.name)
+        names = StreamNames.parse(self.source)
+        raw = names.raw_key
+        lineage = column_lineage(self, schema, raw)
+        assets = [
+            build_derived_table(
+                key,
+                self,
+                rows.of_table,
+                all_columns=self.follows_registry,
+                metadata={"dagster/column_lineage": lineage} if lineage else None,
+            )
+        ]
+        roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
+        if self.on_bad_record == "separate":
+            errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
+            settings = DerivedTableSettings(
+                source=self.source,
+                table=f"{self.table.rstrip('/')}_errors",
+                on_deleted=self.on_deleted,
+                max_bytes=self.max_bytes,
+                checks={**self.checks, **_NOT_OF_ERRORS},
+                **self.of(AssetSettings),
+            )
+            description = f"The records that could not be decoded for {key.to_user_string()}."
+            assets.append(
+                build_derived_table(
+                    errors_key,
+                    settings,
+                    rows.of_errors,
+                    description=description,
+                    metadata={"dagster/column_lineage": lineage_of_errors(raw)},
+                )
+            )
+            roles[errors_key] = "errors"
+        return self.customized(context, names.stream, roles, dg.Definitions(assets=assets))
+
+    def _schema_text(self, context: dg.ComponentLoadContext) -> str:
+        """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL.
+
+        It is empty without a format, and for a schema of the Glue Schema Registry, which runs read.
+        """
+        from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
+            read_avro_schema,
+            read_columns,
+        )
+
+        if not isinstance(self.schema_, str):
+            return ""
+        if not self.schema_.endswith(SCHEMA_FILES):
+            return self.schema_
+        path = (context.path if context.path.is_dir() else context.path.parent) / self.schema_
+        try:
+            return read_avro_schema(path) if self.format == "avro" else read_columns(path)
+        except InvalidInput as error:
+            instead = "" if self.format == "avro" else ", or give the columns as DDL"
+            raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None

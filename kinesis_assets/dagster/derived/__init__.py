@@ -1,0 +1,1 @@
+"""Derived tables in Dagster: their assets, runs and events."""

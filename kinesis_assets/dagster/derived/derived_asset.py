@@ -1,0 +1,211 @@
+"""Build the Dagster asset of a derived table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checks.derived_definitions import check_specs, execute_checks
+from kinesis_assets.dagster.dagster_internals import definition_of
+from kinesis_assets.dagster.derived.after_landing import after_landing
+from kinesis_assets.dagster.derived.bad_records import with_bad_records
+from kinesis_assets.dagster.derived.consumption import Consumption, attach
+from kinesis_assets.dagster.derived.derived_events import metadata_after, report_missing_events
+from kinesis_assets.dagster.derived.derived_totals import totals_of_table
+from kinesis_assets.dagster.events.table_metadata import code_references, definition_metadata
+from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.settings.derived_settings import (
+    DerivedSettings,
+    DerivedTableSettings,
+    RollupSettings,
+)
+from kinesis_assets.dagster.settings.freshness import policy_of
+from kinesis_assets.dagster.settings.settings_base import takes
+from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream_names import StreamNames
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.derive.checked_rows import CheckedRows
+    from kinesis_assets.derive.run import Derivation
+
+Transform = Callable[["DataFrame"], "DataFrame"]
+"""A function from rows of the source to rows of the derived table."""
+
+
+@takes(DerivedTableSettings)
+def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Turn a function of a DataFrame into the asset of a derived table, which has the function's name.
+
+    The function gets new rows of the source, and returns rows of the table. Each row of the source reaches it
+    in exactly one commit of the table. It must treat each row for itself, because rows arrive in steps of any
+    size. The arguments are the fields of
+    `kinesis_assets.dagster.settings.derived_settings.DerivedTableSettings`.
+
+    Returns:
+        A decorator. The asset is materialized when new rows have landed in its source, see `after_landing`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
+    return lambda transform: build_derived_table(
+        dg.AssetKey(transform.__name__),
+        settings,
+        with_bad_records(transform, settings.table, settings.max_bad_share),
+        description=transform.__doc__,
+        metadata=code_references(transform),
+    )
+
+
+@takes(RollupSettings)
+def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Turn a function of a DataFrame into the asset of a roll-up, which has the function's name.
+
+    The function gets all rows of the groups that changed, and returns the new rows of these groups, as an
+    aggregation does. The arguments are the fields of
+    `kinesis_assets.dagster.settings.derived_settings.RollupSettings`.
+
+    Returns:
+        A decorator. The asset is materialized when new rows have landed in its source, see `after_landing`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
+
+    def decorate(transform: Transform) -> dg.AssetsDefinition:
+        def derivation(source: str) -> Derivation:
+            from kinesis_assets.derive.changes import Rollup  # noqa: PLC0415  # its import loads PySpark
+            from kinesis_assets.derive.run import Derivation  # noqa: PLC0415
+
+            return Derivation(
+                source=source,
+                transform=transform,
+                mode=Rollup(tuple(settings.by)),
+                partition_by=tuple(settings.partition_by),
+                on_deleted=settings.on_deleted,
+            )
+
+        key = dg.AssetKey(transform.__name__)
+        return _asset(key, settings, derivation, transform.__doc__, code_references(transform))
+
+    return decorate
+
+
+def build_derived_table(
+    key: dg.AssetKey,
+    settings: DerivedTableSettings,
+    transform: Callable[[DataFrame], DataFrame | CheckedRows],
+    *,
+    all_columns: bool = False,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> dg.AssetsDefinition:
+    """Return the asset of a derived table.
+
+    Args:
+        key: The asset's key.
+        settings: What the table consumes, and how its rows are written.
+        transform: The function of the rows, see `derived_table`.
+        all_columns: Whether the rows must have all columns of the table, see `Derivation`.
+        description: The asset's description, unless the settings have one. It has a default.
+        metadata: Metadata of the asset beyond that of every table.
+    """
+
+    def derivation(source: str) -> Derivation:
+        from kinesis_assets.derive.run import Derivation  # noqa: PLC0415  # its import loads PySpark
+        from kinesis_assets.derive.upsert import Upsert  # noqa: PLC0415
+
+        return Derivation(
+            source=source,
+            transform=transform,
+            mode=Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where)
+            if settings.key
+            else None,
+            partition_by=tuple(settings.partition_by),
+            on_deleted=settings.on_deleted,
+            max_bytes=settings.max_bytes,
+            all_columns=all_columns,
+        )
+
+    return _asset(key, settings, derivation, description, metadata or {})
+
+
+def _asset(
+    key: dg.AssetKey,
+    settings: DerivedSettings,
+    derivation: Callable[[str], Derivation],
+    description: str | None,
+    metadata: Mapping[str, Any],
+) -> dg.AssetsDefinition:
+    names = StreamNames.parse(settings.source)
+    upstream = names.raw_key
+    if settings.upstream is not None:
+        upstream = dg.AssetKey.from_user_string(settings.upstream)
+
+    checks = settings.checks_of_table
+    unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
+    consumption = Consumption(
+        names, upstream, settings.table, derivation, settings.on_deleted, unique, checks
+    )
+
+    @shown_as_failures()
+    def materialized(
+        context: dg.AssetExecutionContext, opened: OpenStream, own: dg.AssetKey
+    ) -> dg.MaterializeResult[Any]:
+        with consumption.heartbeat(context):
+            progress = report_missing_events(context, opened, own, settings.table)
+            spark = opened.start_spark()
+            facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
+            metadata = facts | totals_of_table(settings.table, opened.role)
+            return dg.MaterializeResult(asset_key=own, metadata=metadata)
+
+    def derived() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
+        from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks  # noqa: PLC0415  # only runs need it
+
+        context = dg.AssetExecutionContext.get()
+        opened = open_stream(context.resources, names)
+        own = _own_key(context)
+        table = CheckedTable.of(own, consumption, definition_of(context, upstream), opened.role)
+        if context.selected_asset_keys:
+            yield materialized(context, opened, own)
+            DerivedRunChecks(context.get_step_execution_context(), table).report()
+        else:
+            with shown_as_failures():
+                yield from execute_checks(context, opened, table)
+
+    attach(consumption, derived)
+    specs = check_specs(key, checks)
+    return dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[
+            dg.AssetSpec(
+                key,
+                deps=[upstream],
+                group_name=settings.group_name or names.group,
+                owners=settings.owners,
+                tags=settings.tags,
+                kinds={*settings.kinds},
+                automation_condition=after_landing(),
+                description=settings.description
+                or description
+                or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
+                metadata={**definition_metadata(settings.table), **metadata},
+                freshness_policy=policy_of(settings.freshness),
+            )
+        ],
+        check_specs=specs,
+        can_subset=bool(specs),  # the checks can be executed without a materialization
+        required_resource_keys={names.io_manager_key},
+    )(derived)
+
+
+def _own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
+    """Return the key of the running asset, which may differ from the one that it was built with."""
+    keys: set[dg.AssetKey] = {check.asset_key for check in context.selected_asset_check_keys}
+    (key,) = keys.union(context.selected_asset_keys)
+    return key

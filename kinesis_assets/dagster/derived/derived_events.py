@@ -1,0 +1,204 @@
+"""Report the commits of a derived table for which runs could not report an event.
+
+A run reports its commits after the fact. If it dies or fails in between, its last commits have no event, and
+the next run of the table reports them. The search starts from the table: the record of a commit names its run
+and the commit before it. An event names the last commit that it covers, and covers the earlier ones of the
+same run too, because a run reports its commits in their order.
+
+The event of a run also says how far the commits were compared, and which ones are left because their runs
+may still report them. The next run compares only these and later ones.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import msgspec
+
+from kinesis_assets.dagster.dagster_internals import report_event
+from kinesis_assets.dagster.derived.consumption import COMMIT_ID, derived_metadata
+from kinesis_assets.dagster.events.commit_links import ChainSegment, join_segments
+from kinesis_assets.dagster.events.event_log import known_runs, materializations_since, metadata_value
+from kinesis_assets.dagster.events.missing_events import ComparisonProgress
+from kinesis_assets.errors import PositionsUnreadable, TableMissing, TableUnreachable
+from kinesis_assets.table.commit_ids import time_of_id
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.derive.derived_table import DerivedTable
+    from kinesis_assets.derive.records import DerivedCommit, RecordFiles
+
+COMPARED = "compared"
+"""The key in an event's metadata of the progress of the comparison, as JSON."""
+
+MAX_COMMITS = 200
+"""The maximum number of commits that a comparison reads in one go. The next run continues; but the first
+comparison of an instance is the last one of the commits before it, which get no events."""
+
+_NEWEST_EVENTS = 100
+"""The number of events that every run reads. One of them has the progress of the comparison."""
+
+
+def report_missing_events(
+    context: dg.AssetExecutionContext, opened: OpenStream, key: dg.AssetKey, table: str
+) -> ComparisonProgress:
+    """Report the commits of a derived table that have no event, one event for each run that made them.
+
+    Args:
+        context: The context of the running asset, whose run reports them.
+        opened: The stream of the table, whose sensor knows dead runs.
+        key: The key of the table's asset.
+        table: The table's path or URI.
+
+    Returns:
+        The progress of the comparison, for `metadata_after` of the events of this run.
+
+    Raises:
+        PositionsUnreadable: The record of the newest commit is missing or damaged.
+        TableUnreachable: The table cannot be read at present.
+        TableUnsuitable: The table is not a derived table.
+    """
+    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
+
+    instance = context.instance
+    records = instance.fetch_materializations(key, limit=_NEWEST_EVENTS).records
+    events = [record.asset_materialization for record in records if record.asset_materialization]
+    before = max(map(_progress_of, events), key=lambda progress: progress.through or 0, default=_NOTHING)
+    opened_table = DerivedTable(table, role=opened.role)
+    newest = _newest(opened_table)
+    if newest is None:
+        return before
+    segments = [ChainSegment(newest.commit_id, before.through), *before.left]
+    runs = known_runs(instance, {run_id for segment in segments for run_id in segment.runs})
+    unfinished = _unfinished(instance, opened, runs)
+    waiting = [segment for segment in segments if segment.runs and unfinished.issuperset(segment.runs)]
+    read = {
+        segment: []
+        if segment in waiting
+        else list(islice(_commits_of(opened_table.records, segment), MAX_COMMITS))
+        for segment in segments
+    }
+    commits = [commit for segment in segments for commit in read[segment]]
+    missing = _missing(instance, key, commits, events)
+    others = {commit.by for commit in missing if commit.by is not None} - {context.run.run_id}
+    unfinished = _unfinished(instance, opened, known_runs(instance, others))
+    by_run: dict[str | None, list[DerivedCommit]] = {}
+    for commit in reversed(missing):
+        if commit.by not in unfinished:  # such a run may still report it
+            by_run.setdefault(commit.by, []).append(commit)
+    for by, made in sorted(by_run.items(), key=lambda item: item[1][-1].commit_id):
+        maker = "an unknown run" if by is None else f"the run {by}"
+        event = dg.AssetMaterialization(
+            key,
+            description=f"Committed by {maker}, which did not report it.",
+            metadata=derived_metadata(made),
+        )
+        report_event(context, event)
+    unreported = {commit.commit_id for commit in missing if commit.by in unfinished}
+    left: list[ChainSegment] = []  # in the order of the chain, in which ids need not decrease
+    for segment in segments:
+        left += [segment] if segment in waiting else []
+        left += [
+            ChainSegment(commit.commit_id, commit.previous, (str(commit.by),))
+            for commit in read[segment]
+            if commit.commit_id in unreported
+        ]
+        if before.through is not None and len(read[segment]) == MAX_COMMITS:
+            rest = read[segment][-1].previous
+            left += [] if rest in (None, segment.until) else [ChainSegment(rest, segment.until)]
+    previous = {commit.commit_id: commit.previous for commit in commits}
+    return ComparisonProgress(newest.commit_id, tuple(join_segments(left, previous)))
+
+
+def metadata_after(
+    progress: ComparisonProgress, commits: Sequence[DerivedCommit]
+) -> tuple[dict[str, Any], ComparisonProgress]:
+    """Return the event metadata of some commits of this run, oldest first, and the progress after the event.
+
+    Args:
+        progress: The progress before it. Commits of other runs in between are left to the next run.
+        commits: The commits.
+    """
+    for commit in commits:
+        if commit.previous == progress.through:
+            progress = msgspec.structs.replace(progress, through=commit.commit_id)
+    return derived_metadata(commits) | {COMPARED: msgspec.json.encode(progress).decode()}, progress
+
+
+_NOTHING = ComparisonProgress()
+
+
+def _progress_of(event: dg.AssetMaterialization) -> ComparisonProgress:
+    try:
+        return msgspec.json.decode(str(metadata_value(event, COMPARED)), type=ComparisonProgress)
+    except msgspec.MsgspecError:  # an event of another writer, or without progress
+        return _NOTHING
+
+
+def _newest(table: DerivedTable) -> DerivedCommit | None:
+    try:
+        return table.snapshot().newest
+    except TableMissing:
+        return None
+
+
+def _commits_of(records: RecordFiles, segment: ChainSegment) -> Iterator[DerivedCommit]:
+    """Yield the commits of a segment, newest first, as far as their records can be read."""
+    commit_id: int | None = segment.newest
+    while commit_id is not None and commit_id != segment.until:
+        try:
+            commit = records.at(commit_id)
+        except PositionsUnreadable:
+            return  # no run needs the older records
+        yield commit
+        commit_id = commit.previous
+
+
+def _missing(
+    instance: dg.DagsterInstance,
+    key: dg.AssetKey,
+    commits: Sequence[DerivedCommit],
+    newest_events: Sequence[dg.AssetMaterialization],
+) -> list[DerivedCommit]:
+    """Return the commits that no event covers, newest first."""
+    missing = _without_event(commits, newest_events)
+    if not missing:
+        return []
+    since = time_of_id(min(commit.commit_id for commit in missing))
+    return _without_event(commits, materializations_since(instance, key, since))
+
+
+def _without_event(
+    newest_first: Sequence[DerivedCommit], events: Iterable[dg.AssetMaterialization]
+) -> list[DerivedCommit]:
+    """Return the commits that no event covers."""
+    reported = {metadata_value(event, COMMIT_ID) for event in events}
+    covered: set[str | None] = set()
+    missing = []
+    for commit in newest_first:
+        if str(commit.commit_id) in reported:
+            covered.add(commit.by)
+        elif commit.by not in covered:
+            missing.append(commit)
+    return missing
+
+
+def _unfinished(
+    instance: dg.DagsterInstance, opened: OpenStream, runs: Mapping[str, dg.DagsterRun]
+) -> set[str]:
+    """Return the runs that may still report their commits."""
+    unfinished = {run_id for run_id, run in runs.items() if not run.is_finished}
+    return unfinished.difference(_dead_runs(instance, opened)) if unfinished else unfinished
+
+
+def _dead_runs(instance: dg.DagsterInstance, opened: OpenStream) -> Collection[str]:
+    from kinesis_assets.dagster.sensor.dead_runs import dead_runs  # noqa: PLC0415  # its import loads the sensor
+
+    try:
+        return dead_runs(instance, opened.names, opened.table)
+    except OSError as error:
+        raise TableUnreachable(opened.table.uri, f"heartbeats cannot be listed: {error}") from error

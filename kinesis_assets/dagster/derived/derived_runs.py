@@ -1,0 +1,152 @@
+"""End runs over derived tables only whose process has died.
+
+The automation of a table waits for its unfinished run, so a dead one would stop the table. The rules are
+those for runs of the raw asset, see `run_liveness`: the sensor measures by its own clock, over several ticks,
+how long a run has shown no sign of life. Such a sign is any new event of the run, and a heartbeat in the
+folder of a table whose step is in progress. If a run is ended that is alive after all, it can still commit,
+or another run does: the position of a table moves in one of both.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.sensor.run_liveness import (
+    SECONDS_SILENT,
+    SECONDS_TO_PLAN,
+    SECONDS_TO_START,
+    Liveness,
+    RunObservation,
+)
+from kinesis_assets.dagster.sensor.sensor_runs import (
+    HAVE_A_PROCESS,
+    STEP_ENDED,
+    STEP_EVENTS,
+    STEP_PLANS,
+    UNFINISHED,
+)
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.errors import TableError
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
+from kinesis_assets.table.heartbeat import ENDED, heartbeats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kinesis_assets.kinesis.role import AssumedRole
+
+_log = logging.getLogger(__name__)
+
+_DIED = (
+    "The process of this run has died: it has shown no sign of life for minutes. Nothing is lost. The next "
+    "run of its tables consumes the same rows."
+)
+
+_NOT_OBSERVED = "heartbeats of derived tables cannot be read, so this tick detects no dead runs of them: %s"
+
+
+@dataclass(frozen=True, slots=True)
+class _DerivedRun:
+    """An unfinished run that executes no other steps than those of derived tables.
+
+    Attributes:
+        run: The run.
+        steps: The path or URI of the table of each step, by step key.
+    """
+
+    run: dg.DagsterRun
+    steps: Mapping[str, str]
+
+
+def end_dead_runs(
+    instance: dg.DagsterInstance,
+    tables: Mapping[dg.AssetKey, str],
+    before: Liveness,
+    now: float,
+    role: AssumedRole | None = None,
+) -> Liveness:
+    """End the dead runs over derived tables only, and return what the next tick needs to know.
+
+    A run that is being terminated ends as canceled, any other as failed. A run in Dagster's queue is alive.
+
+    Args:
+        instance: The instance with the runs.
+        tables: The paths or URIs of the derived tables, by asset key.
+        before: The state after the previous tick.
+        now: The time of the tick, in seconds since the epoch.
+        role: The role that accesses the tables; None for the credentials of the process.
+    """
+    found = list(_unfinished(instance, tables)) if tables else []
+    uris = {uri for each in found if each.run.status in HAVE_A_PROCESS for uri in each.steps.values()}
+    try:
+        beats = {uri: heartbeats(DerivedTable(uri, role=role)) for uri in uris}
+    except (OSError, TableError) as error:
+        _log.warning(_NOT_OBSERVED, error)
+        return before
+    seen = {each.run.run_id: _observation(instance, each, beats) for each in found}
+    liveness = before.after(seen, now)
+    for each in found:
+        if each.run.run_id in liveness.dead:
+            _end(instance, each.run)
+    return liveness
+
+
+def _unfinished(instance: dg.DagsterInstance, tables: Mapping[dg.AssetKey, str]) -> Iterator[_DerivedRun]:
+    for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED)):
+        run = record.dagster_run
+        if run.status is dg.DagsterRunStatus.QUEUED or run.execution_plan_snapshot_id is None:
+            continue
+        if not set(run.asset_selection or ()).issubset(tables):  # which is less work than reading the plan
+            continue
+        plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+        assets = {
+            step.key: [
+                output.properties.asset_key
+                for output in step.outputs
+                if output.properties and output.properties.asset_key  # a check has none
+            ]
+            for step in plan.steps
+            if step.key in plan.step_keys_to_execute
+        }
+        if assets and all(len(keys) == 1 and keys[0] in tables for keys in assets.values()):
+            yield _DerivedRun(run, {step: tables[key] for step, (key,) in assets.items()})
+
+
+def _observation(
+    instance: dg.DagsterInstance, each: _DerivedRun, beats: Mapping[str, Mapping[str, str]]
+) -> RunObservation:
+    run = each.run
+    if run.status not in HAVE_A_PROCESS:
+        return RunObservation(run.status.value, None, SECONDS_TO_START)
+    newest = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
+    records = instance.get_records_for_run(run.run_id, of_type=set(STEP_EVENTS), ascending=True).records
+    events = (record.event_log_entry.get_dagster_event() for record in records)
+    last = {event.step_key: event.event_type for event in events}
+    of_steps = {step: beats[uri].get(run.run_id) for step, uri in each.steps.items()}
+    # The signs together are one text, which differs from that of the previous tick if any of them does.
+    signs = [run.status.value, *(str(record.storage_id) for record in newest), *map(str, of_steps.values())]
+    in_progress = [of_steps[step] for step in each.steps if last.get(step) in STEP_PLANS]
+    if in_progress:
+        is_silent = all(beat not in (None, ENDED) for beat in in_progress)
+        timeout = SECONDS_SILENT if is_silent else SECONDS_TO_PLAN
+    elif all(last.get(step) in STEP_ENDED for step in each.steps):
+        timeout = SECONDS_TO_PLAN
+    else:  # a step waits, such as for a retry or for a pool
+        timeout = MAX_ATTEMPT_AGE.total_seconds()
+    return RunObservation(" ".join(signs), None, timeout)
+
+
+def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """End a run, unless its status has changed since it was observed."""
+    current = instance.get_run_by_id(run.run_id)
+    if current is None or current.status is not run.status:
+        return
+    if run.status is dg.DagsterRunStatus.CANCELING:
+        instance.report_run_canceled(current, _DIED)
+    else:
+        instance.report_run_failed(current, _DIED)
+    _log.warning("run %s, which is over derived tables only, has died and was ended", run.run_id)

@@ -1,0 +1,106 @@
+"""The transformations of a typed table: from records to its rows, and to those of its errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.derived.bad_records import BadRecordLimit
+from kinesis_assets.errors import InvalidInput, RegistryCallFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from kinesis_assets.dagster.settings.table_settings import TableSettings
+    from kinesis_assets.decoders import Glue, GlueRegistry
+    from kinesis_assets.decoders.decoder import Decoder
+    from kinesis_assets.derive.checked_rows import CheckedRows
+    from kinesis_assets.derive.record_counts import RecordCounts
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRows:
+    """The transformations of a typed table.
+
+    Attributes:
+        settings: The table's settings.
+        schema: The schema of the records: for avro, the Avro schema in JSON; for other formats, DDL. It is
+            empty for a schema of the Glue Schema Registry, which is read each time that rows are transformed.
+    """
+
+    settings: TableSettings
+    schema: str
+
+    def of_table(self, new: DataFrame) -> DataFrame | CheckedRows:
+        """Return rows of the table from new rows of its source.
+
+        Raises:
+            InvalidInput: The schema or an expression is invalid.
+            RegistryCallFailed: The schema cannot be read from the Glue Schema Registry.
+        """
+        from kinesis_assets.decoders.typed_columns import MARK, Projection, reasons  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.data_files import BATCH_COLUMN  # noqa: PLC0415  # loads Arrow
+
+        settings = self.settings
+        projection = Projection(settings.select, settings.where, settings.key)
+        try:
+            if settings.format is None:
+                return projection.of_columns(new.drop(BATCH_COLUMN))
+            decoded, check = self._decoded(new), self._check()
+            # Rows that are not one for each record do not say how many records there are.
+            records = None if check is None or projection.is_row_by_row else reasons(decoded)
+            if settings.on_bad_record == "keep":
+                return CheckedRows(projection.kept(decoded), "error", check=check, records=records)
+            if projection.is_row_by_row:
+                return CheckedRows(projection.marked(decoded), MARK, keeps_errors=False, check=check)
+            return CheckedRows(projection.good(decoded), check=check, records=records)
+        except (InvalidInput, RegistryCallFailed) as error:
+            raise type(error)(f"table {settings.table}: {error}") from None
+
+    def of_errors(self, new: DataFrame) -> CheckedRows:
+        """Return rows of the table of errors from the same new rows. Raises the errors of `of_table`."""
+        from kinesis_assets.decoders.typed_columns import errors  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # loads PySpark
+
+        try:
+            return CheckedRows(errors(self._decoded(new)), error_column="error")
+        except (InvalidInput, RegistryCallFailed) as error:
+            raise type(error)(f"table {self.settings.table}: {error}") from None
+
+    def _check(self) -> Callable[[RecordCounts], None] | None:
+        """Return the check of the numbers of records; None if there is no limit."""
+        limit = BadRecordLimit.of_share(self.settings.max_bad_share)
+        if self.settings.on_bad_record == "fail":
+            limit = BadRecordLimit(0.0, "on_bad_record is fail", "set on_bad_record to keep or separate")
+        return None if limit is None else partial(limit.check, self.settings.table)
+
+    def _decoded(self, new: DataFrame) -> DataFrame:
+        from kinesis_assets.decoders import Gzip, Zstd, decode  # noqa: PLC0415  # loads PySpark
+
+        decoders: list[Decoder] = [self._decoder()]
+        if self.settings.compression is not None:
+            decoders.insert(0, Gzip() if self.settings.compression == "gzip" else Zstd())
+        return decode(*decoders)(new)
+
+    def _decoder(self) -> Decoder:
+        from kinesis_assets.decoders import Avro, GlueRegistry, Json  # noqa: PLC0415  # loads PySpark
+
+        if self.settings.format == "avro":
+            return Avro(self.schema)
+        if self.settings.format == "glue":
+            return self._glue(GlueRegistry(**self.settings.registry))
+        return Json(self.schema)
+
+    def _glue(self, registry: GlueRegistry) -> Glue:
+        from kinesis_assets.decoders import Glue  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.registered_type import registered_type  # noqa: PLC0415  # loads PySpark
+
+        schema = self.settings.registered_schema
+        if schema is None:
+            return Glue(self.schema, schemas=registry)
+        registry = registry.resolved()
+        return Glue(registered_type(registry, schema.registry, schema.name, schema.version), schemas=registry)

@@ -1,0 +1,1 @@
+"""The events of a stream in Dagster: what they say, and which are missing."""

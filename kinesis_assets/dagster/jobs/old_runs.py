@@ -1,0 +1,117 @@
+"""Delete old runs that a stream's sensor requested, with their events.
+
+What is still read of the history stays: the newest event of each partition, and the runs of the commits that
+a new sensor or `doctor` compares with the events.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.events.commit_links import ChainSegment, read_links
+from kinesis_assets.dagster.events.missing_events import MAX_FILES
+from kinesis_assets.errors import TableMissing
+from kinesis_assets.table.commit_link import CommitLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
+
+SENSOR_TAG = "dagster/sensor_name"
+"""Dagster's tag for the sensor that requested a run."""
+
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+
+NEWEST = 100
+"""How many of the newest events of the asset stay in any case, such as those without a partition."""
+
+_SECONDS = 1800.0
+"""The maximum time for deleting runs. The next time, the others are deleted."""
+
+_PAGE_SIZE = 500
+
+
+def delete_runs(
+    instance: dg.DagsterInstance, run_ids: Sequence[str], clock: Callable[[], float] = time.monotonic
+) -> int:
+    """Delete runs with their events until the time is over, and return how many were deleted.
+
+    Args:
+        instance: The instance with the runs.
+        run_ids: The ids of the runs.
+        clock: Returns the time in seconds.
+    """
+    until = clock() + _SECONDS
+    for number, run_id in enumerate(run_ids):
+        if clock() >= until:
+            return number
+        instance.delete_run(run_id)
+    return len(run_ids)
+
+
+def old_runs(
+    opened: OpenStream, instance: dg.DagsterInstance, before: datetime, most: int, *, newest: int = NEWEST
+) -> list[str]:
+    """Return the ids of runs that can be deleted, oldest first.
+
+    Args:
+        opened: The stream.
+        instance: The instance with the runs.
+        before: Only runs that were created earlier.
+        most: The maximum number of runs.
+        newest: How many of the newest events of each type stay, whatever their partitions.
+
+    Raises:
+        StreamError: The stream cannot be described.
+        TableError: The commits cannot be read.
+    """
+    found: list[str] = []
+    kept = {*_runs_of_newest_events(instance, opened.names, newest), *_runs_of_newest_commits(opened)}
+    wanted = dg.RunsFilter(statuses=_ENDED, tags={SENSOR_TAG: opened.names.sensor}, created_before=before)
+    cursor: str | None = None
+    while len(found) < most:
+        records = instance.get_run_records(wanted, limit=_PAGE_SIZE, cursor=cursor, ascending=True)
+        runs = [record.dagster_run for record in records]
+        found += [
+            run.run_id
+            for run in runs
+            # The sensor of another stream may have the same name in another code location.
+            if run.run_id not in kept and run.asset_selection == {opened.names.raw_key}
+        ]
+        if len(records) < _PAGE_SIZE:
+            break
+        cursor = runs[-1].run_id
+    return found[:most]
+
+
+def _runs_of_newest_events(instance: dg.DagsterInstance, names: StreamNames, newest: int) -> Iterator[str]:
+    """Yield the runs of the newest events of the asset, and of the newest ones of each partition."""
+    key = names.raw_key
+    for fetch in (instance.fetch_materializations, instance.fetch_observations):
+        yield from (record.run_id for record in fetch(key, limit=newest).records)
+        for partition in instance.get_dynamic_partitions(names.partitions_name):
+            of_partition = dg.AssetRecordsFilter(key, asset_partitions=[partition])
+            yield from (record.run_id for record in fetch(of_partition, limit=1).records)
+
+
+def _runs_of_newest_commits(opened: OpenStream) -> Iterator[str]:
+    """Yield the runs whose commits are compared with the events by a sensor without a cursor."""
+    try:
+        snapshot = opened.table.snapshot()
+    except TableMissing:
+        return
+    positions = snapshot.positions(opened.client.describe().identity, or_older=True)
+    if positions is not None:
+        links, _ = read_links(
+            lambda commit_id: CommitLink.of_positions(snapshot.positions_at(commit_id)),
+            ChainSegment(positions.commit_id, None),
+            MAX_FILES,
+            lambda: False,
+        )
+        yield from (link.by for link in links if link.by is not None)

@@ -1,0 +1,150 @@
+"""The sensor: adds new shards as partitions, requests runs over readable shards, and adds missing events.
+
+It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread records
+it requests one record at most, which it does not keep.
+"""
+
+from __future__ import annotations
+
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from msgspec import structs
+
+from kinesis_assets.dagster.checks.derived_tick import derived_check_events
+from kinesis_assets.dagster.checks.tick import check_events
+from kinesis_assets.dagster.derived.derived_runs import end_dead_runs
+from kinesis_assets.dagster.partitions.idle_ranges import finished_between
+from kinesis_assets.dagster.partitions.newest_partitions import newest_partitions
+from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, tagged_partitions
+from kinesis_assets.dagster.sensor.due_shards import DueShards
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.sensor_missing_events import missing_events
+from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK, in_turn, run_requests
+from kinesis_assets.dagster.sensor.sensor_runs import (
+    ended_runs,
+    is_derived_in_a_run,
+    liveness_of,
+    shards_of,
+    unfinished_runs,
+)
+from kinesis_assets.dagster.sensor.sensor_skip_reason import skip_reason
+from kinesis_assets.dagster.sensor.shard_metrics import record_shards
+from kinesis_assets.dagster.sensor.stream_observation import observe_stream
+from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.table.pause import read_pause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from kinesis_assets.dagster.checks.checked_table import CheckedTable
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.table.positions import ShardPosition
+
+
+def evaluate(
+    opened: OpenStream,
+    instance: dg.DagsterInstance,
+    cursor: str | None,
+    clock: Callable[[], float] = time.time,
+    *,
+    derived: Collection[dg.AssetKey] = (),
+    tables: Mapping[dg.AssetKey, str] = MappingProxyType({}),
+    checked: Sequence[CheckedTable] = (),
+) -> dg.SensorResult:
+    """Evaluate one tick.
+
+    A new shard becomes a partition and is reported as a materialization of the stream's asset.
+
+    Args:
+        opened: The stream.
+        instance: The instance with the partitions, runs and events.
+        cursor: The cursor that the previous tick returned.
+        clock: Returns the time of the tick, in seconds since the epoch.
+        derived: The derived tables that one of the stream's continuous runs includes.
+        tables: The paths or URIs of all derived tables of the stream, by asset key.
+        checked: Those of these tables that have checks.
+    """
+    names, now = opened.names, clock()
+    before, follows = Cursor.parse(cursor), opened.settings.follow_for is not None
+    listed = opened.listed_shards()
+    listing, snapshot, shards = listed
+    finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
+    known = newest_partitions(instance, names, shards.keys() - finished)
+    # A shard that was finished before the sensor first listed it needs no partition.
+    not_new = {*known, *finished}
+    new = [shard_id for shard_id in shards if shard_id not in not_new]
+    keys = [*known, *new]
+    # An unfinished shard that is no longer listed is requested too: its run reports what was lost.
+    readable = {
+        shard_id
+        for shard_id, shard in shards.items()
+        if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
+    }
+    unfinished = unfinished_runs(instance, names)
+    liveness = liveness_of(opened, instance, unfinished, before.liveness, now)
+    over = liveness.over
+    alive = [record for record in unfinished if record.dagster_run.run_id not in over]
+    busy = shards_of(opened, alive, keys, now)
+    ended = list(ended_runs(instance, names, keys, before.backoff, now))
+    backoff = before.backoff.after(ended, now).of(readable)
+    waiting = backoff.waiting(now)
+    pause = read_pause(opened.table)
+    candidates = set() if pause else readable - busy - waiting.keys()
+    due = DueShards(opened, listing, shards, signals=before.signals, ended=ended, failing=backoff.shards)
+    idle = set() if follows else due.waited(candidates)
+    passed = finished_between(opened, listing, shards, keys, idle)
+    turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_asked)
+    # A continuous run reads idle shards at little cost.
+    ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
+    missing, commits, fills = missing_events(
+        instance, names, snapshot, listing.summary.identity, before, over=over
+    )
+    last_asked = ranges[-1][-1] if ranges else before.last_asked
+    seen, observed = observe_stream(names.stream_key, listing, shards, before.observed, now)
+    after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals, observed)
+    evaluations, checks = check_events(
+        opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
+    )
+    derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now, opened.role)
+    of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
+    after = structs.replace(
+        after, checks=checks, derived_liveness=derived_liveness, derived_checks=derived_checks
+    )
+    record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
+    blocked = {
+        shard_id
+        for record in unfinished
+        if record.dagster_run.run_id in over
+        for shard_id in tagged_partitions(record.dagster_run.tags, keys)
+    }
+    if not follows or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
+        derived = ()
+    discoveries = [_discovery(names, shard_id, shards[shard_id]) for shard_id in new]
+    reason = skip_reason(
+        waiting,
+        liveness.dead,
+        idle=len(candidates),
+        busy=not readable.isdisjoint(busy),
+        not_probed=due.error,
+    )
+    return dg.SensorResult(
+        run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
+        dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
+        asset_events=[*missing, *seen, *discoveries, *evaluations, *of_derived],
+        cursor=after.encode(),
+        skip_reason=None if ranges else str(pause or reason),
+    )
+
+
+def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
+    """Return the event of a new shard for the stream's asset page."""
+    metadata = {
+        "shard": shard_id,
+        "parents": ", ".join(shard.parents) or "none",
+        "hash_range": " to ".join(shard.hash_range),
+    }
+    return dg.AssetMaterialization(names.stream_key, partition=shard_id, metadata=metadata)

@@ -1,0 +1,251 @@
+"""The runs that the sensor observes: which are unfinished, dead or ended, and which shards they have."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.events.run_events import events_of
+from kinesis_assets.dagster.partitions.partition_ranges import (
+    FOLLOW_TAG,
+    continuous_run_seconds,
+    tagged_partitions,
+)
+from kinesis_assets.dagster.sensor.run_liveness import (
+    SECONDS_SILENT,
+    SECONDS_TO_PLAN,
+    SECONDS_TO_START,
+    Liveness,
+    RunObservation,
+)
+from kinesis_assets.dagster.sensor.sensor_backoff import EndedRun
+from kinesis_assets.dagster.stream_names import op_key
+from kinesis_assets.errors import InvalidInput, TableError
+from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
+from kinesis_assets.table.heartbeat import ENDED, heartbeats
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from kinesis_assets.dagster.sensor.sensor_backoff import ShardBackoff
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
+
+_log = logging.getLogger(__name__)
+
+DEAD = (
+    "run %s shows no sign of life, so its shards are requested again. Terminate it in the UI: until it is "
+    "ended, it counts towards the limits of concurrent runs. run_monitoring in dagster.yaml ends such runs"
+)
+"""The message about a dead run."""
+
+_NOT_OBSERVED = "stream %s: the heartbeats cannot be read, so this tick detects no dead runs: %s"
+
+_FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHED]
+"""The statuses of runs that have not ended."""
+
+HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+"""The statuses of runs that execute steps, or did until their process died."""
+
+STEP_PLANS = (
+    dg.DagsterEventType.STEP_WORKER_STARTING,
+    dg.DagsterEventType.STEP_START,
+    dg.DagsterEventType.STEP_RESTARTED,
+)
+"""After these events a step writes its first heartbeat as soon as it has a plan."""
+
+STEP_ENDED = (
+    dg.DagsterEventType.STEP_SUCCESS,
+    dg.DagsterEventType.STEP_FAILURE,
+    dg.DagsterEventType.STEP_SKIPPED,
+)
+"""After these events a step executes nothing more."""
+
+STEP_EVENTS = (*STEP_PLANS, *STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETRY)
+"""The events that show how far a step is."""
+
+
+def unfinished_runs(instance: dg.DagsterInstance, names: StreamNames) -> list[dg.RunRecord]:
+    """Return the unfinished runs that materialize the raw asset or replay it."""
+    return [
+        record
+        for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED))
+        if record.dagster_run.job_name == names.replay_job
+        or materializes_raw(instance, record.dagster_run, names)
+    ]
+
+
+def liveness_of(
+    stream: OpenStream,
+    instance: dg.DagsterInstance,
+    unfinished: Sequence[dg.RunRecord],
+    before: Liveness,
+    now: float,
+) -> Liveness:
+    """Determine which unfinished runs are alive. A run in Dagster's queue counts as alive.
+
+    Args:
+        stream: The stream.
+        instance: The instance with the runs.
+        unfinished: The unfinished runs.
+        before: The state after the previous tick.
+        now: The time of the tick, in seconds since the epoch.
+    """
+    runs = [record.dagster_run for record in unfinished]
+    launched = [run for run in runs if run.status is not dg.DagsterRunStatus.QUEUED]
+    beats: Mapping[str, str] = {}
+    if any(run.status in HAVE_A_PROCESS for run in launched):
+        try:
+            beats = heartbeats(stream.table)
+        except (OSError, TableError) as error:
+            _log.warning(_NOT_OBSERVED, stream.name, error)
+            return before
+    seen: dict[str, RunObservation] = {}
+    for run in launched:
+        beat, sign = beats.get(run.run_id), before.signs.get(run.run_id)
+        if run.status not in HAVE_A_PROCESS:
+            seen[run.run_id] = RunObservation(run.status.value, None, SECONDS_TO_START)
+        elif beat is not None or (sign is not None and sign.beat is not None):
+            seen[run.run_id] = RunObservation(run.status.value, beat, SECONDS_SILENT)
+        else:
+            seen[run.run_id] = _without_heartbeat(stream, instance, run)
+    liveness = before.after(seen, now)
+    for run_id in sorted(liveness.dead - before.dead):
+        _log.warning(DEAD, run_id)
+    return liveness
+
+
+def _without_heartbeat(
+    stream: OpenStream, instance: dg.DagsterInstance, run: dg.DagsterRun
+) -> RunObservation:
+    """Return the observation of a run that never had a heartbeat: how far its step is."""
+    status, step = run.status.value, _last_event_of_step(instance, run, stream.names)
+    if step in STEP_ENDED:
+        return RunObservation(status, ENDED, SECONDS_SILENT)
+    if step in STEP_PLANS:
+        return RunObservation(f"{status} {step.value}", None, SECONDS_TO_PLAN)
+    # The step may start late, after other steps of the run, and lasts at most as long as it can commit.
+    try:
+        duration = continuous_run_seconds(run.tags) or 0.0
+    except InvalidInput:
+        duration = 0.0
+    return RunObservation(status, None, MAX_ATTEMPT_AGE.total_seconds() + duration + stream.handover)
+
+
+def _last_event_of_step(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames
+) -> dg.DagsterEventType | None:
+    """Return the type of the last event of the step that commits; None before the step starts."""
+    is_replay = run.job_name == names.replay_job
+    step_key = op_key(run.job_name) if is_replay else names.raw_step
+    records = instance.get_records_for_run(run.run_id, of_type=set(STEP_EVENTS), ascending=False).records
+    events = (record.event_log_entry.get_dagster_event() for record in records)
+    return next((event.event_type for event in events if event.step_key == step_key), None)
+
+
+def shards_of(
+    stream: OpenStream,
+    records: Iterable[dg.RunRecord],
+    keys: Sequence[str],
+    now: float,
+) -> set[str]:
+    """Return the shards of unfinished runs, without runs that end as soon as the next one takes over."""
+    return {
+        shard_id
+        for record in records
+        if record.dagster_run.job_name != stream.names.replay_job  # a replay moves no position
+        and not _hands_over(record, stream.handover, now)
+        for shard_id in tagged_partitions(record.dagster_run.tags, keys)
+    }
+
+
+def is_derived_in_a_run(
+    stream: OpenStream,
+    records: Iterable[dg.RunRecord],
+    keys: Sequence[str],
+    now: float,
+    *,
+    derived: Collection[dg.AssetKey],
+    finished: Collection[str],
+) -> bool:
+    """Return whether a continuous run includes derived tables and will go on for longer than the next tick.
+
+    Args:
+        stream: The stream.
+        records: The unfinished runs that are alive.
+        keys: The newest partitions in Dagster's order.
+        now: The time of the tick, in seconds since the epoch.
+        derived: The assets of the derived tables.
+        finished: The finished shards. A run ends when all of its shards are finished.
+    """
+    return any(
+        FOLLOW_TAG in record.dagster_run.tags
+        and set(derived).issubset(record.dagster_run.asset_selection or ())
+        and not _hands_over(record, stream.handover, now)
+        and not set(tagged_partitions(record.dagster_run.tags, keys)).issubset(finished)
+        for record in records
+    )
+
+
+def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
+    """Whether a continuous run is in its last seconds, in which the next one may take over."""
+    try:
+        seconds = continuous_run_seconds(record.dagster_run.tags)
+    except InvalidInput:
+        return False  # the run fails with this error
+    return (
+        seconds is not None
+        and record.start_time is not None
+        and now - record.start_time >= seconds - handover
+    )
+
+
+def ended_runs(
+    instance: dg.DagsterInstance, names: StreamNames, keys: Sequence[str], before: ShardBackoff, now: float
+) -> Iterator[EndedRun]:
+    """Yield the runs of the raw asset that succeeded or failed and are not yet counted.
+
+    Canceled runs are left out: they do not show whether their shards fail.
+    """
+    since = before.since(now)
+    ended = dg.RunsFilter(
+        statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE],
+        updated_after=datetime.fromtimestamp(since, UTC),
+    )
+    for record in instance.get_run_records(ended):
+        run = record.dagster_run
+        if run.run_id in before.counted:  # it may have many events
+            continue
+        # A run whose tags were changed later was counted when it ended.
+        if not materializes_raw(instance, run, names) or (
+            record.end_time is not None and record.end_time < since
+        ):
+            continue
+        range_ = tagged_partitions(run.tags, keys)
+        # The events are read only for a failed run.
+        done = range_ if run.is_success else _materialized_by(instance, names, run.run_id)
+        failed = [shard_id for shard_id in range_ if shard_id not in done]
+        yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
+
+
+def _materialized_by(instance: dg.DagsterInstance, names: StreamNames, run_id: str) -> set[str]:
+    """Return the shards whose last event of a run is a materialization."""
+    last: dict[str, bool] = {}
+    for event in events_of(instance, run_id, newest_first=True):
+        if event.asset_key == names.raw_key and event.partition is not None:
+            last.setdefault(event.partition, isinstance(event, dg.AssetMaterialization))
+    return {shard_id for shard_id, materialized in last.items() if materialized}
+
+
+def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames) -> bool:
+    """Whether a run materializes the raw asset. Without an asset selection it materializes all of its job."""
+    if run.asset_selection:  # that of a job's subset, as commands execute it, is empty
+        return names.raw_key in run.asset_selection
+    if run.execution_plan_snapshot_id is None:
+        return False  # the run executes nothing
+    plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+    return names.raw_key in plan.asset_selection

@@ -1,0 +1,1 @@
+"""The settings of streams, tables and sessions, each declared once, and their JSON schemas."""

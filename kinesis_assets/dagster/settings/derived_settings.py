@@ -1,0 +1,141 @@
+"""The settings of a derived table: the only place where one is declared."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from kinesis_assets.dagster.checks.derived_settings import DerivedChecks, DerivedChecksField
+from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
+from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, Texts, valid
+from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.storage import TableFolder
+
+
+class ConsumptionSettings(Settings):
+    """The settings of a derived table's source, and of the table that its rows are written to."""
+
+    source: Annotated[str, valid(StreamNames.parse)] = Field(
+        description="Name or ARN of the stream; or the asset key of a stream with a key_prefix. The rows of "
+        "its raw table are consumed, on the Spark session of its runs.",
+        examples=["orders", "eu/orders"],
+    )
+    upstream: str | None = Field(
+        default=None,
+        description="Asset key of a derived table of the same stream whose rows are consumed instead.",
+        examples=["orders"],
+    )
+    table: Annotated[str, valid(TableFolder.at)] = Field(
+        description="Path or URI (s3://, file://) of the Delta table. The first run creates it.",
+        examples=["s3://my-lake/orders"],
+    )
+    partition_by: Texts = Field(
+        default=(),
+        description="Partition columns of a new table: texts, dates or integers.",
+        examples=[["order_date"]],
+    )
+    on_deleted: OnDeleted = Field(
+        default=OnDeleted.FAIL,
+        description="What to do if rows were deleted from the source, as by a seek, or before they were "
+        "consumed: fail; ignore them and keep what was derived from them; or rebuild the table from the rows "
+        "that the source has, which is also done if a column gets another type.",
+        examples=["rebuild"],
+    )
+
+
+class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
+    """The settings that all derived tables have."""
+
+    known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name"})
+
+    checks: DerivedChecksField = Field(
+        default={},
+        description="Bounds and severities of the asset checks of the table, by the name of the check; off "
+        "for a check that is not needed. See docs/checks.md.",
+        examples=[{"lag": {"max_seconds": 300, "severity": "ERROR"}, "compaction_debt": "off"}],
+    )
+
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has.
+
+        Raises:
+            InvalidInput: One is given that it cannot have.
+        """
+        return DerivedChecks.parse(self.checks)
+
+    @model_validator(mode="after")
+    def _check_checks(self) -> Self:
+        _ = self.checks_of_table
+        return self
+
+
+class DerivedTableSettings(DerivedSettings):
+    """The settings of a table to which rows are appended, or in which they replace those with their key."""
+
+    key: Texts = Field(
+        default=(),
+        description="Columns that identify a row. A new row replaces the one with its key. Without a key, "
+        "rows are appended. A row in which one of them is null is appended too.",
+        examples=[["order_id"]],
+    )
+    order_by: Texts = Field(
+        default=(),
+        description="Columns by which the newest row of a key is found, most significant first. Required "
+        "with a key. Of equal rows, the later one is newer.",
+        examples=[["updated_at"]],
+    )
+    delete_where: str | None = Field(
+        default=None,
+        description="Condition in Spark SQL. If it is true for the newest row of a key, the key is deleted.",
+        examples=["op = 'DELETE'"],
+    )
+    max_bytes: int = Field(
+        default=MAX_BYTES,
+        gt=0,
+        description="Size of the source's files after which a step of a run includes no further commit.",
+        examples=[256 << 20],
+        json_schema_extra={UNIT: "bytes"},
+    )
+    max_bad_share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Maximum share of the records of a step that cannot be decoded. Above it, the run fails "
+        "before the step is committed. By default there is no limit. In Python, they are the rows in which "
+        "the column error is not null, which the function must return.",
+        examples=[0.01],
+    )
+
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has, see `DerivedSettings`."""
+        checks = super().checks_of_table
+        return checks if self.key else checks.without(["no_duplicates"], "only with a key")
+
+    @model_validator(mode="after")
+    def _check_upsert(self) -> Self:
+        if self.key and not self.order_by:
+            raise InvalidInput("order_by: required with a key, to find the newest row")
+        if not self.key and (self.order_by or self.delete_where):
+            raise InvalidInput("key: required with order_by and delete_where")
+        return self
+
+
+class RollupSettings(DerivedSettings):
+    """The settings of a table whose rows are computed again for each group that changed."""
+
+    by: Texts = Field(
+        min_length=1,
+        description="Columns of the source and of the table whose values identify a group. If a row of a "
+        "group is added, replaced or deleted, all rows of the group are computed again.",
+        examples=[["order_date"]],
+    )
+
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has, see `DerivedSettings`."""
+        return super().checks_of_table.without(["bad_records", "no_duplicates"], "not of a roll-up")

@@ -1,0 +1,163 @@
+"""The settings of a typed table: the only place where one is declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import dagster as dg
+from pydantic import Field, model_validator
+
+from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.registry_settings import RegistryField, SchemaField, registered_schema
+from kinesis_assets.dagster.settings.settings_base import Settings, Texts, valid
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import KEEPING
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+    from kinesis_assets.dagster.settings.registry_settings import RegisteredSchema
+
+Format = Literal["json", "avro", "glue"]
+Compression = Literal["gzip", "zstd"]
+OnBadRecord = Literal["keep", "separate", "fail"]
+
+SCHEMA_FILES = (".avsc", ".json")
+"""The suffixes that distinguish the path of a schema file from DDL."""
+
+_NEEDS_FORMAT = "only with a format; set format, or remove it"
+
+
+def _check_key(name: str) -> None:
+    if not all(dg.AssetKey.from_user_string(name).path):
+        raise InvalidInput(
+            f"name: invalid asset key {name[:80]!r}: a part of it is empty; its form is sales/orders"
+        )
+
+
+class NamedTable(Settings):
+    """The name of a table's asset."""
+
+    name: Annotated[str, valid(_check_key)] = Field(
+        description="Asset key of the table.",
+        examples=["orders"],
+    )
+
+
+class DecodingSettings(Settings):
+    """How records become rows of a typed table."""
+
+    format: Format | None = Field(
+        default=None,
+        description="Format of the records: json, one document each; avro, one datum each, written with the "
+        "schema; or glue, JSON or Avro with the header of the Glue Schema Registry. By default the rows "
+        "of the source are not decoded.",
+        examples=["json"],
+    )
+    schema_: SchemaField = Field(
+        default=None,
+        alias="schema",
+        description="Type of the decoded records, as DDL of Spark; or the path of an Avro schema (.avsc) or "
+        "of a JSON Schema (.json), relative to the folder of the YAML; or, with glue, a map that names a "
+        "schema of the Glue Schema Registry. Required with a format. With avro it must be an Avro schema.",
+        examples=["order_id BIGINT, amount DOUBLE", "orders.avsc", {"registry": "shop", "name": "orders"}],
+    )
+    registry: RegistryField = Field(
+        default={},
+        description="Connection to the Glue Schema Registry. By default the chain of the AWS SDK applies, "
+        "also if the source has a role.",
+        examples=[{"region_name": "eu-central-1"}],
+    )
+    compression: Compression | None = Field(
+        default=None,
+        description="Compression of each record.",
+        examples=["gzip"],
+    )
+    select: Texts = Field(
+        default=(),
+        description="Columns of the table, as expressions in Spark SQL over the decoded fields and the "
+        "columns of the source, such as shard_id; * are all fields. A column of the source with the name of "
+        "a field is in _record, as in _record.stream. By default the table has all fields. Use try_cast "
+        "where a value may not fit: a failed cast fails the run.",
+        examples=[["*", "CAST(amount AS DECIMAL(10, 2)) AS price", "approximate_arrival_timestamp"]],
+    )
+    where: str | None = Field(
+        default=None,
+        description="Condition in Spark SQL over the same columns. Records for which it is not true are left "
+        "out of the table.",
+        examples=["type = 'order'"],
+    )
+    on_bad_record: OnBadRecord = Field(
+        default="keep",
+        description="What to do with a record that cannot be decoded: keep it in the table, with null in all "
+        "columns but error, shard_id, sequence_number, sub_sequence_number and data; add it to a separate "
+        "table, which has the same name with _errors at its end and is an asset of its own; or fail.",
+        examples=["separate"],
+    )
+
+    @property
+    def registered_schema(self) -> RegisteredSchema | None:
+        """The schema of the Glue Schema Registry; None if the schema is not there."""
+        return registered_schema(self.schema_)
+
+    @property
+    def follows_registry(self) -> bool:
+        """Whether the columns are those of the latest version of a schema of the Glue Schema Registry."""
+        schema = self.registered_schema
+        return schema is not None and schema.version is None
+
+    @model_validator(mode="after")
+    def _check_format(self) -> Self:
+        is_file = isinstance(self.schema_, str) and self.schema_.endswith(SCHEMA_FILES)
+        if self.format is None:
+            for name in ("schema", "registry", "compression"):
+                if getattr(self, "schema_" if name == "schema" else name):
+                    raise InvalidInput(f"{name}: {_NEEDS_FORMAT}")
+            if self.on_bad_record != "keep":
+                raise InvalidInput(f"on_bad_record: {_NEEDS_FORMAT}")
+        elif self.schema_ is None:
+            raise InvalidInput("schema: required with a format")
+        elif self.format == "avro" and not is_file:
+            raise InvalidInput("schema: with the format avro, give the path of an Avro schema (.avsc)")
+        if self.registered_schema is not None and self.format != "glue":
+            raise InvalidInput(
+                "schema: of the Glue Schema Registry only with the format glue; set it, or give the schema "
+                "as DDL or a file"
+            )
+        if self.follows_registry and self.on_bad_record == "separate":
+            raise InvalidInput(
+                "schema: on_bad_record separate requires a version, because the two tables could otherwise "
+                "decode a record with different versions, and neither would have it"
+            )
+        if self.registry and self.format != "glue":
+            raise InvalidInput("registry: only with the format glue; remove it, or correct the format")
+        return self
+
+
+class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
+    """All settings of a typed table: the fields of the YAML of `KinesisTableComponent`."""
+
+    @property
+    def checks_of_table(self) -> DerivedChecks:
+        """The checks that the table has, see `DerivedSettings`."""
+        checks = super().checks_of_table
+        return checks.without(["bad_records"], "only with a format") if self.format is None else checks
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.format is None and self.max_bad_share is not None:
+            raise InvalidInput(f"max_bad_share: {_NEEDS_FORMAT}")
+        if self.format is not None and self.upstream is not None:
+            raise InvalidInput(
+                "format: only without an upstream table, whose rows are decoded already; remove one of them"
+            )
+        if (
+            self.format is not None
+            and self.on_bad_record == "keep"
+            and self.key
+            and {*self.key} <= {*KEEPING}
+        ):
+            raise InvalidInput(
+                "key: a record that cannot be decoded would replace others; add a column of its fields, or "
+                "set on_bad_record to separate"
+            )
+        return self

@@ -1,0 +1,1 @@
+"""The steps of runs over a stream."""

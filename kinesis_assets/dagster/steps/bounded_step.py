@@ -1,0 +1,132 @@
+"""The step of a bounded run: it executes one plan in one commit (`ingest/run.py`), and reports its events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.checks.in_run import RunChecks
+from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event, report_events
+from kinesis_assets.dagster.events.metadata import event_metadata
+from kinesis_assets.dagster.events.shard_events import shard_events, totals_event
+from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog
+from kinesis_assets.errors import ShardsNotCommitted
+from kinesis_assets.ingest.land import cancel_landing, land
+from kinesis_assets.ingest.outcome import shards_with_news
+from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.run_totals import RunTotals
+from kinesis_assets.spark.session import wrap_spark_errors
+from kinesis_assets.table.progress import ProgressFiles
+from kinesis_assets.table.stop_marker import StopMarker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import dagster as dg
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.ingest.plan import RunPlan
+
+
+def run_reporting_all(context: dg.OutputContext, stream: OpenStream, plan: RunPlan) -> None:
+    """Land and commit a plan, and add the metadata of each shard to the materializations of an output.
+
+    Args:
+        context: The context of the output.
+        stream: The stream.
+        plan: The plan.
+
+    Raises:
+        DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed and
+            reported, or dropped after `stop_timeout`.
+        LandingFailed: The Spark job failed.
+        ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
+            materialized.
+    """
+    result = _execute(context.step_context, context.asset_key, stream, plan, context.log_event)
+    # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
+    metadata = {
+        shard_id: event_metadata(stream.name, outcome, result)
+        for shard_id, outcome in result.outcomes.items()
+    }
+    add_asset_metadata(context.step_context, context.asset_key, metadata)
+
+
+def run_reporting_news(context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan) -> None:
+    """Land and commit a plan, and report only the shards with news, see `shards_with_news`.
+
+    Call this in the asset's body, which then must not return an output: for an output, Dagster reports a
+    materialization of each partition of the run.
+
+    Args:
+        context: The context of the asset's body.
+        stream: The stream.
+        plan: The plan.
+
+    Raises what `run_reporting_all` raises.
+    """
+    step = context.get_step_execution_context()
+    result = _execute(step, context.asset_key, stream, plan, partial(report_event, context))
+    news = result.only(shards_with_news(plan, result))
+    report_events(step, shard_events(context.asset_key, stream.name, news))
+
+
+def _execute(
+    step: dg.StepExecutionContext,
+    key: dg.AssetKey,
+    stream: OpenStream,
+    plan: RunPlan,
+    log_event: Callable[[dg.AssetObservation], object],
+) -> RunResult:
+    """Land and commit a plan, and report the totals. If it fails or is stopped, also report each shard.
+
+    Args:
+        step: The step that materializes the asset.
+        key: The asset's key.
+        stream: The stream.
+        plan: The plan.
+        log_event: Stores the event of the stream as a whole.
+
+    Raises what `run_reporting_all` raises.
+    """
+    # Spark sets its own handler for interrupts, so the session must start before ours is set.
+    spark = stream.start_spark()
+    graceful_stop = stream.graceful_stop = GracefulStop(
+        stream.settings.stop_timeout,
+        request_stop=StopMarker(stream.table.folder, plan.batch_id).set,
+        give_up=partial(cancel_landing, spark, plan.batch_id),
+    )
+
+    def log_each(result: RunResult) -> None:
+        report_events(step, shard_events(key, stream.name, result))
+
+    def log_totals(result: RunResult) -> None:
+        totals = RunTotals.of(result)
+        if totals.rows or totals.failed:
+            log_event(totals_event(key, totals, stream.table))
+
+    progress = ProgressFiles(stream.table.folder, plan.batch_id)
+    with graceful_stop.canceling(step):
+        with LandingLog(RunLog(step.log.info), progress), wrap_spark_errors(f"stream {stream.name}"):
+            result = execute_run(
+                partial(land, spark),
+                stream.client,
+                stream.table,
+                plan,
+                by=step.run_id,
+                tip_refresh=stream.tip_refresh,
+            )
+        if graceful_stop.stop_requested:
+            log_each(result.only_read())
+            log_totals(result.only_read())
+    if result.errors:
+        # Dagster would report all partitions of the run as materialized, or none.
+        log_each(result)
+    log_totals(result)
+    if any(outcome.rows for outcome in result.outcomes.values()):
+        RunChecks(step, stream, plan.listing).report()  # after the totals, which one of them counts
+    if result.errors:
+        raise ShardsNotCommitted(stream.name, result.errors)
+    return result

@@ -1,0 +1,100 @@
+"""The step of a continuous run: until its time is over, it lands records and moves derived tables."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_assets.dagster.checks.in_run import RunChecks
+from kinesis_assets.dagster.dagster_internals import report_event, report_events
+from kinesis_assets.dagster.derived.continuous_tables import continuous_derivations, tag_of
+from kinesis_assets.dagster.events.shard_events import TotalsReport, shard_events, totals_event
+from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.steps.run_log import RunLog
+from kinesis_assets.errors import DerivedTablesFailed
+from kinesis_assets.ingest.continuous_run import ContinuousRun
+from kinesis_assets.ingest.land import cancel_landing, land
+from kinesis_assets.ingest.run_timing import RunTiming
+from kinesis_assets.spark.session import cancel_tagged, wrap_spark_errors
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.ingest.plan import RunPlan
+    from kinesis_assets.ingest.run_totals import RunTotals
+
+
+def run_continuously(
+    context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan, seconds: float
+) -> None:
+    """Land and commit records continuously, and report the events of each commit.
+
+    The derived tables that the run includes consume the commits in another thread.
+
+    Args:
+        context: The context of the asset's body.
+        stream: The stream.
+        plan: The plan of the first iteration. Its shards are read until the end of the run.
+        seconds: The run's duration.
+
+    Raises:
+        DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed and
+            reported, or dropped after `stop_timeout`.
+        DerivedTablesFailed: Some derived tables are failing at the end. All shards are committed.
+        LandingFailed: A Spark job failed.
+        ShardsNotCommitted: Some shards are failing at the end.
+    """
+    # Spark sets its own handler for interrupts, so the session must start before ours is set.
+    spark = stream.start_spark()
+    step = context.get_step_execution_context()
+    clock = stream.client.settings.timing.clock
+    checks = RunChecks(step, stream, plan.listing, clock.time)
+
+    def report(result: RunResult) -> None:
+        report_events(step, shard_events(context.asset_key, stream.name, result))
+        checks.report()
+
+    def report_totals(totals: RunTotals) -> None:
+        report_event(context, totals_event(context.asset_key, totals, stream.table))
+
+    totals_report = TotalsReport(report_totals, clock=clock.monotonic)
+    run_log = RunLog(context.log.info, clock=clock.monotonic)
+
+    def note(result: RunResult) -> None:
+        run_log.add(result)
+        totals_report.add(result)
+
+    derivations = continuous_derivations(context, stream, spark)
+    continuous = ContinuousRun(
+        partial(land, spark),
+        stream.client,
+        stream.table,
+        stream.policy,
+        RunTiming(seconds, stream.settings.commit_interval, stream.handover),
+        report=report,
+        on_commit=derivations.consume,
+        on_iteration=note,
+        by=step.run_id,
+    )
+
+    def request_stop() -> None:
+        derivations.stop()
+        continuous.stop()
+
+    def give_up() -> None:
+        if continuous.batch_id is not None:
+            cancel_landing(spark, continuous.batch_id)
+        cancel_tagged(spark, tag_of(context))
+
+    graceful_stop = stream.graceful_stop = GracefulStop(
+        stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
+    )
+    with graceful_stop.canceling(step):
+        with totals_report, derivations, wrap_spark_errors(f"stream {stream.name}"):
+            continuous.run(plan)
+        if derivations.failures and not graceful_stop.stop_requested:
+            # The sensor treats shards that a failed run did not report as failed.
+            continuous.report_successes()
+            raise DerivedTablesFailed(stream.name, derivations.failures)

@@ -1,0 +1,298 @@
+"""The YAML of a typed table: its fields, its schema files, and what is refused when it is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any, get_args
+
+import dagster as dg
+import pytest
+
+from kinesis_assets import KinesisTableComponent
+from kinesis_assets.dagster.settings.registry_settings import RegisteredSchema, RegistrySettings
+from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.decoders import GlueRegistry
+from kinesis_assets.errors import InvalidInput
+from support import dagster_components
+from support.dagster_components import dagsters_own_warnings, schema_of, validator_of
+from support.mentions import assert_mentions
+from support.stream_names import io_manager_key, raw_key
+
+pytestmark = dagsters_own_warnings
+
+ORDERS = {
+    "name": "orders",
+    "source": "clicks",
+    "table": "s3://lake/orders",
+    "format": "json",
+    "schema": "order_id BIGINT, updated_at TIMESTAMP",
+}
+ALIASES = {field.alias or name: name for name, field in TableSettings.model_fields.items()}
+AVRO = {"type": "record", "name": "Order", "fields": [{"name": "order_id", "type": "long"}]}
+JSON_SCHEMA = {"properties": {"order_id": {"type": "integer"}}}
+
+
+def loaded(**attributes: Any) -> dg.Definitions:
+    files = {"orders.avsc": json.dumps(AVRO), "orders.json": json.dumps(JSON_SCHEMA), "broken.json": "{"}
+    return dagster_components.loaded(KinesisTableComponent, files, **ORDERS | attributes)[1]
+
+
+def properties() -> dict[str, Any]:
+    """The fields of the YAML, as `dg` and editors show them."""
+    return schema_of(KinesisTableComponent)["properties"]
+
+
+# The fields
+
+
+def test_the_schema_of_the_yaml_describes_every_setting():
+    assert list(properties()) == list(ALIASES)
+    assert list(properties())[:3] == ["name", "source", "upstream"]
+    for name, attribute in ALIASES.items():
+        field = TableSettings.model_fields[attribute]
+        assert properties()[name]["description"] == field.description, name
+        assert properties()[name]["examples"] == field.examples, name
+        assert ("default" in properties()[name]) is not field.is_required(), name
+
+
+def test_the_schema_of_the_yaml_has_the_choices_and_bounds():
+    for name in ("format", "compression", "on_bad_record", "on_deleted"):
+        assert any("enum" in each for each in properties()[name]["anyOf"]), name
+    assert get_args(TableSettings.model_fields["on_bad_record"].annotation) == ("keep", "separate", "fail")
+    assert properties()["on_deleted"]["anyOf"][0]["enum"] == ["fail", "ignore", "rebuild"]
+    assert (properties()["max_bad_share"]["minimum"], properties()["max_bad_share"]["maximum"]) == (0, 1)
+    assert properties()["select"]["items"] == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"registry": "shop"},
+        {"registry": "shop", "name": "orders", "at": 1},
+        {"registry": "shop", "name": 1},
+        {"registry": "", "name": "orders"},
+        {"registry": "shop", "name": "orders", "version": "latest"},
+        {"registry": "shop", "name": "orders", "version": 0},
+        {"registry": "shop", "name": "orders", "version": None},
+        ["order_id BIGINT"],
+    ],
+    ids=str,
+)
+def test_a_wrong_field_of_a_registered_schema_is_refused_by_the_schema_of_the_yaml_too(schema):
+    assert not validator_of(KinesisTableComponent, "schema").is_valid(schema)
+    with pytest.raises(InvalidInput, match=r"^schema"):
+        KinesisTableComponent(**ORDERS | {"format": "glue", "schema": schema})
+
+
+@pytest.mark.parametrize(
+    "registry",
+    [{"region": "eu-west-1"}, {"region_name": 1}, {"role_arn": None}, ["eu-west-1"], None],
+    ids=str,
+)
+def test_a_wrong_field_of_a_registry_is_refused_by_the_schema_of_the_yaml_too(registry):
+    assert not validator_of(KinesisTableComponent, "registry").is_valid(registry)
+    with pytest.raises(InvalidInput, match=r"^registry"):
+        KinesisTableComponent(**ORDERS | {"format": "glue", "registry": registry})
+
+
+@pytest.mark.parametrize(("name", "settings"), [("schema", RegisteredSchema), ("registry", RegistrySettings)])
+def test_the_schema_of_the_yaml_describes_every_field_of_a_map(name, settings):
+    fields = properties()[name]["properties"]
+    assert {each: field["description"] for each, field in fields.items()} == {
+        each: field.description for each, field in settings.model_fields.items()
+    }
+    example = {each: field["examples"][0] for each, field in fields.items()}
+    validator_of(KinesisTableComponent, name).validate(example)
+    KinesisTableComponent(**ORDERS | {"format": "glue", name: example})
+
+
+@pytest.mark.parametrize("name", ["schema", "registry"])
+def test_every_field_of_a_map_may_be_a_template(name):
+    templates = dict.fromkeys(properties()[name]["properties"], "{{ env.SETTING_OF_THE_TESTS }}")
+    validator_of(KinesisTableComponent, name).validate(templates)
+    KinesisTableComponent.get_model_cls()(**ORDERS | {name: templates})
+
+
+def test_the_settings_of_a_registry_are_the_arguments_of_its_class():
+    assert [*RegistrySettings.model_fields] == [field.name for field in dataclasses.fields(GlueRegistry)]
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_every_example_of_a_setting_is_valid(name):
+    others = {
+        "name": {"name": "orders"},
+        "upstream": {"format": None, "schema": None},
+        "key": {"order_by": ["updated_at"]},
+        "order_by": {"key": ["order_id"]},
+        "delete_where": {"key": ["order_id"], "order_by": ["updated_at"]},
+        "registry": {"format": "glue"},
+        "schema": {"format": "glue"},
+    }.get(name, {})
+    for example in TableSettings.model_fields[ALIASES[name]].examples:
+        KinesisTableComponent(**ORDERS | others | {name: example})
+        validator_of(KinesisTableComponent, name).validate(example)
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_every_field_of_the_yaml_may_be_a_template(name):
+    template = "{{ env.SETTING_OF_THE_TESTS }}"
+    validator_of(KinesisTableComponent, name).validate(template)
+    KinesisTableComponent.get_model_cls()(**ORDERS | {name: template})
+
+
+def test_the_value_of_a_template_is_converted_and_checked(monkeypatch):
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "separate")
+    assert len(loaded(on_bad_record="{{ env.SETTING_OF_THE_TESTS }}").assets) == 2
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "forget")
+    with pytest.raises(Exception, match="KinesisTableComponent") as caught:
+        loaded(on_bad_record="{{ env.SETTING_OF_THE_TESTS }}")
+    message = str(caught.value.__cause__)
+    assert_mentions(message, "on_bad_record", "'keep'", "'separate'", "'fail'", "'forget'")
+
+
+# The assets
+
+
+def test_the_table_is_an_asset_below_the_raw_table_of_its_stream():
+    (asset,) = loaded(name="shop/orders").assets
+    assert asset.key == dg.AssetKey(["shop", "orders"])
+    assert asset.dependency_keys == {raw_key("clicks")}
+    assert io_manager_key("clicks") in asset.required_resource_keys
+    assert asset.metadata_by_key[asset.key]["dagster/uri"] == "s3://lake/orders"
+
+
+def test_separate_errors_are_a_second_asset_below_the_raw_table():
+    _, errors = loaded(name="shop/orders", on_bad_record="separate").assets
+    assert errors.key == dg.AssetKey(["shop", "orders_errors"])
+    assert errors.dependency_keys == {raw_key("clicks")}
+    assert errors.metadata_by_key[errors.key]["dagster/uri"] == "s3://lake/orders_errors"
+
+
+def test_a_table_below_a_derived_table_needs_no_format():
+    (asset,) = loaded(upstream="shop/orders", format=None, schema=None, select=["order_id"]).assets
+    assert asset.dependency_keys == {dg.AssetKey(["shop", "orders"])}
+
+
+# Schema files
+
+
+@pytest.mark.parametrize("settings", [{"format": "avro"}, {"format": "json"}, {"format": "glue"}], ids=str)
+def test_an_avro_schema_is_read_from_the_folder_of_the_yaml(settings):
+    assert loaded(schema="orders.avsc", **settings).assets
+
+
+@pytest.mark.parametrize("format_", ["json", "glue"])
+def test_a_json_schema_is_read_from_the_folder_of_the_yaml(format_):
+    assert loaded(schema="orders.json", format=format_).assets
+
+
+# Schemas of the Glue Schema Registry
+
+
+REGISTERED = {"format": "glue", "schema": {"registry": "shop", "name": "orders"}}
+
+
+@pytest.mark.parametrize(
+    "version", [{}, {"version": 3}, {"version": "{{ env.SETTING_OF_THE_TESTS }}"}], ids=str
+)
+def test_a_schema_of_the_registry_is_not_read_when_the_definitions_are_loaded(monkeypatch, version):
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "3")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://127.0.0.1:1")
+    assert loaded(**REGISTERED | {"schema": REGISTERED["schema"] | version}).assets
+
+
+def test_separate_errors_require_a_version_of_the_schema():
+    separate = REGISTERED | {"on_bad_record": "separate"}
+    with pytest.raises(InvalidInput, match="schema: on_bad_record separate requires a version"):
+        KinesisTableComponent(**ORDERS | separate)
+    KinesisTableComponent(**ORDERS | separate | {"schema": REGISTERED["schema"] | {"version": 3}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            {"schema": "nothing.avsc"},
+            r"schema .*nothing\.avsc: .*No such file",
+        ),
+        ({"schema": "broken.json"}, r"schema .*broken\.json: .*JSON"),
+        (
+            {"schema": "orders.json", "format": "avro"},
+            r"schema .*orders\.json: .*record",
+        ),
+    ],
+    ids=["missing", "not JSON", "a JSON Schema for Avro"],
+)
+def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reason):
+    with pytest.raises(Exception, match=r"defs\.yaml \(KinesisTableComponent\)") as caught:
+        loaded(**settings)
+    assert re.fullmatch(rf"{reason}.*", str(caught.value.__cause__))
+
+
+# Settings that do not fit
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"schema": None}, "schema: required with a format"),
+        ({"format": None}, "schema: only with a format"),
+        ({"format": "avro"}, "schema: .*avro.*path"),
+        ({"format": None, "schema": None, "max_bad_share": 0.1}, "max_bad_share: only with a format"),
+        ({"format": None, "schema": None, "on_bad_record": "fail"}, "on_bad_record: only with a format"),
+        ({"upstream": "orders"}, "format: only without an upstream table"),
+        ({"registry": {"region_name": "eu-west-1"}}, "registry: only with the format glue"),
+        ({"format": "glue", "registry": {"region": "eu-west-1"}}, "registry: unknown setting region; the"),
+        ({"format": "glue", "registry": {"external_id": "shop"}}, "registry: external_id: only with"),
+        ({"format": "glue", "registry": {"role_arn": "reader"}}, "registry: role_arn: invalid ARN"),
+        ({"schema": {"registry": "shop", "name": "orders"}}, "schema: .*Glue Schema Registry"),
+        ({"format": "glue", "schema": {"registry": "shop"}}, "schema: name is missing"),
+        ({"format": "glue", "schema": {"registry": "shop", "nam": "x"}}, "schema: name is missing"),
+        (REGISTERED | {"schema": {"registry": "shop", "name": "x", "at": 1}}, "schema: unknown setting at"),
+        (
+            REGISTERED | {"schema": REGISTERED["schema"] | {"version": 0}},
+            "schema: version must be at least 1",
+        ),
+        (
+            REGISTERED | {"schema": REGISTERED["schema"] | {"version": "x"}},
+            "schema: version must be a valid int",
+        ),
+        ({"key": ["order_id"]}, "order_by: required with a key"),
+        (
+            {"key": ["shard_id"], "order_by": ["updated_at"]},
+            "key: ",
+        ),
+        ({"name": ""}, "name: invalid asset key ''"),
+        ({"name": "shop//orders"}, "name: invalid asset key 'shop//orders'"),
+        ({"source": "page views"}, "invalid stream name 'page views'"),
+        ({"table": "gs://lake/orders"}, "s3://bucket/prefix"),
+        ({"max_bad_share": 1.5}, r"max_bad_share .*1.*1\.5"),
+        ({"partition_by": "order_date"}, "partition_by .*list.*'order_date'"),
+        ({"format": "csv"}, "format .*'json', 'avro' or 'glue'.*'csv'"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
+)
+def test_settings_that_do_not_fit_are_refused_in_one_line(wrong, reason):
+    with pytest.raises(InvalidInput) as caught:
+        KinesisTableComponent(**ORDERS | wrong)
+    assert re.search(reason, str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["select", "key"])
+def test_an_error_of_the_yaml_names_its_file_and_line(name):
+    with pytest.raises(Exception, match="KinesisTableComponent") as caught:
+        loaded(**{name: "order_id"})
+    assert f"attributes.{name} at" in str(caught.value.__cause__)
+    assert "defs.yaml:" in str(caught.value.__cause__)
+    assert "Input should be a valid array" in str(caught.value.__cause__)
+
+
+def test_an_error_of_settings_that_do_not_fit_names_their_file_and_line():
+    with pytest.raises(Exception, match="KinesisTableComponent") as caught:
+        loaded(registry={"region_name": "eu-west-1"})
+    assert re.fullmatch(
+        r".*defs\.yaml:\d+: registry: only with the format glue; .*", str(caught.value.__cause__)
+    )

@@ -1,0 +1,45 @@
+"""Rows, size and columns of derived tables in their events."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.dagster.derived.derived_totals import READ_INTERVAL, RunningTotals, totals_of_table
+from support.plain_derived import PlainDerived
+from support.virtual_time import VirtualTime
+
+
+@pytest.fixture
+def derived(tmp_path) -> PlainDerived:
+    return PlainDerived(tmp_path / "numbers")
+
+
+def test_the_event_has_the_rows_and_the_columns_of_the_table(derived):
+    derived.append((1, 1, "a"), (2, 2, "b"))
+    derived.upsert((2, 3, "b"))
+    facts = totals_of_table(derived.table.uri)
+    assert (facts["dagster/row_count"], facts["dagster/size_bytes"] > 0) == (2, True)
+    columns = {column.name: column for column in facts["dagster/column_schema"].columns}
+    assert {name: column.type for name, column in columns.items()} == {
+        "key": "long",
+        "value": "long",
+        "part": "string",
+        "_batch_id": "long",
+    }
+    assert "commit" in columns["_batch_id"].description
+
+
+def test_a_table_that_cannot_be_read_leaves_the_event_without_them(tmp_path):
+    assert totals_of_table(str(tmp_path / "nothing")) == {}
+
+
+def test_a_continuous_run_counts_on_and_reads_the_log_once_a_minute(derived):
+    time = VirtualTime()
+    totals = RunningTotals(derived.table.uri, time.monotonic)
+    counts = [totals.after(derived.append((1, 1, "a")))["dagster/row_count"]]
+    derived.append((7, 7, "a"))  # by another run
+    counts.append(totals.after(derived.append((2, 2, "a"), (3, 3, "a")))["dagster/row_count"])
+    counts.append(totals.after(derived.upsert((3, 4, "a")))["dagster/row_count"])
+    time.now += READ_INTERVAL
+    counts.append(totals.after(derived.append((4, 4, "a")))["dagster/row_count"])
+    assert counts == [1, 3, 3, 5]

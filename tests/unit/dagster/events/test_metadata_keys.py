@@ -1,0 +1,221 @@
+"""The metadata keys of a shard's event are public, and each kind of event uses the same ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kinesis_assets.cli.replay import REPLAY_FIELDS
+from kinesis_assets.cli.run import SHARD_FIELDS
+from kinesis_assets.dagster.events.metadata import (
+    commit_metadata,
+    event_metadata,
+    replay_metadata,
+    totals_metadata,
+)
+from kinesis_assets.errors import DataLost
+from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
+from kinesis_assets.ingest.run_totals import RunTotals
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
+from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.table_totals import TableTotals
+from support.run_results import reading_facts
+
+A = "shardId-000000000000"
+START = Position.parse("TRIM_HORIZON")
+STATS = RangeStats(
+    start=START,
+    through=Position.after("9", 1),
+    first_sequence_number="7",
+    last_sequence_number="9",
+    rows=3,
+    bytes=30,
+    checksum=1 << 40,
+)
+GAP = Gap(after=START, since=None, next_sequence_number="7", until=datetime(2026, 2, 2, tzinfo=UTC))
+ERROR = DataLost(A, "lost")
+RANGE = {
+    "stream": "orders",
+    "shard": A,
+    "from": "TRIM_HORIZON",
+    "through": "AFTER_SEQUENCE_NUMBER:9:1",
+    "rows": 3,
+    "dagster/partition_row_count": 3,
+    "bytes": 30,
+    "MB": 0.00003,
+    "first_sequence_number": "7",
+    "last_sequence_number": "9",
+    "checksum": str(1 << 40),
+}
+NO_ROWS = {"rows": 0, "dagster/partition_row_count": 0, "bytes": 0, "MB": 0.0}
+NOTHING_READ = {"from": "TRIM_HORIZON", "through": "TRIM_HORIZON"}
+ARRIVED = datetime(2026, 2, 1, 12, tzinfo=UTC), datetime(2026, 2, 1, 13, tzinfo=UTC)
+
+
+def of_run(**outcome):
+    """The metadata of a shard after a run, as plain values."""
+    result = RunResult(batch_id=1 << 60, outcomes={}, version=4, seconds=0.0301)
+    return values(event_metadata("orders", ShardOutcome(shard_id=A, **outcome), result))
+
+
+def of_replay(**outcome):
+    """The metadata of a shard after a replay, as plain values."""
+    result = ReplayResult(batch_id=1 << 60, outcomes={}, version=4, seconds=0.0301)
+    return values(replay_metadata("orders", ReplayOutcome(shard_id=A, **outcome), result))
+
+
+def values(metadata):
+    return {name: value.value for name, value in metadata.items()}
+
+
+def test_keys_of_a_run():
+    outcome = {
+        "state": ShardState.FAILED,
+        "stats": STATS,
+        "files": 2,
+        "facts": reading_facts(
+            bad_records=1,
+            outside_hash_range=2,
+            first_arrival=ARRIVED[0],
+            last_arrival=ARRIVED[1],
+            lag_ms=5500,
+            gaps=(GAP, GAP),
+        ),
+        "time_to_loss_ms": 5_400_000,
+        "error": ERROR,
+    }
+    assert of_run(**outcome) == RANGE | {
+        "state": "failed",
+        "bad_records": 1,
+        "outside_hash_range": 2,
+        "first arrival": ARRIVED[0].timestamp(),
+        "last arrival": ARRIVED[1].timestamp(),
+        "lag (s)": 5.5,
+        "lag_ms": 5500,
+        "time to loss (h)": 1.5,
+        "time_to_loss_ms": 5_400_000,
+        "files": 2,
+        "seconds": 0.03,
+        "MB/s": 0.001,
+        "table_version": 4,
+        "batch_id": str(1 << 60),
+        "gaps": f"{GAP}; {GAP}",
+        "error_class": "DataLost",
+        "error": f"{A}: lost",
+    }
+
+
+def test_keys_of_a_run_that_read_nothing():
+    of_shard = {
+        "stream": "orders",
+        "shard": A,
+        "state": "committed",
+        "bad_records": 0,
+        "outside_hash_range": 0,
+        "files": 0,
+        "seconds": 0.03,
+        "table_version": 4,
+        "batch_id": str(1 << 60),
+    } | NO_ROWS
+    assert of_run(state=ShardState.COMMITTED) == of_shard
+    assert of_run(state=ShardState.COMMITTED, stats=RangeStats.unread(START)) == of_shard | NOTHING_READ
+
+
+def test_keys_of_a_replay():
+    outcome = {"state": ReplayState.FAILED, "stats": STATS, "gaps_filled": 2, "error": ERROR}
+    assert of_replay(**outcome) == RANGE | {
+        "state": "failed",
+        "gaps_filled": 2,
+        "seconds": 0.03,
+        "MB/s": 0.001,
+        "table_version": 4,
+        "batch_id": str(1 << 60),
+        "error_class": "DataLost",
+        "error": f"{A}: lost",
+    }
+
+
+def test_keys_of_a_replay_that_added_nothing():
+    of_shard = {
+        "stream": "orders",
+        "shard": A,
+        "state": "whole",
+        "seconds": 0.03,
+        "table_version": 4,
+    } | NO_ROWS
+    assert of_replay(state=ReplayState.WHOLE) == of_shard
+    assert of_replay(state=ReplayState.WHOLE, stats=RangeStats.unread(START)) == of_shard | NOTHING_READ
+
+
+def test_keys_of_an_event_that_was_missing():
+    metadata = commit_metadata("orders", A, "committed", STATS, 1 << 60)
+    assert values(metadata) == RANGE | {"state": "committed", "batch_id": str(1 << 60)}
+
+
+def test_what_people_look_for_comes_first_and_checksums_last():
+    outcome = ShardOutcome(
+        A, ShardState.FAILED, STATS, facts=reading_facts(lag_ms=5), time_to_loss_ms=6, error=ERROR
+    )
+    keys = list(event_metadata("orders", outcome, RunResult(1, {}, version=4, seconds=1.0)))
+    assert keys[:6] == ["state", "error", "rows", "MB", "lag (s)", "time to loss (h)"]
+    assert keys[-2:] == ["batch_id", "checksum"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "of_shard"),
+    [
+        (
+            SHARD_FIELDS,
+            of_run(
+                state=ShardState.FAILED,
+                stats=STATS,
+                facts=reading_facts(lag_ms=5, gaps=(GAP,)),
+                time_to_loss_ms=6,
+                error=ERROR,
+            ),
+        ),
+        (REPLAY_FIELDS, of_replay(state=ReplayState.FAILED, stats=STATS, error=ERROR)),
+    ],
+    ids=["run", "replay"],
+)
+def test_commands_print_facts_of_the_event(fields, of_shard):
+    assert set(fields) <= of_shard.keys()
+
+
+def test_keys_of_the_totals_of_a_run():
+    totals = RunTotals()
+    behind = ShardOutcome(
+        A,
+        ShardState.COMMITTED,
+        STATS,
+        facts=reading_facts(bad_records=2, last_arrival=ARRIVED[0], lag_ms=1500),
+        time_to_loss_ms=7_200_000,
+    )
+    failed = ShardOutcome(
+        "b", ShardState.FAILED, STATS, facts=reading_facts(last_arrival=ARRIVED[1], lag_ms=0), error=ERROR
+    )
+    finished = ShardOutcome("c", ShardState.FINISHED, RangeStats.unread(START))
+    totals.add(RunResult(1, {A: behind, "b": failed, "c": finished}, seconds=0.0301))
+    assert values(totals_metadata(totals, TableTotals(rows=70, bytes=900, files=2))) == {
+        "total rows": 6,
+        "total MB": 0.00006,
+        "worst lag (s)": 1.5,
+        "least time to loss (h)": 2.0,
+        "newest arrival": ARRIVED[1].timestamp(),
+        "open shards": 2,
+        "shards behind": 1,
+        "failed shards": 1,
+        "total bad records": 2,
+        "total MB/s": 0.002,
+        "total seconds": 0.03,
+        "dagster/row_count": 70,
+        "dagster/size_bytes": 900,
+    }
+
+
+def test_the_totals_of_a_table_that_cannot_be_read_are_omitted():
+    metadata = values(totals_metadata(RunTotals(), None))
+    assert not [name for name in metadata if name.startswith("dagster/")]

@@ -1,0 +1,207 @@
+"""The sensor's backoff for shards whose runs failed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+
+from kinesis_assets.dagster.sensor.sensor_backoff import OVERLAP, WAITS, EndedRun, ShardBackoff
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.testing import Clock
+from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+from support.mentions import assert_mentions
+from support.shard_ids import A, B, C, D, E
+from support.stream_names import raw_key
+
+
+@pytest.fixture
+def clock(daemon: Daemon) -> Clock:
+    """The clock of the ticks."""
+    daemon.clock = Clock()
+    return daemon.clock
+
+
+def ended(daemon: Daemon, tags: dict[str, str], status: Status, *materialized: str) -> dg.DagsterRun:
+    """Record a run that materialized some shards and ended with a status."""
+    run = daemon.run(tags)
+    for shard_id in materialized:
+        daemon.report_event(run, dg.AssetMaterialization(raw_key(daemon.project.stream), partition=shard_id))
+    daemon.end(run, status)
+    return run
+
+
+# The schedule
+
+
+def test_waits_double_from_half_a_minute_up_to_a_quarter_of_an_hour():
+    assert [WAITS.wait(failures) for failures in range(1, 8)] == [30, 60, 120, 240, 480, 900, 900]
+    assert WAITS.wait(10_000) == 900
+
+
+def test_a_run_is_counted_once_however_often_it_is_seen():
+    run = EndedRun("one", 1000.0, failed=[A])
+    once = ShardBackoff().after([run], now=1000.0)
+    assert once.after([run], now=1030.0) == once
+    assert once.shards[A].runs == 1
+
+
+def test_runs_count_in_the_order_of_their_ends():
+    good = EndedRun("good", 1001.0, materialized=[A])
+    bad = EndedRun("bad", 1000.0, failed=[A])
+    assert ShardBackoff().after([good, bad], now=1010.0).shards == {}
+
+
+def test_only_the_runs_of_the_last_minutes_are_remembered():
+    early, late = EndedRun("early", 1000.0), EndedRun("late", 1001.0 + OVERLAP)
+    seen = ShardBackoff().after([early, late], now=1400.0)
+    assert seen.counted.keys() == {"late"}
+    assert seen.since(9999.0) == 1001.0
+
+
+def test_only_runs_of_the_last_minutes_are_read_without_a_cursor():
+    assert ShardBackoff().since(1000.0) == 1000.0 - OVERLAP
+
+
+# Ticks
+
+
+def test_a_shard_whose_run_failed_is_requested_again_after_its_wait(source, daemon, clock):
+    source.create(1)
+    asked = []
+    for _ in range(3):
+        (partition_range,) = daemon.requested_ranges()
+        ended(daemon, {PARTITION: A}, Status.FAILURE)
+        waited = 0
+        while not daemon.requested_ranges():
+            clock.advance(15)
+            waited += 15
+        asked.append((partition_range, waited))
+    assert asked == [((A,), 30), ((A,), 60), ((A,), 120)]
+
+
+def test_other_shards_of_a_failed_run_are_requested_at_once(source, daemon, clock):
+    source.create(5)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: E}, Status.FAILURE, A, B, D, E)
+
+    assert daemon.requested_ranges() == [(A, B), (D, E)]
+
+    clock.advance(30)
+    assert daemon.requested_ranges() == [(A, E)]
+
+
+def test_the_last_of_several_events_of_a_shard_counts(source, daemon, clock):
+    del clock
+    source.create(3)
+    daemon.tick()
+    run = daemon.run({FIRST: A, LAST: C})
+    key = raw_key(daemon.project.stream)
+    for shard_id in (A, B, C):
+        daemon.report_event(run, dg.AssetMaterialization(key, partition=shard_id))
+        daemon.report_event(run, dg.AssetObservation(key, partition=shard_id))
+    daemon.report_event(run, dg.AssetMaterialization(key, partition=B))
+    daemon.end(run, Status.FAILURE)
+    assert daemon.requested_ranges() == [(B,)]
+
+
+def test_a_run_that_failed_as_a_whole_counts_for_all_its_shards(source, daemon, clock):
+    source.create(4)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: C}, Status.FAILURE)
+
+    assert daemon.requested_ranges() == [(D,)]
+
+    clock.advance(30)
+    assert daemon.requested_ranges() == [(A, D)]
+
+
+def test_a_success_resets_the_backoff(source, daemon, clock):
+    source.create(1)
+    daemon.tick()
+    for status in (Status.FAILURE, Status.FAILURE, Status.SUCCESS, Status.FAILURE):
+        ended(daemon, {PARTITION: A}, status)
+    daemon.tick()
+    clock.advance(29)
+    assert daemon.requested_ranges() == []
+    clock.advance(1)
+    assert daemon.requested_ranges() == [(A,)]
+
+
+def test_a_canceled_run_does_not_count(source, daemon, clock):
+    source.create(2)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, A)
+    ended(daemon, {FIRST: A, LAST: B}, Status.CANCELED)
+
+    assert daemon.requested_ranges() == [(A,)]
+
+    clock.advance(30)
+    assert daemon.requested_ranges() == [(A, B)]
+
+
+def test_a_run_of_another_stream_does_not_count(source, daemon, clock, make_project, tmp_path):
+    del clock
+    other = source.sibling()
+    source.create(2)
+    other.create(2)
+    theirs = Daemon(make_project(stream=other.name, table=str(tmp_path / "other")), daemon.instance)
+    theirs.tick()
+    daemon.tick()
+    ended(theirs, {FIRST: A, LAST: B}, Status.FAILURE)
+    assert daemon.requested_ranges() == [(A, B)]
+
+
+def test_the_skip_reason_names_the_waiting_shards_with_time_and_cause(source, daemon, clock):
+    source.create(2)
+    daemon.tick()
+    run = ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, B)
+    daemon.run({PARTITION: B})
+    until = datetime.fromtimestamp(clock.seconds + 30, UTC)
+    reason = daemon.tick().skip_reason.skip_message
+    assert_mentions(reason, "unfinished run", f"{A} waits until {until:%Y-%m-%dT%H:%M:%SZ}", run.run_id)
+
+
+def test_the_skip_reason_is_short_with_many_shards(source, daemon, clock):
+    del clock
+    source.create(8)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: f"shardId-{7:012d}"}, Status.FAILURE)
+    reason = daemon.tick().skip_reason.skip_message
+    assert reason.count("shardId-") == 5
+    assert reason.endswith("; 3 more wait")
+
+
+def test_a_finished_shard_is_forgotten(source, daemon, clock):
+    del clock
+    source.create(2)
+    daemon.tick()
+    ended(daemon, {PARTITION: A}, Status.FAILURE)
+    daemon.tick()
+    source.split(A)
+    daemon.finish(A)
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).backoff.shards == {}
+
+
+def test_a_tick_queries_the_events_of_failed_runs_only(source, daemon, clock, monkeypatch):
+    """An ordinary tick makes no query per shard."""
+    del clock
+    source.create(5)
+    daemon.tick()
+    good = ended(daemon, {FIRST: A, LAST: C}, Status.SUCCESS)
+    bad = ended(daemon, {FIRST: D, LAST: E}, Status.FAILURE)
+    asked = []
+    get_records = dg.DagsterInstance.get_records_for_run
+
+    def noted(self, run_id, *rest, **more):
+        asked.append(run_id)
+        return get_records(self, run_id, *rest, **more)
+
+    monkeypatch.setattr(dg.DagsterInstance, "get_records_for_run", noted)
+    daemon.tick()
+    assert asked == [bad.run_id]
+    assert good.run_id not in asked
+    daemon.tick()
+    assert asked == [bad.run_id]

@@ -1,0 +1,50 @@
+"""The settings of derived tables: which arguments of the decorators are refused."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from dagster._utils.pydantic_yaml import parse_yaml_file_to_pydantic
+from pydantic import ValidationError
+
+from kinesis_assets import derived_table, rollup
+from kinesis_assets.dagster.settings.settings_base import Texts  # noqa: TC001  # pydantic reads it
+from kinesis_assets.errors import InvalidInput
+
+
+@pytest.mark.parametrize("name", ["partition_by", "key", "order_by"])
+def test_a_text_in_place_of_a_list_is_refused_with_the_name_of_the_setting(name):
+    with pytest.raises(InvalidInput, match=f"^{name} .*'order_date'"):
+        derived_table(source="orders", table="orders", **{name: "order_date"})
+
+
+def test_a_roll_up_refuses_a_text_in_place_of_a_list_and_an_empty_list():
+    with pytest.raises(InvalidInput, match=r"^by .*'order_date'"):
+        rollup(source="orders", table="orders", by="order_date")
+    with pytest.raises(InvalidInput, match=r"^by "):
+        rollup(source="orders", table="orders", by=[])
+
+
+class OwnModel(dg.Model):
+    """A model of somebody's own component, which has such a setting."""
+
+    partition_by: Texts
+
+
+@pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:DeprecationWarning")
+def test_dagster_reports_a_text_in_place_of_a_list_with_its_place():
+    with pytest.raises(ValidationError, match=r"partition_by at orders.yaml:1") as caught:
+        parse_yaml_file_to_pydantic(OwnModel, "partition_by: order_date", "orders.yaml")
+    assert "Input should be a valid array" in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_maximum_share_of_bad_records_is_between_none_and_all(share):
+    with pytest.raises(InvalidInput, match=r"^max_bad_share .*\b[01]\b"):
+        derived_table(source="orders", table="orders", max_bad_share=share)
+
+
+@pytest.mark.parametrize("name", ["source", "upstream", "group_name"])
+def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
+    with pytest.raises(InvalidInput, match=f"^{name}: "):
+        derived_table(**{"source": "orders", "table": "orders", name: dg.EnvVar("NAME_OF_THE_TESTS")})
