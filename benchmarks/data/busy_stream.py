@@ -12,8 +12,8 @@ from benchmarks.data.one_record_commits import STREAM
 from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions
+from kinesis_assets.table.positions.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

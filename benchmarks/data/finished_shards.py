@@ -10,14 +10,14 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
 
 SEGMENT_SHARDS = 256
 """Number of shards in a segment of the archive, as commits write it."""

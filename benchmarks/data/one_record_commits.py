@@ -14,17 +14,17 @@ from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
-from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.commits.commit import commit, freeze
+from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
+from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.table.commit import CommitResult
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.commits.commit import CommitResult
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 STREAM = StreamIdentity(
     "arn:aws:kinesis:us-east-1:000000000000:stream/orders", datetime(2026, 1, 1, tzinfo=UTC)

@@ -36,11 +36,11 @@ from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.schemas.ddl import KEEPING
-from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.range_stats import RangeStats
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.commits.commit import commit
+from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
+from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -22,8 +22,8 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
+from kinesis_assets.table.positions.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

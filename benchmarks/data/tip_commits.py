@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.table.commit import commit
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commits.commit import commit
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing

@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.data.busy_stream import BusyStream
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 
 SHARDS = 1000

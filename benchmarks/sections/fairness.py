@@ -12,7 +12,7 @@ from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamListing
-from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.table.commit import commit
-from kinesis_assets.table.positions_chain import POSITIONS_FOLDER
+from kinesis_assets.table.commits.commit import commit
+from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import LocalKinesis, aws_environment
 

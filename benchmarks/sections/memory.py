@@ -32,7 +32,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.table.heartbeat import Heartbeat
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.properties import TABLE_PROPERTIES
+from kinesis_assets.table.run_files.heartbeat import Heartbeat
 from kinesis_assets.testing import LocalKinesis, aws_environment
 
 if TYPE_CHECKING:

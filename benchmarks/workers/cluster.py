@@ -26,7 +26,7 @@ from kinesis_assets.ingest.executors import check_executors
 from kinesis_assets.spark.local_settings import is_local, local_settings
 from kinesis_assets.spark.package_archive import add_package
 from kinesis_assets.spark.session import prepare, start_session
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

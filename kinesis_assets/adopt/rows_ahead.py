@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kinesis_assets.adopt.newest_rows import NewestRow
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.rewrites import Rewrite
+    from kinesis_assets.table.log.rewrites import Rewrite
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable

@@ -29,11 +29,11 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.seek.probe import probe_shard
-from kinesis_assets.table import amendments as amendment_file
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commit_loop import commit_until_known
-from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
-from kinesis_assets.table.rewrite_checks import unaccepted_rewrites
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
+from kinesis_assets.table.positions import amendments as amendment_file
+from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.rewrites import Rewrite
+    from kinesis_assets.table.log.rewrites import Rewrite
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
 

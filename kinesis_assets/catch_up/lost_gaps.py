@@ -16,10 +16,10 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.seek.probe import first_record
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commit_loop import commit_until_known
-from kinesis_assets.table.commits_since import find_commit
-from kinesis_assets.table.positions import FORMAT
-from kinesis_assets.table.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commits_since import find_commit
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.positions.positions import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.replay.outcome import ReplayOutcome
     from kinesis_assets.seek.probe import ProbedRecord
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 
 Parts = tuple[Gap, ...]

@@ -22,8 +22,8 @@ from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplaySta
 from kinesis_assets.replay.run import RETRIES, replay
 from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import SeekResult, seek
-from kinesis_assets.table.amendments import unfilled
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.positions.amendments import unfilled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.replay.run import Fill
     from kinesis_assets.retry import RetryPolicy
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.table.pause import Pause
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.run_files.pause import Pause
     from kinesis_assets.table.snapshot import TableSnapshot
 
 
@@ -40,7 +40,7 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
     seek, replay and derived tables still work. Records that expire while the stream is paused are lost; the
     output has the earliest time at which that may happen. The command works while Kinesis cannot be reached.
     """
-    from kinesis_assets.table import pause as pauses  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.table.run_files import pause as pauses  # noqa: PLC0415  # each command imports only what it needs
 
     project = project_of(**stream)
     with project.open_stream() as opened:
@@ -54,7 +54,7 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
 @json_option
 def resume(*, as_json: bool, **stream: Any) -> None:
     """Continue the runs of a paused stream. The output has the pause that this ends, if there was one."""
-    from kinesis_assets.table import pause as pauses  # noqa: PLC0415  # as above
+    from kinesis_assets.table.run_files import pause as pauses  # noqa: PLC0415  # as above
 
     project = project_of(**stream)
     with project.open_stream() as opened:

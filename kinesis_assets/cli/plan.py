@@ -22,7 +22,7 @@ def plan(*, as_json: bool, **stream: Any) -> None:
     """
     from kinesis_assets.dagster.setting_effects import setting_effects  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.ingest.preview import Effect, preview_run  # noqa: PLC0415
-    from kinesis_assets.table.pause import read_pause  # noqa: PLC0415
+    from kinesis_assets.table.run_files.pause import read_pause  # noqa: PLC0415
 
     project = project_of(**stream)
     with project.open_stream() as opened:

@@ -11,8 +11,8 @@ from kinesis_assets.cli.options import json_option, print_rows, project_of, stre
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import Predecessor, ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import Predecessor, ShardPosition, StreamPositions
 
 
 @click.command()

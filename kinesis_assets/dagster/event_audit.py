@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.doctor.history import History
-    from kinesis_assets.table.commit_link import CommitLink
-    from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.positions.commit_link import CommitLink
+    from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.table import PositionedTable
 
 _COMMITS_PER_QUERY = 200

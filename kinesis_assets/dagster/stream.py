@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.heartbeat import Heartbeat
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.run_files.heartbeat import Heartbeat
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -196,8 +196,8 @@ class OpenStream:
             InvalidInput: The run is continuous, and its tag for the duration is invalid.
             TableNotWritable: The table cannot be written to.
         """
-        from kinesis_assets.table.commit import MAX_ATTEMPT_AGE  # noqa: PLC0415  # only runs need it
-        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415
+        from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE  # noqa: PLC0415  # only runs need it
+        from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415
 
         if self._heartbeat is None:
             duration = (

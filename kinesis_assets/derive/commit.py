@@ -1,8 +1,8 @@
 """Commits the rows of a derived table together with its position in the source.
 
-As in `table.commit`, each try opens the table again and commits through the same version, so that Delta
-refuses the commit if another run has moved the position since. A try that raised an error may have committed
-nevertheless: only the records from the newest one back to the expected one show it.
+As in `table.commits.commit`, each try opens the table again and commits through the same version, so that
+Delta refuses the commit if another run has moved the position since. A try that raised an error may have
+committed nevertheless: only the records from the newest one back to the expected one show it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, TABLE
 from kinesis_assets.metrics.recording import timed
 from kinesis_assets.retry import RetryPolicy, retry
-from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commit import check_files
+from kinesis_assets.table.commits.commit_loop import commit_until_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

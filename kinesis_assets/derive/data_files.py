@@ -20,15 +20,15 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.record_counts import RecordCounts
-from kinesis_assets.table.data_file import NEW_FILES, Compression
-from kinesis_assets.table.data_file_writer import FileLayout
-from kinesis_assets.table.storage import write_new
+from kinesis_assets.table.data_files.data_file import NEW_FILES, Compression
+from kinesis_assets.table.data_files.data_file_writer import FileLayout
+from kinesis_assets.table.store.storage import write_new
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kinesis_assets.derive.files import TableFile
-    from kinesis_assets.table.storage import TableFolder
+    from kinesis_assets.table.store.storage import TableFolder
 
 BATCH_COLUMN = "_batch_id"
 """The column of a derived table with the batch id of the commit that added the row."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.spark.arrow_steps import ArrowStep
-    from kinesis_assets.table.storage import TableFolder
+    from kinesis_assets.table.store.storage import TableFolder
 
 FILE_COLUMN = "__file"
 """The column with the number of each row's file, where it is requested."""

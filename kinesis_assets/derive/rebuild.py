@@ -19,7 +19,7 @@ from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import first_cursor
 from kinesis_assets.errors import UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
 from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.properties import STATISTICS_PROPERTY
 

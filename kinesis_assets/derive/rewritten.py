@@ -1,7 +1,7 @@
 """Refuses a derived table that was restored or overwritten, until it is rebuilt.
 
 A RESTORE reverts files but not transactions, so the position is ahead of the rows afterwards, as in
-`table.rewrites`.
+`table.log.rewrites`.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS
 from kinesis_assets.metrics.recording import record
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.conditional_puts import check_conditional_puts
-from kinesis_assets.table.refusals import require_writable
+from kinesis_assets.table.store.conditional_puts import check_conditional_puts
+from kinesis_assets.table.store.refusals import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
-from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,11 +16,11 @@ from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot
 from kinesis_assets.derive.features import refuse_unreadable
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing, TableUnsuitable
-from kinesis_assets.table import rewrite_checks
+from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.opening import open_delta
 from kinesis_assets.table.ownership import application_of_arn
-from kinesis_assets.table.positions_file import CommitRef
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.positions.positions_file import CommitRef
+from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.records import ReplacedFile
     from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 _PARALLEL_READS = 16
 

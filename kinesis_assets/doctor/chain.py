@@ -14,9 +14,9 @@ from kinesis_assets.table.row_predicates import passed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kinesis_assets.table.log_entries import LogEntry
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
-    from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.log.log_entries import LogEntry
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.range_stats import RangeStats
 
 PROVEN_SINCE = 3
 """First format of positions files that records the rows of the commit."""

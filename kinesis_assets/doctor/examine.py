@@ -26,14 +26,14 @@ from kinesis_assets.ingest.stale_list import check_list
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.role_credentials import credentials_of
-from kinesis_assets.table.log_entries import log_entries
+from kinesis_assets.table.log.log_entries import log_entries
 
 if TYPE_CHECKING:
     from kinesis_assets.doctor.row_scan import Scan
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 
 AuditEvents = Callable[[History], Iterator[Finding]]

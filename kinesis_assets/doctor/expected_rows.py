@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import date
 
-    from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.row_predicates import PassedRecord
 
 

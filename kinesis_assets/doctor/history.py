@@ -14,16 +14,16 @@ from kinesis_assets.doctor.expected_rows import CommittedRows, Rewind
 from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.commit_link import CommitLink
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.positions.commit_link import CommitLink
 from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kinesis_assets.doctor.expected_rows import CommittedRows, ExpectedRows, Rewind
-    from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.positions.range_stats import RangeStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.table.storage import TableFolder
+    from kinesis_assets.table.store.storage import TableFolder
 
     _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

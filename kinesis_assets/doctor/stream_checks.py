@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 
 def stream_findings(positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:

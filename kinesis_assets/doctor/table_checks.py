@@ -11,19 +11,19 @@ from kinesis_assets.doctor.finding import Finding, Level
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.errors import PauseUnreadable, StoreUnsuitable
 from kinesis_assets.kinesis.clock import utc_now
-from kinesis_assets.table.conditional_puts import check_conditional_puts
-from kinesis_assets.table.delta_log import folder_files, named_files
+from kinesis_assets.table.log.delta_log import folder_files, named_files
+from kinesis_assets.table.log.rewrites import rewrites_of
 from kinesis_assets.table.ownership import amendment_application, application
-from kinesis_assets.table.pause import read_pause
-from kinesis_assets.table.rewrites import rewrites_of
+from kinesis_assets.table.run_files.pause import read_pause
+from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kinesis_assets.doctor.history import History
     from kinesis_assets.doctor.row_scan import Scan
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.log_entries import LogEntry
+    from kinesis_assets.table.log.log_entries import LogEntry
+    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 

@@ -21,7 +21,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import retry_listing
-from kinesis_assets.table.stop_marker import StopMarker
+from kinesis_assets.table.run_files.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 
 _PAUSE = 1.5

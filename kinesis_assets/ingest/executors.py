@@ -25,8 +25,8 @@ from kinesis_assets.spark.setting_names import CHECKED
 from kinesis_assets.spark.task_modules import TASK_MODULES
 from kinesis_assets.spark.worker_start import start_failure
 from kinesis_assets.table.clocks import TOLERANCE
-from kinesis_assets.table.conditional_puts import PROBES_FOLDER
-from kinesis_assets.table.storage import write_new
+from kinesis_assets.table.store.conditional_puts import PROBES_FOLDER
+from kinesis_assets.table.store.storage import write_new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.table.storage import TableFolder
+    from kinesis_assets.table.store.storage import TableFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 SHORTEST_WAIT = timedelta(minutes=1)
 """The shortest wait from one read that found nothing to the next."""

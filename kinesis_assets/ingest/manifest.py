@@ -15,8 +15,8 @@ from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
 from kinesis_assets.ingest.reading_facts import ReadingFacts, Time
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.table.data_file import DataFile
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.data_files.data_file import DataFile
+from kinesis_assets.table.positions.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

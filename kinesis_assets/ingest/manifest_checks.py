@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kinesis_assets.ingest.manifest import invalid
 from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.shards import NUMBER
-from kinesis_assets.table.data_file import is_new_file
+from kinesis_assets.table.data_files.data_file import is_new_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.table.data_file import DataFile
+    from kinesis_assets.table.data_files.data_file import DataFile
 
 
 _Shard = TypeVar("_Shard", bound="ShardResult")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
 from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.positions.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.manifest import ShardLanding
     from kinesis_assets.ingest.plan import RunPlan
-    from kinesis_assets.table.commit import CommitResult
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.commits.commit import CommitResult
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 
 class ShardState(StrEnum):

@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions import initial_positions
+from kinesis_assets.table.positions.positions import initial_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -266,10 +266,10 @@ def _positions_or_first(
     asked: Iterable[str],
 ) -> StreamPositions:
     """Return the stream's positions; commit its first ones if it has none."""
-    from kinesis_assets.table.claims import claim  # noqa: PLC0415  # as in `plan_run`
-    from kinesis_assets.table.commit import freeze  # noqa: PLC0415  # as in `plan_run`
-    from kinesis_assets.table.pause import refuse_paused  # noqa: PLC0415  # as in `plan_run`
-    from kinesis_assets.table.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.commits.claims import claim  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.commits.commit import freeze  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.log.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415  # as in `plan_run`
 
     snapshot, positions = stored_positions(table, listing, policy.on_recreated, asked)
     if snapshot is not None:

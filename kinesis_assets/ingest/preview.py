@@ -23,9 +23,9 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.start_positions import try_sequence_numbers
-from kinesis_assets.table.commit import refuse_rows_without_positions
+from kinesis_assets.table.commits.commit import refuse_rows_without_positions
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
-from kinesis_assets.table.rewrite_checks import refuse_rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.plan import ReadPolicy
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 import msgspec
 
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.table.range_stats import Count
+from kinesis_assets.table.positions.range_stats import Count
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 

@@ -24,14 +24,14 @@ from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.relist import confirm_summary
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.table.commit import CommitResult, commit, read_until
+from kinesis_assets.table.commits.commit import CommitResult, commit, read_until
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]

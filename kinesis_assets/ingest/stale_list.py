@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 
 def check_list(listing: StreamListing, positions: StreamPositions, table: str) -> None:

@@ -23,10 +23,10 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
-from kinesis_assets.table.progress import ProgressFiles
-from kinesis_assets.table.range_stats import RangeStats
-from kinesis_assets.table.stop_marker import StopMarker
+from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.run_files.progress import ProgressFiles
+from kinesis_assets.table.run_files.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.transport.waits import Wait
-    from kinesis_assets.table.storage import TableFolder
+    from kinesis_assets.table.store.storage import TableFolder
 
 BYTES_IN_FLIGHT = 128 << 20
 """Maximum memory of a task's pages, from the response to the written file. It holds three pages of the

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.table.progress import Progress
+from kinesis_assets.table.run_files.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.reading.reading import ShardReading
-    from kinesis_assets.table.progress import ProgressFiles
+    from kinesis_assets.table.run_files.progress import ProgressFiles
 
 
 class TaskProgress:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
-    from kinesis_assets.table.file_stats import FileStats
+    from kinesis_assets.table.data_files.file_stats import FileStats
 
 _KEYS = ["sequence_number", "sub_sequence_number"]
 _COLUMNS = ["shard_id", *_KEYS]

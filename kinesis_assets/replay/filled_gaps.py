@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.positions.amendments import ClearedGap
 from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kinesis_assets.ingest.manifest import ShardResult
-from kinesis_assets.table.data_file import DataFile
-from kinesis_assets.table.range_stats import Count
+from kinesis_assets.table.data_files.data_file import DataFile
+from kinesis_assets.table.positions.range_stats import Count
 
 
 class ShardFillResult(ShardResult, frozen=True, forbid_unknown_fields=True):

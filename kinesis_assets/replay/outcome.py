@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.errors import ShardError
-    from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.positions.range_stats import RangeStats
 
 
 class ReplayState(StrEnum):

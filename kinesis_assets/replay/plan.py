@@ -18,8 +18,8 @@ from kinesis_assets.kinesis.start_positions import try_sequence_numbers
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayState
 from kinesis_assets.replay.unlisted_shards import expired_error, is_left_out, left_out_error, refuse_left_out
 from kinesis_assets.replay.window import OLDEST
-from kinesis_assets.table.amendments import unfilled
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.positions.amendments import unfilled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.replay.window import ReplayWindow
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.file_stats import FileStats
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.data_files.file_stats import FileStats
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable
 
 _RETENTION_MARGIN = timedelta(days=1)

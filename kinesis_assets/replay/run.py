@@ -24,10 +24,10 @@ from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplaySta
 from kinesis_assets.replay.plan import plan_replay
 from kinesis_assets.replay.task import FillJob
 from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
-from kinesis_assets.table.amend import commit_missing_rows
-from kinesis_assets.table.amendments import ClearedGap
-from kinesis_assets.table.commit import MAX_READING_TIME, read_until
+from kinesis_assets.table.commits.amend import commit_missing_rows
+from kinesis_assets.table.commits.commit import MAX_READING_TIME, read_until
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
+from kinesis_assets.table.positions.amendments import ClearedGap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,9 +32,9 @@ from kinesis_assets.replay.existing_keys import ExistingKeys
 from kinesis_assets.replay.manifest import FillResult, ShardFillResult
 from kinesis_assets.replay.manifest_checks import check_filling
 from kinesis_assets.spark.parallelism import parallelism
-from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.progress import ProgressFiles
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
+from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.run_files.progress import ProgressFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.transport.waits import NonBlocking
-    from kinesis_assets.table.file_stats import FileStats
+    from kinesis_assets.table.data_files.file_stats import FileStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamSummary
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 
 def is_left_out(shard: ShardPosition, summary: StreamSummary, *, whole: bool) -> bool:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.seek.plan import going_back, moving
-from kinesis_assets.table import amendments as amendment_file
-from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.positions import FORMAT, Seek, StreamPositions
+from kinesis_assets.table.positions import amendments as amendment_file
+from kinesis_assets.table.positions.amendments import ClearedGap
+from kinesis_assets.table.positions.positions import FORMAT, Seek, StreamPositions
 from kinesis_assets.table.row_predicates import passed, rows_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.seek.plan import Move
-    from kinesis_assets.table.amendments import Amendment
+    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.snapshot import TableSnapshot
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.seek.probe import Probe, ProbedRecord
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
 
 
 _PROBING = timedelta(minutes=15)

@@ -19,10 +19,10 @@ from kinesis_assets.seek.commit import commit_moves, following_positions
 from kinesis_assets.seek.plan import Direction, Move, going_back, moving, plan_moves
 from kinesis_assets.seek.probe import TIME_TO_READ, first_unread, probe_newest, probe_shard
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commit_loop import commit_until_known
-from kinesis_assets.table.commits_since import find_commit
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commits_since import find_commit
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
-from kinesis_assets.table.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.row_predicates import at, passed, rows_after
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.seek.probe import Probe, ProbedRecord
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 

@@ -14,8 +14,8 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, reason_of
-from kinesis_assets.table.conditional_puts import check_conditional_puts
-from kinesis_assets.table.refusals import not_writable
+from kinesis_assets.table.store.conditional_puts import check_conditional_puts
+from kinesis_assets.table.store.refusals import not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow.fs
     from deltalake import Schema
 
-    from kinesis_assets.table.storage import TableFolder
+    from kinesis_assets.table.store.storage import TableFolder
 
 _Opened = TypeVar("_Opened")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK, Clock
 from kinesis_assets.retry import Backoff, full_jitter
-from kinesis_assets.table.data_file_writer import FileLayout
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.data_files.data_file_writer import FileLayout
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from kinesis_assets.table.data_file import STATISTICS
+from kinesis_assets.table.data_files.data_file import STATISTICS
 
 VACUUM_RETENTION = timedelta(days=7)
 """Files that no commit refers to are kept for at least this long after they were written."""

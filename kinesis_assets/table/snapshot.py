@@ -17,12 +17,14 @@ from kinesis_assets.errors import (
     TableUnreachable,
     TableUnsuitable,
 )
-from kinesis_assets.table.amendment_files import amendment_path
-from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.delta_commit import add_action, commit_properties, may_clean_up
-from kinesis_assets.table.delta_log import newest_version_of
-from kinesis_assets.table.file_stats import ActiveFile, FileStats
-from kinesis_assets.table.log_entries import KEEP_ENTRIES, applications
+from kinesis_assets.table.commits.delta_commit import add_action, commit_properties, may_clean_up
+from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_files.file_stats import ActiveFile, FileStats
+from kinesis_assets.table.data_files.rewritten_files import writer_properties
+from kinesis_assets.table.log.delta_log import newest_version_of
+from kinesis_assets.table.log.log_entries import KEEP_ENTRIES, applications
+from kinesis_assets.table.log.referenced_files import RESTORE_ORIGINAL
+from kinesis_assets.table.log.transactions import Transactions
 from kinesis_assets.table.nullable_columns import columns_without_null
 from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.ownership import (
@@ -33,9 +35,7 @@ from kinesis_assets.table.ownership import (
     arns_of,
     refuse_other_stream,
 )
-from kinesis_assets.table.referenced_files import RESTORE_ORIGINAL
-from kinesis_assets.table.rewritten_files import writer_properties
-from kinesis_assets.table.transactions import Transactions
+from kinesis_assets.table.positions.amendment_files import amendment_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, RemoveAction
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.data_file import DataFile
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.data_files.data_file import DataFile
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table_files import TableFiles
 
 _FILE_FACTS = [

@@ -12,15 +12,15 @@ import pyarrow.fs
 from deltalake import Schema
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
-from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.log.rewrites import RewriteLog
 from kinesis_assets.table.nullable_columns import accept_null, columns_without_null
 from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.properties import TABLE_PROPERTIES
-from kinesis_assets.table.refusals import require_writable
-from kinesis_assets.table.rewrites import RewriteLog
 from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.store.refusals import require_writable
 from kinesis_assets.table.table_files import TableFiles
 
 if TYPE_CHECKING:

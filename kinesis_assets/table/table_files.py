@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.table.amendment_files import AmendmentFiles
 from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.positions_chain import PositionsChain
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.positions.amendment_files import AmendmentFiles
+from kinesis_assets.table.positions.positions_chain import PositionsChain
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.table.delta_log import folder_files
+from kinesis_assets.table.log.delta_log import folder_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

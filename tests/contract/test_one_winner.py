@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.ingest import run as run_module
-from kinesis_assets.table.commit import commit
+from kinesis_assets.table.commits.commit import commit
 from support.fixtures.spark import SPARK
 from support.process_clock import MACHINE_CLOCK
 from support.racer import Racer

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
-from kinesis_assets.table.positions_chain import POSITIONS_FOLDER
+from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
 from support.runs_in_threads import for_runs_in_threads
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.amendments import FORMAT, Amendment
-from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.set_properties import SETTABLE
+from kinesis_assets.table.positions.amendments import FORMAT, Amendment
 from kinesis_assets.table.table import PositionedTable
 from support.dagster_components import definitions_of
 

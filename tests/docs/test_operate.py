@@ -16,7 +16,7 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.preview import Effect
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.table.pause import PAUSE_FILE
+from kinesis_assets.table.run_files.pause import PAUSE_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
 LINES = [

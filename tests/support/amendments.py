@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.table.amendments import next_amendment
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.positions.amendments import next_amendment
 from support.attempts import STREAM
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.amendments import Amendment
+    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.table import PositionedTable
 
 

@@ -19,19 +19,19 @@ from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
-from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.commits.commit import commit, freeze
+from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.synchronize import Barrier
 
-    from kinesis_assets.table.commit import CommitResult
-    from kinesis_assets.table.data_file import DataFile
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.commits.commit import CommitResult
+    from kinesis_assets.table.data_files.data_file import DataFile
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 STREAM = StreamIdentity(

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock as MachineClock
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.replay.outcome import ReplayResult
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.testing import Clock
 
 POLICY = {each.name for each in fields(ReadPolicy)} - {"starts", "bounds"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions_chain import PositionsChain, positions_path
+from kinesis_assets.table.positions.positions_chain import PositionsChain, positions_path
 from kinesis_assets.table.table import PositionedTable
 from support.stored_positions import positions_of
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from kinesis_assets.table.positions import Header, ShardPosition, StreamPositions
-    from kinesis_assets.table.positions_chain import ChainPolicy
+    from kinesis_assets.table.positions.positions import Header, ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions_chain import ChainPolicy
 
 
 class ChainFolder:

@@ -21,8 +21,8 @@ from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.commit import commit, freeze
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commits.commit import commit, freeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 NOON = 1_790_000_000.0
 PARTITION = "dagster/partition"

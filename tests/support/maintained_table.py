@@ -15,8 +15,8 @@ from support.table_folder import LOG_ENTRIES, files_of, set_age
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.table.amendments import Amendment
     from kinesis_assets.table.maintenance.steps import Step
+    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.table import PositionedTable
 
 ARRIVED = datetime.fromtimestamp(NOON, UTC)

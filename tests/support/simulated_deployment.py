@@ -15,8 +15,8 @@ from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.steps import continuous_step
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.ingest.plan import plan_run
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, INTERVAL
-from kinesis_assets.table.storage import write_new
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, INTERVAL
+from kinesis_assets.table.store.storage import write_new
 from support.timing import set_timing
 from support.virtual_time import VirtualTime
 

@@ -9,7 +9,7 @@ import msgspec
 
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.positions import FORMAT, ShardPosition, StreamPositions
+from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions
 from support.attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 
 HOUR = timedelta(hours=1)

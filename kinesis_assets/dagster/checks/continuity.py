@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kinesis_assets.dagster.checks.settings import ContinuityCheck
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 
 MAX_COMMITS = 200

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.settings import NoAcceptedDataLossCheck
     from kinesis_assets.kinesis.data_loss import Gap
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
-    from kinesis_assets.table.positions_chain import PositionsChain
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.positions.positions_chain import PositionsChain
 
 Gaps = dict[str, "tuple[Gap, ...]"]
 """The gaps by shard id."""

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.checks.settings import Checks
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
 
 

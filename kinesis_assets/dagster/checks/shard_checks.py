@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.settings import EveryShardReadCheck, LagCheck, TimeToLossCheck
     from kinesis_assets.dagster.checks.unread import Unread
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 _HOUR = timedelta(hours=1)
 

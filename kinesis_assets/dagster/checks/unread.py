@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
     from datetime import datetime
 
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 _REMEMBERED = timedelta(days=1).total_seconds()
 """Seconds for which a shard is remembered that no list and no commit names any more. A stale list must not

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.run import Derivation
-    from kinesis_assets.table.heartbeat import Heartbeat
+    from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
 """The key in an event's metadata of the id of the last commit that it covers. It covers those that the same
@@ -60,7 +60,7 @@ class Consumption:
         Args:
             context: The context of the running asset.
         """
-        from kinesis_assets.table.heartbeat import Heartbeat  # noqa: PLC0415  # as below
+        from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415  # as below
 
         # Each commit has an attempt of its own, so the step may take any time.
         return Heartbeat(self._table(context), context.run.run_id, seconds=inf)

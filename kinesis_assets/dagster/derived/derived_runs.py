@@ -31,8 +31,8 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
 )
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import TableError
-from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.heartbeat import ENDED, heartbeats
+from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
+from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

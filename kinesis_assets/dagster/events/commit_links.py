@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.table.commit_link import CommitLink
+    from kinesis_assets.table.positions.commit_link import CommitLink
 
 EventKey = tuple[str, str]
 """Identifies the event of a shard in a commit: the batch id as text, and the shard id."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.table.commit_link import CommitLink
+    from kinesis_assets.table.positions.commit_link import CommitLink
 
 _CLOCKS_DIFFER = 3600.0
 """Seconds by which an event may appear to be older than its commit."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.ingest.run_totals import RunTotals
     from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult
-    from kinesis_assets.table.range_stats import RangeStats
+    from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.table_totals import TableTotals
 
 TOTAL_ROWS, TOTAL_BAD_RECORDS = "total rows", "total bad records"

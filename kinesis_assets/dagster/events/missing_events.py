@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.table.commit_link import CommitLink
+    from kinesis_assets.table.positions.commit_link import CommitLink
 
 MAX_FILES = 200
 """The maximum number of commits that a comparison reads. A new instance gets no events of older ones."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 
 def prune_partitions(opened: OpenStream, instance: dg.DagsterInstance, *, dry_run: bool) -> Iterator[Step]:

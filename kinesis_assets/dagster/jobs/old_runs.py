@@ -14,7 +14,7 @@ import dagster as dg
 from kinesis_assets.dagster.events.commit_links import ChainSegment, read_links
 from kinesis_assets.dagster.events.missing_events import MAX_FILES
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.table.commit_link import CommitLink
+from kinesis_assets.table.positions.commit_link import CommitLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

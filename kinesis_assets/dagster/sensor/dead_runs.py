@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.dagster.dagster_internals import sensor_cursors
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import unfinished_runs
-from kinesis_assets.table.heartbeat import heartbeats
+from kinesis_assets.table.run_files.heartbeat import heartbeats
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.errors import StreamError
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 _SECONDS = 10.0
 """The time for the probes of a tick, because a tick must end within a minute."""

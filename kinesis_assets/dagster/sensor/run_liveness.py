@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.table.heartbeat import ENDED
+from kinesis_assets.table.run_files.heartbeat import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -34,7 +34,7 @@ from kinesis_assets.dagster.sensor.sensor_skip_reason import skip_reason
 from kinesis_assets.dagster.sensor.shard_metrics import record_shards
 from kinesis_assets.dagster.sensor.stream_observation import observe_stream
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.table.pause import read_pause
+from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.checks.checked_table import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 
 def evaluate(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress, find_missing_events
 from kinesis_assets.errors import TableError
-from kinesis_assets.table.commit_link import CommitLink
+from kinesis_assets.table.positions.commit_link import CommitLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.amendments import Amendment
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
 
 _log = logging.getLogger(__name__)

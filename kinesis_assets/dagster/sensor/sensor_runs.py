@@ -24,8 +24,8 @@ from kinesis_assets.dagster.sensor.run_liveness import (
 from kinesis_assets.dagster.sensor.sensor_backoff import EndedRun
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
-from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.heartbeat import ENDED, heartbeats
+from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
+from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 INTERVAL = 3600.0
 """Seconds after which a stream that did not change is observed again."""

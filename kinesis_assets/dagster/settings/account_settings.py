@@ -12,7 +12,7 @@ from kinesis_assets.dagster.settings.settings_base import Settings, Texts, valid
 from kinesis_assets.dagster.settings.stream_settings import SharedSettings, StreamSettings
 from kinesis_assets.dagster.settings.yaml_model import overrides_model
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     StreamOverrides = Mapping[str, Any]

@@ -12,7 +12,7 @@ from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, Texts,
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 
 
 class ConsumptionSettings(Settings):

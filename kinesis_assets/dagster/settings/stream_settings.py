@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.role import check_external_id, check_role, check_rol
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.role import AssumedRole

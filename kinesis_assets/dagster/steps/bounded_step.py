@@ -17,8 +17,8 @@ from kinesis_assets.ingest.outcome import shards_with_news
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.spark.session import wrap_spark_errors
-from kinesis_assets.table.progress import ProgressFiles
-from kinesis_assets.table.stop_marker import StopMarker
+from kinesis_assets.table.run_files.progress import ProgressFiles
+from kinesis_assets.table.run_files.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,10 +22,10 @@ from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachable, TableUnsuitable
-from kinesis_assets.table.commit import check_files
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commit_loop import commit_until_known
-from kinesis_assets.table.data_file import REWRITTEN_FILES
+from kinesis_assets.table.commits.commit import check_files
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.data_files.data_file import REWRITTEN_FILES
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
 from kinesis_assets.table.maintenance.steps import State, Step
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from kinesis_assets.derive.data_files import CHANGES_FOLDER
 from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
+from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.maintenance.pruning import expired_files, prune_folder
 from kinesis_assets.table.maintenance.superseded import CHAIN_NEEDED, files_by_id, superseded
-from kinesis_assets.table.storage import files_in
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
+from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

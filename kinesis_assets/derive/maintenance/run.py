@@ -17,7 +17,7 @@ from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.maintenance.cleanup import checkpoint, vacuum
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
-from kinesis_assets.table.refusals import require_writable
+from kinesis_assets.table.store.refusals import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
-from kinesis_assets.table.storage import files_in
+from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,17 +10,17 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file import FILE_BYTES
+from kinesis_assets.table.data_files.data_file import FILE_BYTES
+from kinesis_assets.table.data_files.rewritten_files import writer_properties
 from kinesis_assets.table.intervals import parse_interval
-from kinesis_assets.table.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
 from kinesis_assets.table.properties import (
     DELETED_RETENTION,
     HISTORY_PROPERTIES,
     TABLE_PROPERTIES,
     VACUUM_RETENTION,
 )
-from kinesis_assets.table.refusals import not_writable
-from kinesis_assets.table.rewritten_files import writer_properties
+from kinesis_assets.table.store.refusals import not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,17 +9,17 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table.amendment_files import AMENDMENTS_FOLDER
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.conditional_puts import PROBES_FOLDER
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED, files_by_id, superseded
-from kinesis_assets.table.positions_archive import ARCHIVE_FOLDER
-from kinesis_assets.table.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
-from kinesis_assets.table.progress import PROGRESS_FOLDER
-from kinesis_assets.table.stop_marker import STOP_MARKERS_FOLDER
-from kinesis_assets.table.storage import files_in
+from kinesis_assets.table.positions.amendment_files import AMENDMENTS_FOLDER
+from kinesis_assets.table.positions.positions_archive import ARCHIVE_FOLDER
+from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
+from kinesis_assets.table.run_files.progress import PROGRESS_FOLDER
+from kinesis_assets.table.run_files.stop_marker import STOP_MARKERS_FOLDER
+from kinesis_assets.table.store.conditional_puts import PROBES_FOLDER
+from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.limits import MaintenanceLimits
-    from kinesis_assets.table.positions_chain import PositionsChain
+    from kinesis_assets.table.positions.positions_chain import PositionsChain
     from kinesis_assets.table.table import PositionedTable
 
 MARKERS_KEPT = timedelta(days=1)

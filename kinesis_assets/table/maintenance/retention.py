@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.amendments import next_amendment
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.maintenance.steps import State, Step, totals
+from kinesis_assets.table.positions.amendments import next_amendment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinesis_assets.table.claims import claim
 from kinesis_assets.table.clocks import AgreedClock, machine_time
+from kinesis_assets.table.commits.claims import claim
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.maintenance.cleanup import checkpoint, vacuum
 from kinesis_assets.table.maintenance.compaction import compact
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
@@ -20,7 +21,6 @@ from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from kinesis_assets.table.maintenance.pruning import prune
 from kinesis_assets.table.maintenance.retention import expire
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
-from kinesis_assets.table.rewrite_checks import refuse_rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

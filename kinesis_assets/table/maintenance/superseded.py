@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.storage import files_in
+from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,7 +23,7 @@ STEPS = {
     "create table": ("kinesis_assets.table.opening", "DeltaTable.create"),
     "add columns": ("deltalake.table", "TableAlterer.add_columns"),
     "write files": ("kinesis_assets.derive.run", "write"),
-    "verify file": ("kinesis_assets.table.commit", "verify"),
+    "verify file": ("kinesis_assets.table.commits.commit", "verify"),
     "write record": ("kinesis_assets.derive.records", "write_file"),
     "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }

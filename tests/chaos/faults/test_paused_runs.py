@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from chaos.faults.site.fault_points import Fault
 from kinesis_assets.kinesis.stream import StreamSummary
-from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
+from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.maintenance.run import maintain
 
 if TYPE_CHECKING:

@@ -12,7 +12,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import commit, data_file_writer, positions_chain, referenced_files, table
+from kinesis_assets.table import table
+from kinesis_assets.table.commits import commit
+from kinesis_assets.table.data_files import data_file_writer
+from kinesis_assets.table.log import referenced_files
+from kinesis_assets.table.positions import positions_chain
 from kinesis_assets.table.snapshot import TableSnapshot
 
 if TYPE_CHECKING:

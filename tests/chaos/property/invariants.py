@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 

@@ -21,9 +21,9 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.data_file import DataFile
-from kinesis_assets.table.range_stats import RangeStats
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.data_files.data_file import DataFile
+from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.store.storage import TableFolder
 
 NOON = datetime(2026, 2, 2, 12, tzinfo=UTC)
 JOB = LandingJob("clicks", ClientSettings(), TableFolder.at("s3://lake/clicks"), 7, inf)

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.commits.commit import freeze
 
 if TYPE_CHECKING:
     from pathlib import Path

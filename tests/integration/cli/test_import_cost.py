@@ -85,7 +85,7 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.task import LandingJob, landing_task
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 import math, pyarrow
 
 job = LandingJob({stream!r}, ClientSettings("us-east-1", {url!r}), TableFolder.at({folder!r}), 1, math.inf)

@@ -33,7 +33,7 @@ def test_an_interrupt_during_an_import_ends_the_command_silently(stream_options,
     assert (done.returncode, done.stdout, non_empty_lines(done.stderr)) == (INTERRUPTED, "", [])
 
 
-@pytest.mark.parametrize("module", ["dagster", "kinesis_assets.table.heartbeat"])
+@pytest.mark.parametrize("module", ["dagster", "kinesis_assets.table.run_files.heartbeat"])
 @pytest.mark.usefixtures("stream_with_record")
 def test_an_interrupt_that_python_discards_ends_the_command_nevertheless(stream_options, tmp_path, module):
     done = PausePoint.of_finalizer(tmp_path, module).interrupt("run", *stream_options)

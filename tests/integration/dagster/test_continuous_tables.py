@@ -19,7 +19,7 @@ from kinesis_assets.dagster.derived import continuous_tables
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from kinesis_assets.spark.setting_names import CHECKED
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 from support.continuous_runs import MATERIALIZATION, ContinuousRuns
 from support.daemon import Daemon, Status
 from support.stream_names import raw_key

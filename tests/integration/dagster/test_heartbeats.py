@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT
-from kinesis_assets.table.heartbeat import ENDED, HEARTBEATS_FOLDER, heartbeats
+from kinesis_assets.table.run_files.heartbeat import ENDED, HEARTBEATS_FOLDER, heartbeats
 from support.daemon import Daemon, SensorClock, Status
 from support.stream_names import raw_key
 

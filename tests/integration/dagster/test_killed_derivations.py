@@ -20,7 +20,7 @@ from kinesis_assets import derived_table
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.table.heartbeat import heartbeats
+from kinesis_assets.table.run_files.heartbeat import heartbeats
 from support.daemon import Daemon, SensorClock, Status
 from support.dagster_runs import execute
 from support.shard_ids import A

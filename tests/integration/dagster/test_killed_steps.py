@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN
-from kinesis_assets.table.heartbeat import heartbeats
+from kinesis_assets.table.run_files.heartbeat import heartbeats
 from support.daemon import PARTITION, Daemon, SensorClock, Status
 from support.stream_names import raw_key
 

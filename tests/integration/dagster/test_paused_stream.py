@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_assets.table.pause import pause, resume
+from kinesis_assets.table.run_files.pause import pause, resume
 from support.dagster_runs import execute, failure_message, rows_in_table
 from support.mentions import assert_mentions
 from support.stream_names import raw_key

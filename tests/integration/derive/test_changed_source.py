@@ -23,7 +23,7 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.derived import order, orders
 
 

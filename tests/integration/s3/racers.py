@@ -16,7 +16,7 @@ from support.shifted_clock import ShiftedClock
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 _barrier: Barrier | None = None
 

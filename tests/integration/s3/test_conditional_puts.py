@@ -15,8 +15,8 @@ from benchmarks.servers.slow_bucket import proxy_process
 from kinesis_assets.doctor.examine import Doctor
 from kinesis_assets.doctor.finding import Level
 from kinesis_assets.errors import StoreUnsuitable
-from kinesis_assets.table.conditional_puts import check_conditional_puts
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.conditional_puts import check_conditional_puts
+from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import freeze_all, shards
 from support.plain_derived import PlainDerived

@@ -37,7 +37,7 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.spark.session import wrap_spark_errors, start_session
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 
 job = LandingJob("clicks", ClientSettings("us-east-1"), TableFolder.at(sys.argv[1]), 1, math.inf)
 everything = ("0", str((1 << 128) - 1))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.pause import PAUSE_FILE
+from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.run_files.pause import PAUSE_FILE
 from support.command_line import single_line_error
 from support.mentions import assert_mentions
 

@@ -13,9 +13,9 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.stream import StreamIdentity
-from kinesis_assets.table.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.ownership import application
+from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
 from support.shard_ids import A, B
 
 FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.commits.commit import freeze
 
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable

@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, WritingJob
 from kinesis_assets.derive.writing_task import writing_task
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 
 BATCH = 7
 LAST_DAY = date.max.toordinal() - date(1970, 1, 1).toordinal()

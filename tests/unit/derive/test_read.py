@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.read import rows_of_file
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.store.storage import TableFolder
 
 
 def test_a_task_reads_the_rows_of_one_row_group_at_once(tmp_path):

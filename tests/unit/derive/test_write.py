@@ -12,8 +12,8 @@ from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.write import checked_manifest
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.table.data_file import NEW_FILES
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.data_files.data_file import NEW_FILES
+from kinesis_assets.table.store.storage import TableFolder
 
 BATCH = 7
 JOB = WritingJob(TableFolder.at("orders"), pa.schema([]), (), BATCH)

@@ -8,7 +8,7 @@ from pathlib import Path
 from kinesis_assets.doctor.examine import Doctor
 from kinesis_assets.doctor.finding import Level
 from kinesis_assets.table.ownership import OWNER
-from kinesis_assets.table.positions_chain import positions_path
+from kinesis_assets.table.positions.positions_chain import positions_path
 from support.doctor_bench import DoctorBench
 from support.token_service import CALLER
 

@@ -8,7 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kinesis_assets.errors import TableRewritten
-from kinesis_assets.table.positions_chain import positions_path
+from kinesis_assets.table.positions.positions_chain import positions_path
 from support.mentions import assert_mentions
 
 

@@ -12,7 +12,7 @@ from kinesis_assets.doctor.expected_rows import CommittedRows, ExpectedRows, Rew
 from kinesis_assets.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.doctor.row_scan import Counted
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.positions.range_stats import RangeStats
 from support.mentions import assert_mentions, numbers
 
 FLOOR = date(2026, 2, 1)

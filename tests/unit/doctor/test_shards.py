@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.table.amendments import ClearedGap
+from kinesis_assets.table.positions.amendments import ClearedGap
 from support.mentions import assert_mentions
 
 A, _, C, D = (f"shardId-{number:012d}" for number in range(4))

@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import current_shards
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.errors import PauseUnreadable, StreamPaused
-from kinesis_assets.table.pause import PAUSE_FILE, pause, resume
+from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause, resume
 from support.continuous import RunHarness
 from support.shard_ids import A
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from kinesis_assets.table.positions import FORMAT
+from kinesis_assets.table.positions.positions import FORMAT
 from support.run_results import shards_with_loss
 
 

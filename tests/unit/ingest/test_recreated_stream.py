@@ -9,7 +9,7 @@ from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.positions import Predecessor
+from kinesis_assets.table.positions.positions import Predecessor
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 RESTART = {"on_recreated": "restart"}

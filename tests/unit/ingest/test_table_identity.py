@@ -15,7 +15,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.replay.run import replay
 from kinesis_assets.replay.task import fill_group
 from kinesis_assets.replay.window import ReplayWindow
-from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kinesis_assets.kinesis.records.checksums import checksum
 from kinesis_assets.replay.outcome import ReplayState
-from kinesis_assets.table.positions_chain import positions_path
+from kinesis_assets.table.positions.positions_chain import positions_path
 from kinesis_assets.testing import UserRecord, aggregate
 from support.replays import A, B, C, ingest_and_lose, states
 

@@ -14,11 +14,11 @@ from kinesis_assets.kinesis.records.record import Record
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.replay.existing_keys import ExistingKeys
-from kinesis_assets.table.amendments import Amendment
-from kinesis_assets.table.commit import freeze
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.file_stats import FileStats
+from kinesis_assets.table.commits.commit import freeze
+from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
+from kinesis_assets.table.data_files.file_stats import FileStats
+from kinesis_assets.table.positions.amendments import Amendment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.replay.filled_gaps import filled_gaps
 from kinesis_assets.replay.manifest import ShardFillResult
 from kinesis_assets.replay.outcome import ReplayState
-from kinesis_assets.table.amendments import ClearedGap, next_amendment, unfilled
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment, unfilled
+from kinesis_assets.table.positions.range_stats import RangeStats
 from support.replays import A, states
 
 

@@ -8,9 +8,9 @@ import pytest
 from kinesis_assets.errors import SeekRefused
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.seek.plan import Direction
-from kinesis_assets.table.amendments import ClearedGap
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.amendments import ClearedGap
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.prepared_streams import create_and_split
 
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table import positions_file
-from kinesis_assets.table.amendments import FORMAT as AMENDMENT_FORMAT
-from kinesis_assets.table.amendments import Amendment
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions import FORMAT
+from kinesis_assets.table.positions import positions_file
+from kinesis_assets.table.positions.amendments import FORMAT as AMENDMENT_FORMAT
+from kinesis_assets.table.positions.amendments import Amendment
+from kinesis_assets.table.positions.positions import FORMAT
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import STREAM, current_positions, freeze_all, shards
 

@@ -37,13 +37,13 @@ DRIVER = {
     "create table": ("kinesis_assets.table.opening", "DeltaTable.create"),
     "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
     "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_at"),
-    "freeze": ("kinesis_assets.table.commit", "freeze"),
+    "freeze": ("kinesis_assets.table.commits.commit", "freeze"),
     # The commit, which includes the freeze of the first plan.
     "commit": ("kinesis_assets.ingest.run", "commit"),
-    "verify data file": ("kinesis_assets.table.commit", "verify"),
+    "verify data file": ("kinesis_assets.table.commits.commit", "verify"),
     "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
-    "open positions file": ("kinesis_assets.table.referenced_files", "write_new"),
-    "write positions": ("kinesis_assets.table.referenced_files", "write_file"),
+    "open positions file": ("kinesis_assets.table.log.referenced_files", "write_new"),
+    "write positions": ("kinesis_assets.table.log.referenced_files", "write_file"),
     "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }
 """What the process that plans and commits passes: module, and the name in it."""
@@ -51,9 +51,9 @@ DRIVER = {
 WORKER = {
     "shard iterator": ("kinesis_assets.kinesis.client", "StreamClient.getting_iterator"),
     "get records": ("kinesis_assets.kinesis.client", "StreamClient.getting_records"),
-    "open data file": ("kinesis_assets.table.data_file_writer", "write_new"),
-    "write data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._write_row_group"),
-    "close data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._end"),
+    "open data file": ("kinesis_assets.table.data_files.data_file_writer", "write_new"),
+    "write data file": ("kinesis_assets.table.data_files.data_file_writer", "_OpenFile._write_row_group"),
+    "close data file": ("kinesis_assets.table.data_files.data_file_writer", "_OpenFile._end"),
     "land": ("kinesis_assets.ingest.task", "land_group"),
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import Daemon, SensorClock
 from support.in_memory import daemon, instance
 

@@ -21,7 +21,7 @@ from kinesis_assets.dagster.sensor.run_liveness import (
     Liveness,
 )
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import NOON, Status, origin_of
 from support.stream_names import raw_key
 from support.table_folder import folder_of

@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.stream_names import op_key
-from kinesis_assets.table.heartbeat import HEARTBEATS_FOLDER, Heartbeat
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import FIRST, LAST, PARTITION, Daemon, SensorClock, Status
 from support.mentions import assert_mentions
 from support.shard_ids import A, B

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing.messages import Answer
 from support.daemon import PARTITION, Status

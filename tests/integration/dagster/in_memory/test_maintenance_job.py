@@ -20,7 +20,7 @@ from kinesis_assets.errors import (
     TableRewritten,
 )
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.commit import freeze
+from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.maintenance import run as raw_maintenance
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS

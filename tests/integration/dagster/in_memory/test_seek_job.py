@@ -17,7 +17,7 @@ from support.stream_names import raw_key
 if TYPE_CHECKING:
     import dagster as dg
 
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 SHARD = "shardId-000000000000"
 

@@ -27,9 +27,9 @@ from kinesis_assets.dagster.checks.settings import (
 )
 from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
-from kinesis_assets.table.positions import Predecessor
+from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
+from kinesis_assets.table.positions.positions import Predecessor
 from support.attempts import STREAM
 from support.mentions import assert_mentions
 from support.stored_positions import GAP, positions_of, shard_after

@@ -14,7 +14,7 @@ from kinesis_assets.dagster.events import missing_events as module
 from kinesis_assets.dagster.events.commit_links import ChainSegment, event_of
 from kinesis_assets.dagster.events.missing_events import MAX_EVENTS, ComparisonProgress, find_missing_events
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commit_link import CommitLink
+from kinesis_assets.table.positions.commit_link import CommitLink
 from support.daemon import PARTITION, Daemon, Status
 from support.shard_ids import A
 

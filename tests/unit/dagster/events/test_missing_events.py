@@ -9,15 +9,15 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.errors import TableUnreachable
-from kinesis_assets.table.amendments import FORMAT, Amendment
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commit_link import CommitLink
+from kinesis_assets.table.positions.amendments import FORMAT, Amendment
+from kinesis_assets.table.positions.commit_link import CommitLink
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.shard_ids import A, B
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 
 def fill(daemon: Daemon) -> Amendment:

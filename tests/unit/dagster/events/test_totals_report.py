@@ -10,7 +10,7 @@ from kinesis_assets.dagster.events.shard_events import TOTALS_INTERVAL, TotalsRe
 from kinesis_assets.errors import DataLost
 from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.range_stats import RangeStats
+from kinesis_assets.table.positions.range_stats import RangeStats
 from support.run_results import reading_facts
 from support.virtual_time import VirtualTime
 

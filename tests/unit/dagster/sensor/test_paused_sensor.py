@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.errors import PauseUnreadable
-from kinesis_assets.table.pause import PAUSE_FILE, pause, resume
+from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause, resume
 from support.mentions import assert_mentions
 from support.shard_ids import A, B, C, D
 

@@ -12,7 +12,7 @@ from kinesis_assets.dagster.sensor.stream_observation import INTERVAL, Observed,
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
-from kinesis_assets.table.positions import ShardPosition
+from kinesis_assets.table.positions.positions import ShardPosition
 from support.daemon import Daemon
 from support.stream_names import stream_key
 

@@ -10,9 +10,9 @@ from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.steps.run_log import LOG_INTERVAL, LandingLog, RunLog
 from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.progress import PROGRESS_FOLDER, Progress, ProgressFiles
-from kinesis_assets.table.range_stats import RangeStats
-from kinesis_assets.table.storage import TableFolder
+from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.run_files.progress import PROGRESS_FOLDER, Progress, ProgressFiles
+from kinesis_assets.table.store.storage import TableFolder
 from support.mentions import assert_mentions
 from support.run_results import reading_facts
 from support.virtual_time import VirtualTime

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.table.data_file import STATISTICS
+from kinesis_assets.table.data_files.data_file import STATISTICS
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS, MaintenanceLimits
 from support.amendments import new_amendment

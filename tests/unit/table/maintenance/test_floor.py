@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitFailed, InvalidInput
-from kinesis_assets.table.amendments import decode, encode
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.positions.amendments import decode, encode
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.amendments import commit_amendment, new_amendment
 from support.attempts import STREAM, rows_by_shard

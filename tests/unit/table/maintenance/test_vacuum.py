@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.table.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
 from support.attempts import (

@@ -6,8 +6,8 @@ import msgspec
 
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table import positions_archive, positions_file
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions import positions_archive, positions_file
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.attempts import LISTED_AT
 from support.stored_positions import shard_after, shard_at
 

@@ -9,7 +9,7 @@ from benchmarks.data.busy_stream import BusyStream
 from benchmarks.sections.chain import MAX_BYTES, THREE_DAYS, mean_bytes
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.stored_positions import shard_after, shard_at
 
 

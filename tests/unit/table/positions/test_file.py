@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.positions import FORMAT, Predecessor, ShardPosition, StreamPositions
-from kinesis_assets.table.positions_file import HEADER_BYTES, decode, decode_header, encode
+from kinesis_assets.table.positions.positions import FORMAT, Predecessor, ShardPosition, StreamPositions
+from kinesis_assets.table.positions.positions_file import HEADER_BYTES, decode, decode_header, encode
 from support.attempts import BEGINNING, LISTED_AT, STREAM
 from support.stored_positions import GAP, positions_of, shard_after, shard_at
 

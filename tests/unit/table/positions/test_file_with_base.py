@@ -7,9 +7,9 @@ from base64 import b64decode
 import msgspec
 import pytest
 
-from kinesis_assets.table import positions_archive, positions_file
-from kinesis_assets.table.positions import FORMAT
-from kinesis_assets.table.positions_archive import Segment
+from kinesis_assets.table.positions import positions_archive, positions_file
+from kinesis_assets.table.positions.positions import FORMAT
+from kinesis_assets.table.positions.positions_archive import Segment
 from support.attempts import LISTED_AT, STREAM
 from support.stored_positions import positions_of, shard_after, shard_at
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from kinesis_assets.table.merge import merge
+from kinesis_assets.table.positions.merge import merge
 from support.mentions import assert_mentions
 from support.stored_positions import finished, moved_to, positions_of, shard_after, shard_at
 

@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
-from kinesis_assets.table.positions import Predecessor, initial_positions
+from kinesis_assets.table.positions.positions import Predecessor, initial_positions
 from support.attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 from support.stored_positions import GAP, HOUR, listing_of, positions_of, shard_after, shard_at
 

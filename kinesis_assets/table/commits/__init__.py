@@ -1,0 +1,1 @@
+"""Commits of rows and positions: their entries, their repetition, and whose they are."""

@@ -1,0 +1,176 @@
+"""Commits missing rows and an amendment together.
+
+As in `commit`, each try opens the table again and commits through the same snapshot. The rows with which the
+attempt compared the stream must not have changed since, as by another replay or a seek.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
+from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.table.commits.commit import check_files
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.positions.amendments import next_amendment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.data_files.data_file import DataFile
+    from kinesis_assets.table.positions.amendments import Amendment, ClearedGap
+    from kinesis_assets.table.positions.range_stats import RangeStats
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+
+def commit_missing_rows(
+    table: PositionedTable,
+    *,
+    identity: StreamIdentity,
+    version: int,
+    amendment: Amendment | None,
+    not_before: datetime,
+    batch_id: int,
+    files: Sequence[DataFile],
+    filled: Mapping[str, RangeStats],
+    cleared: Mapping[str, Sequence[ClearedGap]] = MappingProxyType({}),
+    by: str | None = None,
+) -> int | None:
+    """Commit missing rows of ranges that the positions have passed.
+
+    A restore or an overwrite may have added or removed some of the same rows without an amendment. The log's
+    entries since the attempt's version are searched for one; Delta refuses the commit if another one follows.
+
+    Args:
+        table: The table.
+        identity: The stream.
+        version: The version of the table with which the attempt compared the stream.
+        amendment: The newest amendment of that version; None if there was none.
+        not_before: The earliest arrival time of the rows.
+        batch_id: The attempt's id, which every row of its files carries.
+        files: The data files to add.
+        filled: The facts about the ranges that were read, by shard id; those without rows are not stored.
+        cleared: The gaps that these rows fill, or their first parts, by shard id.
+        by: The Dagster run id or the person that commits.
+
+    Returns:
+        The version of the table that the commit created; None if it is no longer among the newest hundred.
+
+    Raises:
+        PastChanged: Another amendment has changed the same rows, or the table was restored or overwritten;
+            nothing was committed.
+        AttemptExpired: The attempt is too old.
+        DataFileInvalid: A file is missing or does not have its rows.
+        CommitFailed: Every try failed.
+        CommitUnknown: The chain of amendments is broken, or the table could not be read after a try.
+    """
+
+    def try_once(*, may_commit: bool) -> tuple[int | None] | None:
+        snapshot = table.snapshot_for_rows() if files and may_commit else table.snapshot()
+        current = snapshot.amendment(identity)
+        commit_id = _commit_id_of(table, snapshot, current, amendment, batch_id)
+        if commit_id is not None:
+            return (snapshot.version_of(commit_id),)
+        cause = _rewrite(table, snapshot, identity, current, version)
+        if cause is None and not _same_rows(snapshot, current, amendment, not_before):
+            cause = "another commit" if current is None else f"batch {current.batch_id}"
+        if cause is not None:
+            raise PastChanged(
+                table.uri,
+                f"{cause} changed committed rows of {identity.name} while batch {batch_id} was "
+                "reading. Nothing of this batch was committed; run again",
+            )
+        if may_commit:
+            check_files(table, batch_id, files)
+            new = next_amendment(
+                current,
+                batch_id=batch_id,
+                at=utc_now(table.clock),
+                by=by,
+                filled=filled,
+                cleared=_cleared(current, cleared),
+            )
+            snapshot.commit(files, identity=identity, amendment=new)
+        return None
+
+    (created,) = commit_until_known(table, try_once)
+    return created
+
+
+def _rewrite(
+    table: PositionedTable,
+    snapshot: TableSnapshot,
+    identity: StreamIdentity,
+    current: Amendment | None,
+    version: int,
+) -> str | None:
+    """Name a restore or overwrite since a version, or a possible one; return None if there was none."""
+    if current is not None and current.accepted is not None and current.accepted > version:
+        return f"version {current.accepted}, which an operator accepted,"
+    # Runs have checked the log up to the version that the newest positions are based on.
+    positions = snapshot.positions(identity, or_older=True)
+    examined = None if positions is None else positions.examined
+    rewrites = table.rewrites.between(max(version, examined or 0), snapshot.version)
+    if rewrites is None:
+        return "a version that is no longer in the log may have"
+    return str(rewrites[0]) if rewrites else None
+
+
+def _cleared(
+    current: Amendment | None, cleared: Mapping[str, Sequence[ClearedGap]]
+) -> dict[str, tuple[ClearedGap, ...]]:
+    """Return the gaps and the first parts of gaps that are filled after this commit, each once."""
+    before = {} if current is None else current.cleared
+    added = {
+        shard_id: (
+            *(part for part in before.get(shard_id, ()) if not any(part.is_in(gap) for gap in gaps)),
+            *gaps,
+        )
+        for shard_id, gaps in cleared.items()
+    }
+    return before | added
+
+
+def _same_rows(
+    snapshot: TableSnapshot, current: Amendment | None, amendment: Amendment | None, not_before: datetime
+) -> bool:
+    """Return whether the amendments since *amendment* changed no row that arrived at or after a time."""
+    each = current
+    while _id_of(each) != _id_of(amendment):
+        if each is None or each.filled or each.rewound:
+            return False
+        if each.floor and each.floor > not_before.date():
+            return False
+        each = None if each.previous is None else snapshot.amendment_at(each.previous)
+    return True
+
+
+def _id_of(amendment: Amendment | None) -> int | None:
+    return None if amendment is None else amendment.commit_id
+
+
+def _commit_id_of(
+    table: PositionedTable,
+    snapshot: TableSnapshot,
+    current: Amendment | None,
+    expected: Amendment | None,
+    batch_id: int,
+) -> int | None:
+    """Return the commit id of a batch that was committed since *expected*; None if it was not."""
+    each = current
+    while _id_of(each) != _id_of(expected) and each is not None:
+        if each.batch_id == batch_id:
+            return each.commit_id
+        try:
+            each = None if each.previous is None else snapshot.amendment_at(each.previous)
+        except PositionsUnreadable as error:
+            raise CommitUnknown(
+                table.uri,
+                f"it is unknown whether batch {batch_id} was committed: {error}. "
+                "Search the table for rows of this batch_id before the next replay",
+            ) from error
+    return None

@@ -1,0 +1,286 @@
+"""Commits rows and positions together.
+
+An attempt reads the positions (*expected*), generates a batch id, lands files, and commits. Each try opens
+the table again, drops the shards that other runs have moved, merges the rest into the current positions, and
+commits through the same snapshot, so that Delta refuses the commit if the table has changed since. A try that
+raised an error may have committed nevertheless: a lost response looks like a conflict. Only the chain of
+commits from the current positions back to *expected* shows it. No file is deleted on the way; files that no
+commit points at are left to vacuum.
+
+If several runs commit to different shards at the same time, only one of their tries succeeds. To be fair, a
+try takes equally long for all of them: a positions file names the commits before it, files that were read
+are cached, and if many had to be read nevertheless, the table is opened again before the try. The wait of a
+run that was overtaken does not grow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import (
+    AttemptExpired,
+    CommitFailed,
+    DataFileInvalid,
+    PositionsMissing,
+)
+from kinesis_assets.metrics.instruments import COMMIT_DURATION, STREAM, TABLE
+from kinesis_assets.metrics.recording import timed
+from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commits_since import open_with_positions, positions_since
+from kinesis_assets.table.data_files.data_file import verify
+from kinesis_assets.table.data_files.data_file_writer import without_shards
+from kinesis_assets.table.log.delta_log import later_version_of
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.ownership import refuse_other_stream
+from kinesis_assets.table.positions.merge import last_moved_by, merge, moved_by_others
+from kinesis_assets.table.positions.positions import FORMAT, StreamPositions, initial_positions
+from kinesis_assets.table.positions.range_stats import with_rows
+from kinesis_assets.table.properties import HISTORY_RETENTION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kinesis_assets.errors import PositionConflict
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
+    from kinesis_assets.table.commits.commit_loop import WrittenTable
+    from kinesis_assets.table.data_files.data_file import DataFile, WrittenFile
+    from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.positions.range_stats import RangeStats
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
+"""Maximum age of an attempt that commits. Spark's VACUUM, which applies the table's own retention, may have
+deleted the files of an older attempt, or may be about to."""
+
+MAX_READING_TIME = MAX_ATTEMPT_AGE - timedelta(hours=1)
+"""Maximum time that an attempt reads, which leaves the rest for its commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """The outcome of an attempt's commit.
+
+    Attributes:
+        version: The version of the table that the commit created. None if nothing was left to commit, or if
+            the version is no longer among the newest hundred.
+        files: The data files that the commit added.
+        conflicts: The shards that another run had moved, by shard id; none of their rows were added.
+    """
+
+    version: int | None
+    files: Sequence[DataFile] = ()
+    conflicts: Mapping[str, PositionConflict] = field(default_factory=dict)
+
+
+def freeze(
+    table: PositionedTable,
+    listing: StreamListing,
+    starts: Mapping[str, Position],
+    *,
+    replacing_older: bool = False,
+) -> StreamPositions:
+    """Return the stream's positions; if there are none, first commit its start positions, without rows.
+
+    Of several runs at the same time, one commits them and all continue from these.
+
+    Args:
+        table: The table; it is created if it does not exist.
+        listing: The stream and all its shards.
+        starts: The start positions by shard id. LATEST must have been replaced by AT_TIMESTAMP.
+        replacing_older: Replace the positions of a deleted stream of the same name.
+
+    Raises:
+        CommitFailed: Every try failed.
+        TableOfAnotherStream: The table belongs to another stream.
+        PositionsMissing: The table has rows, but no positions of the stream.
+        TableRewritten: The table was restored or overwritten.
+        TableError: The table cannot be used.
+    """
+    summary = listing.summary
+    opened: TableSnapshot | None = table.create_if_missing(summary.identity)
+
+    def try_once(*, may_commit: bool) -> StreamPositions | None:
+        nonlocal opened
+        snapshot, opened = opened or table.snapshot(), None
+        current = snapshot.positions(summary.identity, or_older=replacing_older)
+        # A release that writes no owner may have started another stream in this table, perhaps just now.
+        refuse_other_stream(table.uri, snapshot.streams_in_log(), summary.identity)
+        if current is not None and current.identity == summary.identity:
+            return current
+        if current is not None:
+            refuse_rewritten(table, snapshot, current)
+        else:
+            refuse_rows_without_positions(table, snapshot, summary.identity)
+        if may_commit and snapshot.owner is None:
+            snapshot.claim(summary.identity)
+            return None  # the next try commits, unless another stream has claimed the table first
+        if may_commit:
+            commit_id = new_id(table.clock)
+            first = StreamPositions(
+                format=FORMAT,
+                identity=summary.identity,
+                commit_id=commit_id,
+                previous=None if current is None else current.commit_id,
+                generation=0 if current is None else current.generation + 1,
+                batch_id=commit_id,
+                shards=initial_positions(
+                    listing,
+                    starts,
+                    wanted_from=summary.service_time if current is None else summary.identity.created,
+                ),
+                listed_at=summary.service_time,
+                predecessors=() if current is None else snapshot.with_archive(current).as_predecessors(),
+                examined=snapshot.version,
+            )
+            snapshot.commit([], identity=first.identity, positions=first)
+            # As in `commit`, the table need not be opened again.
+            if later_version_of(table.files, snapshot.version, commit_id) is not None:
+                refuse_other_stream(table.uri, snapshot.streams_in_log(), summary.identity)
+                return snapshot.positions_at(commit_id)
+        return None
+
+    return commit_until_known(table, try_once)
+
+
+def refuse_rows_without_positions(
+    table: PositionedTable, snapshot: TableSnapshot, identity: StreamIdentity
+) -> None:
+    """Check that a table without positions has no rows.
+
+    Raises:
+        PositionsMissing: It has rows.
+    """
+    if snapshot.active_files():
+        raise PositionsMissing(
+            table.uri,
+            f"it has rows, but no positions of {identity.arn}, so it is unknown how far each shard was read. "
+            "Nothing was changed. Compute the positions from the rows with `kinesis-assets adopt`, or use an "
+            "empty table for the stream",
+        )
+
+
+def commit(
+    table: PositionedTable,
+    *,
+    expected: StreamPositions,
+    listing: StreamListing,
+    batch_id: int,
+    moved: Mapping[str, ShardPosition],
+    files: Sequence[DataFile],
+    added: Mapping[str, RangeStats],
+    by: str | None = None,
+) -> CommitResult:
+    """Commit the files of an attempt and the positions of its shards, both or neither.
+
+    Args:
+        table: The table.
+        expected: The positions that the attempt started from, with every listed shard.
+        listing: The stream and its shards as the attempt listed them.
+        batch_id: The attempt's id, which every row of its files carries.
+        moved: The new positions, by shard id: of the shards that it read, of expired ones that it gave up,
+            and of those for which it records a shorter retention.
+        files: The data files that it wrote; they contain only rows of the shards in `moved`.
+        added: The facts about the ranges that it read, by shard id; those without rows are not stored.
+        by: The Dagster run id or the person that commits.
+
+    Raises:
+        AttemptExpired: The attempt is too old.
+        DataFileInvalid: A file is missing or does not have its rows.
+        TableRewritten: The table was restored or overwritten since *expected*.
+        CommitFailed: Every try failed, or the batch was committed before.
+        CommitUnknown: The chain of positions is broken, or the table could not be read after a try.
+    """
+    conflicts: dict[str, PositionConflict] = {}
+    # The content of each try by commit id, since one that raised an error may prove to be committed.
+    tried: dict[int, CommitResult] = {}
+
+    def try_once(*, may_commit: bool) -> CommitResult | None:
+        """Commit onto the newest version of the table. This is repeated until the outcome is known."""
+        nonlocal moved, files
+        snapshot, current, commit_id = open_with_positions(
+            table, expected, batch_id, for_rows=bool(files) and may_commit
+        )
+        if commit_id is not None:  # a previous try has succeeded
+            if commit_id not in tried:
+                raise CommitFailed(
+                    table.uri, f"batch {batch_id} is already committed; plan again to continue reading"
+                )
+            return replace(tried[commit_id], version=snapshot.version_of(commit_id))
+        if not may_commit:
+            return None
+        refuse_rewritten(table, snapshot, current)
+        listed = {shard.shard_id for shard in listing.shards}
+        current = table.chain.with_archived(current, {*listed, *moved}).with_listing(listing)
+        movers: dict[str, StreamPositions] = {}
+        if conflicting := moved_by_others(current, expected, moved):
+            movers = last_moved_by(positions_since(table, snapshot, current, expected, batch_id), conflicting)
+        merged, lost = merge(current, expected, moved, movers)
+        # A lost shard stays lost, even if it returns to its old position, since its rows are removed here.
+        # `moved` changes after the files do, so that the next try repeats a removal that failed.
+        layout = table.policy.data_files
+        files = [part for file in files for part in without_shards(table.files, file, lost, layout)]
+        moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
+        conflicts.update(lost)
+        if not moved:
+            return CommitResult(None, (), conflicts)
+        check_files(table, batch_id, files)
+        new = StreamPositions(
+            format=FORMAT,
+            identity=expected.identity,
+            commit_id=new_id(table.clock),
+            previous=current.commit_id,
+            generation=current.generation + 1,
+            batch_id=batch_id,
+            shards=merged,
+            added=with_rows({shard_id: stats for shard_id, stats in added.items() if shard_id in moved}),
+            by=by,
+            listed_at=current.listed_at,
+            predecessors=current.predecessors,
+            examined=snapshot.version,
+        )
+        tried[new.commit_id] = CommitResult(None, files, dict(conflicts))
+        retired = {
+            shard_id
+            for shard_id, shard in merged.items()
+            if shard.finished and shard_id not in listed and shard_id not in moved
+        }
+        snapshot.commit(files, identity=new.identity, positions=new, retired=retired)
+        # If the next log entries show the commit, the table need not be opened again.
+        version = later_version_of(table.files, snapshot.version, new.commit_id)
+        return None if version is None else replace(tried[new.commit_id], version=version)
+
+    commit_attributes = {STREAM: expected.identity.name, TABLE: table.uri}
+    with timed(COMMIT_DURATION, commit_attributes, table.clock.monotonic):
+        return commit_until_known(table, try_once)
+
+
+def read_until(batch_id: int) -> float:
+    """Return the time until which an attempt may read, in seconds since the epoch."""
+    return time_of_id(batch_id) + MAX_READING_TIME.total_seconds()
+
+
+def check_files(table: WrittenTable, batch_id: int, files: Sequence[WrittenFile]) -> None:
+    """Check that an attempt may still commit its files.
+
+    Raises:
+        AttemptExpired: The attempt is too old.
+        DataFileInvalid: A file is missing, does not have its rows, or is named twice.
+    """
+    age = timedelta(seconds=table.clock.time() - time_of_id(batch_id))
+    if age > MAX_ATTEMPT_AGE:
+        raise AttemptExpired(
+            table.uri,
+            f"batch {batch_id} is {age} old, and its files may have been vacuumed. Nothing was committed; "
+            "run again",
+        )
+    if len({file.path for file in files}) < len(files):
+        raise DataFileInvalid(
+            table.uri, f"batch {batch_id} names a data file twice. Nothing was committed; run again"
+        )
+    for file in files:
+        verify(table.uri, table.files, file)

@@ -1,0 +1,1 @@
+"""The data files: how they are written, described and encoded."""

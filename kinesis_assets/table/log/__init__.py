@@ -1,0 +1,1 @@
+"""What a table's Delta log says: its commits, transactions, restores, and the files that it refers to."""

@@ -1,0 +1,1 @@
+"""The positions of a stream, and the files that store them."""

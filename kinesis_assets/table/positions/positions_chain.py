@@ -1,0 +1,307 @@
+"""Reads a table's chain of positions files and its archive, and writes the next file of the chain.
+
+Every file is immutable and named by its id. An archive segment is written before the positions file that
+names it, and the positions file before the entry of the table's log (see `commit`). A process that dies in
+between leaves the previous positions valid, and unreferenced files that maintenance deletes.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.log.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
+from kinesis_assets.table.positions import positions_archive, positions_file
+from kinesis_assets.table.positions.positions_archive import ARCHIVE_FOLDER, Segment
+from kinesis_assets.table.positions.positions_file import ArchiveEnd, CommitRef, StoredPositions
+from kinesis_assets.table.store.file_cache import FileCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    import pyarrow.fs
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.positions.positions import Header, ShardPosition, StreamPositions
+
+POSITIONS_FOLDER = "_kinesis/positions"
+
+_MEMORY_PER_BYTE = 16
+_MEMORY_PER_SHARD = 100
+"""Estimated memory of a decoded file, per byte of the file and per shard that it shares with its base."""
+
+_PARALLEL_READS = 16
+
+_Decoded = TypeVar("_Decoded")
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPolicy:
+    """When to write a new base, and when to move shards to the archive.
+
+    Attributes:
+        max_files: Maximum number of files with the same base. Each of them names the commits since the base.
+        min_repeated: A new base is written once the files of the present one have together repeated more
+            unchanged shards than this, and more than the base has: it then costs less than it saves.
+        min_archived: Minimum number of shards in an archive segment.
+    """
+
+    max_files: int = 64
+    min_repeated: int = 1000
+    min_archived: int = 256
+
+
+class PositionsChain:
+    """The positions files and the archive of one table.
+
+    Decoded files are cached, so a process usually reads each file once.
+
+    Args:
+        table: The table's URI, for errors.
+        files: Returns the file system of the table's folder.
+        policy: When to write a new base or an archive segment.
+
+    Attributes:
+        files_read: Number of files read from the table's folder so far.
+    """
+
+    def __init__(
+        self, table: str, files: Callable[[], pyarrow.fs.FileSystem], policy: ChainPolicy = ChainPolicy()
+    ) -> None:
+        self.files_read = 0
+        self._table = table
+        self._files = files
+        self._policy = policy
+        self._cache = FileCache()
+
+    def positions_at(self, commit_id: int) -> StreamPositions:
+        """Return the positions of a commit id, whether the log points at them or not.
+
+        Raises:
+            PositionsUnreadable: The file or its base is missing, damaged, or has another file's content.
+            TableUnreachable: The file cannot be read at present.
+        """
+        return self._stored(commit_id).positions
+
+    def header_at(self, commit_id: int) -> Header:
+        """Read only the header of a positions file. Raises the errors of `positions_at`."""
+        path = positions_path(commit_id)
+        content = self._content(path, positions_file.HEADER_BYTES)
+        header = self._decoded(path, positions_file.decode_header, content)
+        if header is None:
+            header = self._decoded(path, positions_file.decode_whole_header, self._content(path))
+        self._check_id(path, header.commit_id, commit_id)
+        return header
+
+    def commits_before(self, positions: StreamPositions) -> Iterator[CommitRef]:
+        """Yield the commits before some positions, newest first. Raises the errors of `positions_at`.
+
+        Each file names the commits since its base, so few files are read.
+        """
+        stored = self._stored(positions.commit_id)
+        while True:
+            yield from stored.down_to_base
+            if stored.before_base is None:
+                return
+            stored = self._stored(stored.before_base)
+            found = stored.positions
+            if found.identity.arn != positions.identity.arn:
+                raise PositionsUnreadable(
+                    self._table,
+                    f"{positions_path(found.commit_id)} belongs to {found.identity.arn}, not to "
+                    f"{positions.identity.arn}. {RESTORE_ORIGINAL}",
+                )
+            yield CommitRef(found.commit_id, found.batch_id)
+
+    def write(self, positions: StreamPositions, retired: Collection[str] = ()) -> None:
+        """Write the file of new positions. The log does not point at it yet.
+
+        Args:
+            positions: The positions; they name the previous ones.
+            retired: Finished shards that are no longer listed, to be archived with one of the next bases.
+
+        Raises:
+            PositionsUnreadable: The previous file is missing or damaged.
+            TableUnreachable: The previous file cannot be read at present.
+            OSError: The file cannot be written.
+        """
+        before = None if positions.previous is None else self._stored(positions.previous)
+        if before is None or before.positions.identity != positions.identity:
+            self._put(positions_path(positions.commit_id), positions_file.encode(positions))
+            return
+        positions = self._without_archived(before, positions)
+        stored, base = self._successor(before, positions)
+        if base is not None:
+            content = positions_file.encode_changes(stored, base)
+        else:
+            archive = before.archive
+            shards = {key: shard for key, shard in positions.shards.items() if key in retired}
+            if len(shards) >= self._policy.min_archived:
+                archive = self._archive(positions.identity, shards, archive)
+                kept = {key: shard for key, shard in positions.shards.items() if key not in retired}
+                positions = msgspec.structs.replace(positions, shards=kept)
+            content = positions_file.encode(positions, archive)
+        self._put(positions_path(positions.commit_id), content)
+
+    def _successor(
+        self, before: StoredPositions, positions: StreamPositions
+    ) -> tuple[StoredPositions, StreamPositions | None]:
+        """Return the content of the next file, and its base; None if it is to be a base."""
+        newest = before.positions
+        base = newest if before.base is None else self.positions_at(before.base)
+        # The shards that differ from the base, but do not change in this commit, are written once more.
+        repeated_here = _changed(base, positions) - _changed(newest, positions)
+        repeated = before.repeated + max(0, repeated_here)
+        stored = StoredPositions(
+            positions,
+            down_to_base=(CommitRef(newest.commit_id, newest.batch_id), *before.down_to_base),
+            before_base=before.before_base,
+            base=base.commit_id,
+            repeated=repeated,
+            archive=before.archive,
+        )
+        is_due = (
+            newest.format < positions.format
+            or len(before.down_to_base) >= self._policy.max_files
+            or repeated > max(len(base.shards), self._policy.min_repeated)
+        )
+        return stored, None if is_due else base
+
+    def _without_archived(self, before: StoredPositions, positions: StreamPositions) -> StreamPositions:
+        """Leave out shards that were read from the archive and have not changed since."""
+        new = [
+            shard_id
+            for shard_id, shard in positions.shards.items()
+            if shard.finished and shard_id not in before.positions.shards
+        ]
+        archived = self._archived(before.archive, new)
+        same = {shard_id for shard_id, shard in archived.items() if positions.shards[shard_id] == shard}
+        if not same:
+            return positions
+        kept = {shard_id: shard for shard_id, shard in positions.shards.items() if shard_id not in same}
+        return msgspec.structs.replace(positions, shards=kept)
+
+    def with_archived(self, positions: StreamPositions, shard_ids: Iterable[str]) -> StreamPositions:
+        """Add those of some shards that are only in the archive. Raises the errors of `positions_at`."""
+        absent = [shard_id for shard_id in shard_ids if shard_id not in positions.shards]
+        if not absent:
+            return positions
+        found = self._archived(self._stored(positions.commit_id).archive, absent)
+        return msgspec.structs.replace(positions, shards=positions.shards | found) if found else positions
+
+    def archived(self, positions: StreamPositions) -> Mapping[str, ShardPosition]:
+        """Return all archived shards by shard id. Raises the errors of `positions_at`."""
+        found: dict[str, ShardPosition] = {}
+        for segment in self._segments(self._stored(positions.commit_id).archive):
+            found |= segment.shards
+        return found
+
+    def newest_segment(self, positions: StreamPositions) -> int | None:
+        """Return the id of the newest archive segment, which changes whenever the archive does.
+
+        Raises the errors of `positions_at`.
+        """
+        end = self._stored(positions.commit_id).archive
+        return None if end is None else end.newest
+
+    def segments(self, positions: StreamPositions) -> frozenset[int]:
+        """Return the ids of all archive segments. Raises the errors of `positions_at`."""
+        end = self._stored(positions.commit_id).archive
+        if end is None:
+            return frozenset()
+        return frozenset({end.newest, *self._segment(end.newest).earlier})
+
+    def stream_of_segment(self, segment_id: int) -> StreamIdentity:
+        """Return the stream that a segment belongs to. Raises the errors of `positions_at`."""
+        return self._segment(segment_id).identity
+
+    def _archived(self, end: ArchiveEnd | None, shard_ids: Iterable[str]) -> dict[str, ShardPosition]:
+        wanted = [] if end is None else [shard_id for shard_id in shard_ids if shard_id <= end.last]
+        if not wanted:
+            return {}
+        found: dict[str, ShardPosition] = {}
+        for segment in self._segments(end):
+            found |= {key: segment.shards[key] for key in wanted if key in segment.shards}
+        return found
+
+    def _segments(self, end: ArchiveEnd | None) -> Iterator[Segment]:
+        """Yield all segments of an archive, oldest first."""
+        if end is None:
+            return
+        newest = self._segment(end.newest)
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            yield from pool.map(self._segment, newest.earlier)
+        yield newest
+
+    def _archive(
+        self, identity: StreamIdentity, shards: dict[str, ShardPosition], end: ArchiveEnd | None
+    ) -> ArchiveEnd:
+        earlier = () if end is None else (*self._segment(end.newest).earlier, end.newest)
+        segment = Segment(identity, new_id(), earlier, shards)
+        self._put(segment_path(segment.segment_id), positions_archive.encode(segment))
+        if end is None:
+            return ArchiveEnd(segment.segment_id, len(shards), max(shards))
+        return ArchiveEnd(segment.segment_id, end.shards + len(shards), max(end.last, *shards))
+
+    def _stored(self, commit_id: int) -> StoredPositions:
+        path = positions_path(commit_id)
+        found: StoredPositions | None = self._cache.get(path)
+        if found is None:
+            content = self._content(path)
+            found = self._decoded(path, lambda read: positions_file.read(read, self.positions_at), content)
+            self._check_id(path, found.positions.commit_id, commit_id)
+            size = _MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(found.positions.shards)
+            self._cache.put(path, found, size)
+        return found
+
+    def _segment(self, segment_id: int) -> Segment:
+        path = segment_path(segment_id)
+        found: Segment | None = self._cache.get(path)
+        if found is None:
+            content = self._content(path)
+            found = self._decoded(path, positions_archive.decode, content)
+            self._check_id(path, found.segment_id, segment_id)
+            self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
+        return found
+
+    def _check_id(self, path: str, found: int, wanted: int) -> None:
+        if found != wanted:
+            raise PositionsUnreadable(
+                self._table,
+                f"{path} has the content of {found}.json: it was overwritten, or restored from another file. "
+                f"{RESTORE_ORIGINAL}",
+            )
+
+    def _content(self, path: str, size: int | None = None) -> bytes:
+        self.files_read += 1
+        return read_file(self._table, self._files(), path, size)
+
+    def _decoded(self, path: str, decode: Callable[[bytes], _Decoded], content: bytes) -> _Decoded:
+        return decoded(self._table, path, decode, content)
+
+    def _put(self, path: str, content: bytes) -> None:
+        write_file(self._files(), path, content)
+
+
+def positions_path(commit_id: int) -> str:
+    """Return the path of a positions file, relative to the table's folder."""
+    return f"{POSITIONS_FOLDER}/{commit_id}.json"
+
+
+def segment_path(segment_id: int) -> str:
+    """Return the path of an archive segment, relative to the table's folder."""
+    return f"{ARCHIVE_FOLDER}/{segment_id}.json"
+
+
+def _changed(before: StreamPositions, now: StreamPositions) -> int:
+    """Return the number of shards that differ."""
+    known = before.shards
+    return sum(
+        known.get(shard_id) is not shard and known.get(shard_id) != shard
+        for shard_id, shard in now.shards.items()
+    )

@@ -1,0 +1,163 @@
+"""Opens the folder of a table, on a local disk or S3, through Arrow's file systems."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+from uuid import uuid4
+
+from kinesis_assets.errors import InvalidInput, TableUnreachable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs
+
+    from kinesis_assets.kinesis.role import AssumedRole
+
+_MAX_LENGTH = 1000
+"""Maximum length of a path or URI in characters; an S3 key has at most 1,024 bytes."""
+
+_INVALID = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_FILE = "file://"
+
+_AS_ONE_REQUEST = "allow_delayed_open=true"
+"""Arrow's option to put a file of less than 10 MB with one request to S3. Without it, each file is a
+multipart upload, which takes three."""
+
+_S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[^\s?#%]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """The folder of a table. It can be pickled, so that Spark tasks can open it.
+
+    Attributes:
+        uri: `s3://bucket/prefix` or `file:///path`, without a trailing slash.
+        role: The role that accesses a folder on S3; None for the credentials of the process.
+    """
+
+    uri: str
+    role: AssumedRole | None = None
+
+    @classmethod
+    def at(cls, table: str, role: AssumedRole | None = None) -> TableFolder:
+        """Return the folder for a user's path (relative to the working directory) or URI.
+
+        Args:
+            table: The path or URI.
+            role: The role that accesses a folder on S3; None for the credentials of the process.
+
+        Raises:
+            InvalidInput: The text is neither a valid path nor a URI of a supported kind.
+        """
+        if not table.strip():
+            raise InvalidInput("a table needs a path or a URI, as in s3://bucket/orders")
+        if len(table) > _MAX_LENGTH or _INVALID.search(unquote(table)):
+            raise InvalidInput(
+                f"invalid table {table[:80]!r}: give at most {_MAX_LENGTH} characters, no control character"
+            )
+        if "://" not in table:
+            return cls(_local(table), role)
+        if table.startswith(f"{_FILE}/") and not {*"?#"} & {*table}:
+            return cls(_local(unquote(table.removeprefix(_FILE))), role)
+        if not _S3.fullmatch(table) or {".", ".."} & {*table.split("/")}:
+            # The URI is not repeated if it may contain a key or a password.
+            subject = "a table" if {*"@?"} & {*table} else f"table {table}"
+            raise InvalidInput(
+                f"{subject}: invalid URI; give a path, s3://bucket/prefix or file:///path, without '..', "
+                "user or query"
+            )
+        return cls(table.rstrip("/"), role)
+
+    @property
+    def bucket(self) -> tuple[str, str] | None:
+        """The bucket and the prefix, which may be empty, of a folder on S3; None for a folder on a disk."""
+        if not self.uri.startswith("s3://"):
+            return None
+        bucket, _, prefix = self.uri.removeprefix("s3://").partition("/")
+        return bucket, prefix
+
+    def open(self) -> pyarrow.fs.FileSystem:
+        """Return a file system whose root is the folder, which need not exist.
+
+        For S3, the endpoint comes from the environment. So do the credentials, unless there is a role.
+
+        Raises:
+            TableUnreachable: The bucket's region cannot be determined.
+        """
+        import pyarrow as pa  # noqa: PLC0415  # definitions name a folder without opening it
+        import pyarrow.fs  # noqa: PLC0415
+
+        try:
+            if self.role is not None and self.bucket is not None:
+                from kinesis_assets.table.store.role_store import store_of  # noqa: PLC0415  # only roles need it
+
+                filesystem, path = store_of(self.role, self.bucket[0]), self.uri.removeprefix("s3://")
+            else:
+                filesystem, path = pyarrow.fs.FileSystem.from_uri(
+                    self.uri if self.bucket is None else f"{self.uri}?{_AS_ONE_REQUEST}"
+                )
+        except (OSError, pa.ArrowInvalid) as error:
+            raise TableUnreachable(self.uri, f"cannot be reached: {error}") from None
+        return pyarrow.fs.SubTreeFileSystem(path, filesystem)
+
+    def storage_options(self) -> dict[str, str] | None:
+        """Return the options with which delta-rs opens the table now; None if it needs none.
+
+        With a role they hold its credentials. Do not keep them: those of a later call last longer.
+
+        Raises:
+            RoleNotAssumed: The role cannot be assumed.
+        """
+        if self.role is None or self.bucket is None:
+            return None
+        from kinesis_assets.table.store.role_store import options_of  # noqa: PLC0415  # only roles need it
+
+        return options_of(self.role)
+
+
+def _local(path: str) -> str:
+    """Return a path as a URI that Arrow and delta-rs resolve to the same folder."""
+    if "%" in path:
+        raise InvalidInput(f"table {path}: delta-rs cannot open a path with a %; use another path")
+    try:
+        absolute = Path(path).expanduser().absolute()
+        # delta-rs removes `..` together with the name before it, although that may be a symbolic link.
+        return (absolute.resolve() if ".." in absolute.parts else absolute).as_uri()
+    except (RuntimeError, OSError) as error:  # no such user, or a link to itself
+        raise InvalidInput(f"table {path}: {error}; correct the path") from error
+
+
+def write_new(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.NativeFile:
+    """Open a file for writing. On a local disk, its folder is created if it is missing."""
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
+    parent = path.rpartition("/")[0]
+    if parent and isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
+        filesystem.create_dir(parent, recursive=True)
+    return filesystem.open_output_stream(path, compression=None)
+
+
+def replace_file(filesystem: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
+    """Write a small file, so that readers see either all of it or the file that it replaces."""
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
+    if not isinstance(filesystem.base_fs, pyarrow.fs.LocalFileSystem):
+        with write_new(filesystem, path) as file:  # an object appears when it is complete
+            file.write(content)
+        return
+    unfinished = f"{path}.{uuid4().hex}"
+    with write_new(filesystem, unfinished) as file:
+        file.write(content)
+    filesystem.move(unfinished, path)
+
+
+def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.FileInfo]:
+    """Return the files in a folder, without those in subfolders; none if the folder does not exist."""
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
+    selector = pyarrow.fs.FileSelector(folder, allow_not_found=True)
+    return [info for info in filesystem.get_file_info(selector) if info.type is pyarrow.fs.FileType.File]
