@@ -126,10 +126,12 @@ def changes_of(
 
         if isinstance(mode, Rollup):
             _check_groups(table, source, mode.by)
-            groups = cache(touched_groups(spark, source, rows, mode.by, partition_by))
+            # Spark does not merge the small partitions of a shuffle in a cached DataFrame itself.
+            tasks = shuffle_tasks(spark, rows.bytes)
+            groups = cache(touched_groups(spark, source, rows, mode.by, partition_by).coalesce(tasks))
             source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
             checked = _transformed(table, transform, source_rows)
-            new = cache(with_null_for_empty(checked.rows, partition_by))
+            new = cache(with_null_for_empty(checked.rows, partition_by).coalesce(tasks))
             plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by, cache=cache)
             yield StepChanges(CheckedRows(new), plan=plan)
             return

@@ -115,3 +115,17 @@ def test_an_empty_text_in_a_partition_column_is_the_same_group_as_null(consume, 
     assert revenue.values("item", "revenue") == [(None, 3.0)]
     consume(order(3, 3.0, item=""))
     assert revenue.values("item", "revenue") == [(None, 6.0)]
+
+
+def test_a_few_groups_are_written_to_a_few_files_with_the_default_partitions_of_spark(
+    spark, consume, revenue
+):
+    few = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "200")
+    try:
+        for first in (0, 100):
+            consume(*(order(number, item=str(number)) for number in range(first, first + 100)))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", few)
+    assert len(revenue.values("item")) == 200
+    assert len(revenue.table.snapshot().delta.file_uris()) <= 10
