@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.checked_table import checked_tables
+from kinesis_assets.dagster.checked_table import checked_tables
 from kinesis_assets.dagster.checks.definitions import build_checks
-from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.derived.after_landing import moves_after_landing
-from kinesis_assets.dagster.derived.consumption import derived_tables
 from kinesis_assets.dagster.events.table_metadata import definition_metadata, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
@@ -26,6 +25,7 @@ from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_se
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.freshness import policy_of
 from kinesis_assets.dagster.settings.settings_base import takes
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames

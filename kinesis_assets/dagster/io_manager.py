@@ -8,10 +8,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.dagster.stream_names import StreamNames

@@ -7,8 +7,8 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from kinesis_assets.dagster.checks.settings import Checks
 from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards

@@ -13,8 +13,8 @@ import msgspec
 
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table.log.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 from kinesis_assets.table.store.file_cache import FileCache
+from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,6 @@ from kinesis_assets.table.data_files.file_stats import ActiveFile, FileStats
 from kinesis_assets.table.data_files.rewritten_files import writer_properties
 from kinesis_assets.table.log.delta_log import newest_version_of
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES, applications
-from kinesis_assets.table.log.referenced_files import RESTORE_ORIGINAL
 from kinesis_assets.table.log.transactions import Transactions
 from kinesis_assets.table.nullable_columns import columns_without_null
 from kinesis_assets.table.opening import has_later_version
@@ -36,6 +35,7 @@ from kinesis_assets.table.ownership import (
     refuse_other_stream,
 )
 from kinesis_assets.table.positions.amendment_files import amendment_path
+from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -39,6 +39,30 @@ BESIDE = {
 USES_BESIDE = {"dagster": frozenset({"decoders", "schemas"})}
 """Folders beside the layers that another folder may import too."""
 
+INNER_LAYERS = {
+    "dagster": (
+        ("components", "jobs"),
+        ("steps",),
+        ("derived",),
+        ("sensor",),
+        ("checks",),
+        ("events", "partitions", "settings"),
+    ),
+    "table": (
+        ("maintenance",),
+        ("commits",),
+        ("log",),
+        ("positions",),
+        ("data_files", "run_files"),
+        ("store",),
+    ),
+    "kinesis": (("reading",), ("transport",), ("records",)),
+}
+"""The same of the folders within a folder. Its own modules may be imported by these, and import them."""
+
+UPWARDS = {("dagster.checks.remembered", "dagster.sensor.sensor_cursor")}
+"""Imports against this order: in a run, the checks continue from what the sensor remembers."""
+
 EVERYWHERE = frozenset({"errors", "redaction", "retry"})
 """Modules of the package's root that every folder may import."""
 
@@ -92,12 +116,35 @@ def may_import(importing: str, imported: str) -> bool:
     """Return whether a folder may import from another one."""
     if imported in EVERYWHERE:
         return True
-    layer = {name: number for number, names in enumerate(LAYERS) for name in names}
+    layer = _levels(LAYERS)
     if importing in BESIDE:
         return imported in BESIDE[importing]
     if imported in BESIDE:
         return importing in {"cli", "demo"} or imported in USES_BESIDE.get(importing, ())
     return importing in layer and imported in layer and layer[importing] < layer[imported]
+
+
+def imports_upwards() -> set[tuple[str, str]]:
+    """Return the imports between the folders within a folder that do not lead to a lower one."""
+    found = set()
+    for top, layers in INNER_LAYERS.items():
+        level = _levels(layers)
+        for module, others in imports().items():
+            for other in others:
+                source, target = _inner_folder(top, module), _inner_folder(top, other)
+                if source and target and source != target and level[source] >= level[target]:
+                    found.add((module, other))
+    return found
+
+
+def _inner_folder(top: str, module: str) -> str:
+    """Return the name of a module's folder within a folder; empty if it is in none."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == top and len(parts) > 2 else ""
+
+
+def _levels(layers: tuple[tuple[str, ...], ...]) -> dict[str, int]:
+    return {name: number for number, names in enumerate(layers) for name in names}
 
 
 def cycle() -> list[str] | None:

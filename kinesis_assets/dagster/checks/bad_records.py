@@ -9,7 +9,7 @@ import msgspec
 from kinesis_assets.dagster.checks.result import CheckResult
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.checks.settings import BadRecordsCheck
+    from kinesis_assets.dagster.settings.stream_check_settings import BadRecordsCheck
 
 WINDOW = 24
 """The number of hours of which the records count."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.dagster.checks.result import CheckResult, counted, duration
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.checks.derived_settings import DerivedContinuityCheck, DerivedLagCheck
+    from kinesis_assets.dagster.settings.derived_check_settings import DerivedContinuityCheck, DerivedLagCheck
     from kinesis_assets.derive.backlog import Backlog
 
 

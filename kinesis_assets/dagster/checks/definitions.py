@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.check_settings import SCANNING
-from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 

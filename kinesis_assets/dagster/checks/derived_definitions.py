@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.check_settings import SCANNING
+from kinesis_assets.dagster.settings.check_settings import SCANNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.dagster.checks.checked_table import CheckedTable
-    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+    from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.checks.result import CheckResult
+    from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
     from kinesis_assets.dagster.stream import OpenStream
 
 

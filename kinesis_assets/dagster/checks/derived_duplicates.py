@@ -11,8 +11,8 @@ from kinesis_assets.errors import TableMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.dagster.checks.checked_table import CheckedTable
-    from kinesis_assets.dagster.checks.derived_settings import DerivedNoDuplicatesCheck
+    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.settings.derived_check_settings import DerivedNoDuplicatesCheck
 
 _ROWS = "__rows"
 

@@ -33,7 +33,7 @@ from kinesis_assets.table.commit_ids import time_of_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_assets.dagster.checks.checked_table import CheckedTable
+    from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.checks.result import CheckResult
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.records import DerivedCommit

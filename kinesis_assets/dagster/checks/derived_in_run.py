@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.checks.checked_table import CheckedTable
+    from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.checks.result import CheckResult
 
 

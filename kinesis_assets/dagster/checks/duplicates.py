@@ -9,7 +9,7 @@ from kinesis_assets.doctor.row_scan import scan
 from kinesis_assets.errors import TableMissing
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.checks.settings import NoDuplicatesCheck
+    from kinesis_assets.dagster.settings.stream_check_settings import NoDuplicatesCheck
     from kinesis_assets.dagster.stream import OpenStream
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.checks.result import CheckResult
-    from kinesis_assets.dagster.checks.settings import Checks
+    from kinesis_assets.dagster.settings.stream_check_settings import Checks
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.amendments import Amendment

@@ -10,7 +10,7 @@ import dagster as dg
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kinesis_assets.dagster.checks.check_settings import Severity
+    from kinesis_assets.dagster.settings.check_settings import Severity
 
 WORST = 20
 """The maximum number of rows in a check's metadata. It says how many more there are."""

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kinesis_assets.dagster.checks.settings import EveryShardReadCheck, LagCheck, TimeToLossCheck
     from kinesis_assets.dagster.checks.unread import Unread
+    from kinesis_assets.dagster.settings.stream_check_settings import (
+        EveryShardReadCheck,
+        LagCheck,
+        TimeToLossCheck,
+    )
     from kinesis_assets.table.positions.positions import ShardPosition
 
 _HOUR = timedelta(hours=1)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.check_settings import OFF
 from kinesis_assets.dagster.components.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.components.yaml_component import YamlComponent, type_spec
 from kinesis_assets.dagster.derived.column_lineage import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.derived.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
+from kinesis_assets.dagster.settings.check_settings import OFF
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings.table_settings import SCHEMA_FILES, TableSettings
 from kinesis_assets.dagster.stream_names import StreamNames

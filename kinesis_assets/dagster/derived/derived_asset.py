@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.derived_definitions import check_specs, execute_checks
+from kinesis_assets.dagster.consumption import Consumption, attach
 from kinesis_assets.dagster.dagster_internals import definition_of
 from kinesis_assets.dagster.derived.after_landing import after_landing
 from kinesis_assets.dagster.derived.bad_records import with_bad_records
-from kinesis_assets.dagster.derived.consumption import Consumption, attach
 from kinesis_assets.dagster.derived.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived.derived_totals import totals_of_table
 from kinesis_assets.dagster.events.table_metadata import code_references, definition_metadata

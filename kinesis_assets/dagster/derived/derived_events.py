@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
+from kinesis_assets.dagster.consumption import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.dagster_internals import report_event
-from kinesis_assets.dagster.derived.consumption import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.events.commit_links import ChainSegment, join_segments
 from kinesis_assets.dagster.events.event_log import known_runs, materializations_since, metadata_value
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress

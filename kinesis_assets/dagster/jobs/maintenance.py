@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import dagster as dg
 
+from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
-from kinesis_assets.dagster.derived.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.events.metadata import table_metadata
 from kinesis_assets.dagster.events.shard_events import totals_of_raw
 from kinesis_assets.dagster.failures import shown_as_failures

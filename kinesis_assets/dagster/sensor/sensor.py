@@ -15,10 +15,10 @@ from msgspec import structs
 
 from kinesis_assets.dagster.checks.derived_tick import derived_check_events
 from kinesis_assets.dagster.checks.tick import check_events
-from kinesis_assets.dagster.derived.derived_runs import end_dead_runs
 from kinesis_assets.dagster.partitions.idle_ranges import finished_between
 from kinesis_assets.dagster.partitions.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, tagged_partitions
+from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs
 from kinesis_assets.dagster.sensor.due_shards import DueShards
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_missing_events import missing_events
@@ -39,7 +39,7 @@ from kinesis_assets.table.run_files.pause import read_pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kinesis_assets.dagster.checks.checked_table import CheckedTable
+    from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.positions.positions import ShardPosition

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.checks.derived_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
+from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, Texts, valid
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.checks.settings import ChecksField
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX, KeyPrefix
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
+from kinesis_assets.dagster.settings.stream_check_settings import ChecksField
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.read_timing import CALLS_PER_SECOND

@@ -14,7 +14,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
+    from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
     from kinesis_assets.dagster.settings.registry_settings import RegisteredSchema
 
 Format = Literal["json", "avro", "glue"]

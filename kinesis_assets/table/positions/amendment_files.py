@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table.log.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 from kinesis_assets.table.positions import amendments
 from kinesis_assets.table.store.file_cache import FileCache
+from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,11 +15,11 @@ import msgspec
 
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.log.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 from kinesis_assets.table.positions import positions_archive, positions_file
 from kinesis_assets.table.positions.positions_archive import ARCHIVE_FOLDER, Segment
 from kinesis_assets.table.positions.positions_file import ArchiveEnd, CommitRef, StoredPositions
 from kinesis_assets.table.store.file_cache import FileCache
+from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

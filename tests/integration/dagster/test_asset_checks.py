@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.dagster.checks.check_settings import SCANNING
-from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from support.dagster_runs import execute
 from support.stream_names import raw_key
 from support.two_shards import FIRST

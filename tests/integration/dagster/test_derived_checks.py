@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
-from kinesis_assets.dagster.checks.check_settings import SCANNING
-from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.settings.check_settings import SCANNING
+from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
 from kinesis_assets.decoders import from_json
 from support.continuous_runs import ContinuousRuns
 from support.daemon import Daemon, Status
@@ -158,7 +158,7 @@ def test_the_sensor_turns_the_lag_red_without_a_run_and_a_run_turns_it_green(con
 
 
 def checked_by(clicks: Clicks):
-    from kinesis_assets.dagster.checks.checked_table import checked_tables  # noqa: PLC0415
+    from kinesis_assets.dagster.checked_table import checked_tables  # noqa: PLC0415
 
     return checked_tables(clicks.definitions.get_repository_def().assets_defs_by_key, clicks.project.names)
 

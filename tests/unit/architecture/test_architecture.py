@@ -6,7 +6,19 @@ import re
 
 import pytest
 
-from support.import_graph import EVERYWHERE, ROOT, cycle, folder, imports, may_import, modules, picture
+from support.import_graph import (
+    EVERYWHERE,
+    INNER_LAYERS,
+    ROOT,
+    UPWARDS,
+    cycle,
+    folder,
+    imports,
+    imports_upwards,
+    may_import,
+    modules,
+    picture,
+)
 
 MOST_LINES = 350
 
@@ -26,6 +38,16 @@ def test_a_folder_imports_only_from_folders_below_it():
     ]
     assert len(across) > 100
     assert [pair for pair in across if not may_import(*map(folder, pair))] == []
+
+
+def test_a_folder_within_a_folder_imports_only_from_those_below_it():
+    assert imports_upwards() == UPWARDS
+
+
+@pytest.mark.parametrize("top", INNER_LAYERS)
+def test_each_folder_within_a_folder_has_its_place(top):
+    folders = {path.name for path in (ROOT / top).iterdir() if (path / "__init__.py").is_file()}
+    assert folders == {name for names in INNER_LAYERS[top] for name in names}
 
 
 def test_no_module_is_longer_than_350_lines():

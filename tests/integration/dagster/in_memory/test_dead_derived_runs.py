@@ -12,8 +12,8 @@ from dagster._core.execution.plan.objects import StepFailureData, StepRetryData,
 from dagster_shared.error import SerializableErrorInfo
 
 from kinesis_assets import derived_table
-from kinesis_assets.dagster.derived import derived_runs
-from kinesis_assets.dagster.derived.derived_runs import end_dead_runs
+from kinesis_assets.dagster.sensor import derived_runs
+from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs
 from kinesis_assets.dagster.sensor.run_liveness import (
     SECONDS_SILENT,
     SECONDS_TO_PLAN,

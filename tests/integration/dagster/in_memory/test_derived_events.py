@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.derived.consumption import derived_metadata
+from kinesis_assets.dagster.consumption import derived_metadata
 from kinesis_assets.dagster.derived.derived_events import (
     COMPARED,
     MAX_COMMITS,

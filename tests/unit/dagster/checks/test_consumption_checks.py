@@ -8,7 +8,7 @@ from kinesis_assets.dagster.checks.consumption_checks import (
     check_consumption_continuity,
     check_consumption_lag,
 )
-from kinesis_assets.dagster.checks.derived_settings import DerivedContinuityCheck, DerivedLagCheck
+from kinesis_assets.dagster.settings.derived_check_settings import DerivedContinuityCheck, DerivedLagCheck
 from kinesis_assets.derive.backlog import Backlog
 from support.mentions import assert_mentions
 

@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets import new_rows
-from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedEvaluation,
     DerivedProgress,
     DerivedState,
 )
-from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.file_checks import FILES_EVERY
+from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted

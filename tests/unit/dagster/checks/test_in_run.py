@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.checks.checked_table import CheckedTable
+from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks
-from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.dagster.checks.run_reports import INTERVAL, RunReports
-from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import TableUnreachable

@@ -20,12 +20,12 @@ from kinesis_assets.dagster.checks.data_loss import (
 )
 from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
 from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
-from kinesis_assets.dagster.checks.settings import (
+from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
+from kinesis_assets.dagster.settings.stream_check_settings import (
     BadRecordsCheck,
     CompactionDebtCheck,
     NoAcceptedDataLossCheck,
 )
-from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
 from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment

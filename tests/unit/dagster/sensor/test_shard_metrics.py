@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kinesis_assets.dagster.checks.settings import Checks
+from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.metrics.instruments import LAG, ROWS, TIME_TO_LOSS
 from support.daemon import Daemon, SensorClock
 from support.two_shards import FIRST, SECOND

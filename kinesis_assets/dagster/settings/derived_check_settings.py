@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from kinesis_assets.dagster.checks.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
-from kinesis_assets.dagster.checks.settings import BadRecordsCheck, CompactionDebtCheck
+from kinesis_assets.dagster.settings.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
 from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, valid
+from kinesis_assets.dagster.settings.stream_check_settings import BadRecordsCheck, CompactionDebtCheck
 
 
 class DerivedLagCheck(CheckSettings):

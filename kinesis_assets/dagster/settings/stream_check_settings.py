@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
-from kinesis_assets.dagster.checks.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
+from kinesis_assets.dagster.settings.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
 from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, valid
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.derived.consumption import derived_tables, has_uri, uri_of
+from kinesis_assets.dagster.consumption import derived_tables, has_uri, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import dagster as dg
 
-    from kinesis_assets.dagster.checks.derived_settings import DerivedChecks
-    from kinesis_assets.dagster.derived.consumption import Consumption
+    from kinesis_assets.dagster.consumption import Consumption
+    from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.kinesis.role import AssumedRole
