@@ -28,7 +28,7 @@ MODULES = [
     "landing",
     "cluster",
     "scale",
-    "follow",
+    "continuous",
     "derived",
     "commits",
     "requests",

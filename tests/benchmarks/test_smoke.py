@@ -12,7 +12,7 @@ from benchmarks.harness import report
 from benchmarks.harness.charts import growth_chart
 from benchmarks.harness.paths import BENCHMARKS, LAST_RUN
 from benchmarks.harness.section import Goal, Section, Target
-from benchmarks.sections import cluster, follow
+from benchmarks.sections import cluster, continuous
 from benchmarks.sections.derived import increments, typed, upserts
 from benchmarks.sections.derived.workers import OURS, workers
 from benchmarks.servers.replay_client import replay_server
@@ -66,7 +66,7 @@ def test_costs_of_derived_tables_are_measured_for_small_tables():
 
 
 def test_freshness_is_measured_for_a_raw_table_and_a_typed_table_below_it():
-    measured = follow.measure(1.0, derived=True)
+    measured = continuous.measure(1.0, derived=True)
     assert len(measured.derived) == len(measured.seconds) > 0
 
 
