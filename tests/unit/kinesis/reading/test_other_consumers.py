@@ -14,10 +14,13 @@ from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.sdk_client import sdk_client
 from kinesis_assets.kinesis.transport.waits import Pause
-from support.one_shard import SHARD
+from support.one_shard import BEGINNING, SHARD
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
+
+    from kinesis_assets.kinesis.reading.reading import ShardReading
+    from kinesis_assets.kinesis.transport.waits import Wait
 
 SECONDS = 60.0
 CALLS = 5 * SECONDS
@@ -60,6 +63,28 @@ class Consumer:
                 self.pages += 1
                 self.records += len(page["Records"])
             yield Pause(self.draws.uniform(0.95, 1.05) * self.seconds_between_calls)
+
+
+@dataclass
+class Iterations:
+    """The readings of a continuous run that is behind: one a second, each with a pace of its own.
+
+    Attributes:
+        reading_of: Creates a reading.
+        records: The number of records that they have read.
+    """
+
+    reading_of: Callable[..., ShardReading]
+    records: int = 0
+
+    def steps(self) -> Generator[Wait | Records]:
+        position = BEGINNING
+        while True:
+            reading = self.reading_of(position, max_seconds=1.0)
+            yield from reading.steps()
+            position = reading.position
+            self.records += reading.records
+            yield Pause(ReadTiming().seconds_between_calls)
 
 
 @pytest.fixture(autouse=True)
@@ -135,6 +160,17 @@ def test_a_reading_leaves_the_calls_of_a_slower_consumer_to_it(consumer, reading
     run(virtual, reading, other)
     assert other.refusals < 0.3 * (other.records + other.refusals)
     assert reading.records > 0.35 * CALLS
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("seconds_between_calls", [0.5, 1.0])
+def test_a_continuous_run_that_is_behind_leaves_the_calls_of_a_slower_consumer_to_it(
+    consumer, reading_of, virtual, seconds_between_calls
+):
+    iterations, other = Iterations(reading_of), consumer(seconds_between_calls, 10)
+    run(virtual, iterations, other)
+    assert other.refusals < 0.3 * (other.records + other.refusals)
+    assert iterations.records > 0.35 * CALLS
 
 
 @pytest.mark.usefixtures("small_pages")
