@@ -15,9 +15,9 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.table import table
 from kinesis_assets.table.commits import commit
 from kinesis_assets.table.data_files import data_file_writer
-from kinesis_assets.table.log import referenced_files
 from kinesis_assets.table.positions import positions_chain
 from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.store import referenced_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

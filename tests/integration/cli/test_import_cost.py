@@ -55,7 +55,7 @@ BUILD = "build_kinesis_stream('clicks', table='s3://lake/clicks', endpoint_url='
     [
         "import kinesis_assets.dagster.components.stream_component",
         f"from kinesis_assets import build_kinesis_stream; {BUILD}",
-        "import kinesis_assets.dagster.table_component, kinesis_assets.schemas.files",
+        "import kinesis_assets.dagster.components.table_component, kinesis_assets.schemas.files",
     ],
     ids=["loaded", "built", "a typed table"],
 )

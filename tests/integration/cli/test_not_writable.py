@@ -8,9 +8,8 @@ import os
 import pytest
 
 from kinesis_assets.dagster import in_process
-from kinesis_assets.table.log import referenced_files
 from kinesis_assets.table.run_files import heartbeat
-from kinesis_assets.table.store import refusals
+from kinesis_assets.table.store import referenced_files, refusals
 from support.command_line import single_line_error
 
 WRITING = {
