@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.harness.waiting import SECONDS
-from contract.derivations import APPENDED, KINDS, UPSERTED, Kind
+from contract.derivations import APPENDED, KINDS, ROLLED_UP, UPSERTED, Kind
 from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
@@ -31,6 +31,9 @@ KILLED_DERIVATION = Path(__file__).with_name("killed_derivation.py")
 
 
 any_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=str)
+one_kind_on_clusters = pytest.mark.parametrize(
+    "kind", [pytest.param(APPENDED, marks=pytest.mark.any_spark), UPSERTED, ROLLED_UP], ids=str
+)
 
 
 @pytest.fixture
@@ -119,8 +122,7 @@ def test_rows_that_a_seek_deleted_and_read_again_are_in_a_rebuilt_table_once(
     kind.assert_exact(derived, pipeline.acknowledged)
 
 
-@pytest.mark.any_spark
-@any_kind
+@one_kind_on_clusters
 def test_a_failed_run_changes_nothing(pipeline: Pipeline, derived: DerivedBench, kind: Kind) -> None:
     land(pipeline, 100)
     derived.run()
@@ -135,8 +137,7 @@ def test_a_failed_run_changes_nothing(pipeline: Pipeline, derived: DerivedBench,
     kind.assert_exact(derived, pipeline.acknowledged)
 
 
-@pytest.mark.any_spark
-@any_kind
+@one_kind_on_clusters
 def test_a_repeated_run_adds_nothing(pipeline: Pipeline, derived: DerivedBench, kind: Kind) -> None:
     for _ in range(2):
         land(pipeline, 100)
