@@ -60,7 +60,7 @@ def land(pipeline: Pipeline, records: int) -> None:
     [
         pytest.param(APPENDED, "before", marks=pytest.mark.any_spark),
         (APPENDED, "after"),
-        pytest.param(UPSERTED, "before", marks=pytest.mark.any_spark),
+        (UPSERTED, "before"),
     ],
     ids=str,
 )
