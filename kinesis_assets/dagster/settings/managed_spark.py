@@ -97,7 +97,8 @@ def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """
     if settings is None:
         return None
-    kind = SERVICE_SETTINGS.get(settings.get("service", ""))
+    service = settings.get("service")
+    kind = SERVICE_SETTINGS.get(service) if isinstance(service, str) else None
     if kind is None:
         raise InvalidInput(f"managed_spark: service must be one of {', '.join(SERVICE_SETTINGS)}")
     try:

@@ -30,6 +30,7 @@ def test_the_session_gets_the_service_with_its_defaults():
     [
         ({}, "service .*emr-serverless, emr, glue"),
         ({"service": "dataproc"}, "service must be one of"),
+        ({"service": []}, "service must be one of"),
         ({"service": "glue"}, "execution_role_arn"),
         ({"service": "emr"}, "cluster_id"),
         ({**GLUE, "cluster_id": "j-1"}, "cluster_id"),
