@@ -113,6 +113,7 @@ class DerivedTable:
             self.uri,
             self.folder,
             columns,
+            self.clock,
             partition_by=partition_by,
             configuration=HISTORY_PROPERTIES
             | {SOURCE_PROPERTY: source, STATISTICS_PROPERTY: ",".join(bounded_columns(stored))},

@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, reason_of
+from kinesis_assets.retry import Backoff
 from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.refusals import not_writable
 
@@ -23,9 +24,15 @@ if TYPE_CHECKING:
     import pyarrow.fs
     from deltalake import Schema
 
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.table.store.storage import TableFolder
 
 _Opened = TypeVar("_Opened")
+
+_CREATIONS = 5
+"""How often to try to create a table that cannot be opened."""
+
+_BACKOFF = Backoff(0.1, 1.0)
 
 
 def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") -> DeltaTable:
@@ -53,6 +60,7 @@ def open_or_create(
     uri: str,
     folder: TableFolder,
     schema: Schema,
+    clock: Clock,
     *,
     partition_by: Sequence[str],
     configuration: Mapping[str, str],
@@ -65,6 +73,7 @@ def open_or_create(
         uri: The table's path or URI, for errors.
         folder: The table's folder.
         schema: The schema of a new table.
+        clock: The clock by which to wait for a table that another process creates.
         partition_by: The partition columns of a new table.
         configuration: The properties of a new table, also those that Delta does not know.
         description: The description of a new table.
@@ -77,27 +86,38 @@ def open_or_create(
     with suppress(TableMissing):
         return opened()
     check_conditional_puts(uri, folder)  # if the store cannot be reached, the creation reports it
-    refused: Exception | None = None
-    try:
-        DeltaTable.create(
-            folder.uri,
-            schema,
-            mode="error",
-            partition_by=list(partition_by),
-            description=description,
-            configuration=configuration,
-            raise_if_key_not_exists=False,  # Delta does not know the property of the owner
-            # A retry would commit a second creation to a table that another run has created.
-            commit_properties=CommitProperties(max_commit_retries=0),
-            storage_options=folder.storage_options(),
-        )
-    except (DeltaError, OSError, RoleNotAssumed) as error:
-        refused = error  # unless another run has created it
-    try:
-        return opened()
-    except TableMissing as missing:
-        final = None if refused is None else not_writable(uri, refused)
-        raise final or _unreachable(uri, "created", refused or missing) from None
+
+    def refusal() -> Exception | None:
+        try:
+            DeltaTable.create(
+                folder.uri,
+                schema,
+                mode="error",
+                partition_by=list(partition_by),
+                description=description,
+                configuration=configuration,
+                raise_if_key_not_exists=False,  # Delta does not know the property of the owner
+                # A retry would commit a second creation to a table that another run has created.
+                commit_properties=CommitProperties(max_commit_retries=0),
+                storage_options=folder.storage_options(),
+            )
+        except (DeltaError, OSError, RoleNotAssumed) as error:
+            return error
+        return None
+
+    failures = 0
+    while True:
+        refused = refusal()  # perhaps because another process has created the table
+        try:
+            return opened()
+        except TableMissing as missing:
+            if final := refused and not_writable(uri, refused):
+                raise final from None
+            failures += 1
+            # A store may refuse a second creation before the first can be read. Other errors stay.
+            if failures == _CREATIONS or isinstance(refused, OSError | RoleNotAssumed):
+                raise _unreachable(uri, "created", refused or missing) from None
+        clock.sleep(_BACKOFF.wait(failures))
 
 
 def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:

@@ -73,6 +73,7 @@ class PositionedTable(TableFiles):
             self.uri,
             self.folder,
             Schema.from_arrow(TABLE_SCHEMA),
+            self.clock,
             partition_by=PARTITION_COLUMNS,
             configuration=TABLE_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
             description="Kinesis records as they came, with the positions up to which they are here.",
