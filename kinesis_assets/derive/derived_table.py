@@ -17,7 +17,7 @@ from kinesis_assets.derive.records import RecordFiles
 from kinesis_assets.errors import CommitOvertaken, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
 from kinesis_assets.table.log.rewrites import RewriteLog
-from kinesis_assets.table.opening import has_later_version, open_delta, open_or_create
+from kinesis_assets.table.opening import delta_errors, has_later_version, open_delta, open_or_create
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.properties import HISTORY_PROPERTIES, STATISTICS_PROPERTY
 from kinesis_assets.table.store.storage import TableFolder
@@ -148,7 +148,8 @@ class DerivedSnapshot:
             PositionsUnreadable: The file that the log points at is missing, damaged or of another commit.
             TableUnreachable: The file cannot be read at present.
         """
-        commit_id = self.delta.transaction_version(APPLICATION)
+        with delta_errors(self.table.uri, "opened"):
+            commit_id = self.delta.transaction_version(APPLICATION)
         return None if commit_id is None else self.table.records.at(commit_id)
 
     def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
@@ -195,18 +196,18 @@ class DerivedSnapshot:
                 version must have no files, and the commit must be exclusive.
 
         Raises:
-            CommitOvertaken: Another commit landed after this version.
+            CommitOvertaken: Another commit was made after this version.
         """
         self.table.records.write(record)
         entries = [Transaction(APPLICATION, record.commit_id)]
         self._write(actions, entries, exclusive=exclusive, columns=columns)
 
     def replace(self, actions: Sequence[AddAction | RemoveAction]) -> None:
-        """Replace files by others with the same rows, if no other commit has landed after this version.
+        """Replace files by others with the same rows, if no other commit was made after this version.
 
         Raises:
-            CommitOvertaken: Another commit landed. As in `commit`, an error does not prove that this one did
-                not land.
+            CommitOvertaken: Another commit was made. As in `commit`, an error does not prove that this one
+                was not.
         """
         self._write(actions, [], exclusive=True)
 

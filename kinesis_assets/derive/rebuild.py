@@ -20,7 +20,7 @@ from kinesis_assets.derive.new_rows import first_cursor
 from kinesis_assets.errors import UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
-from kinesis_assets.table.opening import has_later_version
+from kinesis_assets.table.opening import delta_errors, has_later_version
 from kinesis_assets.table.properties import STATISTICS_PROPERTY
 
 if TYPE_CHECKING:
@@ -105,25 +105,27 @@ def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
     write transaction adds no feature, and a table that lacks the one of its columns cannot be opened.
 
     Raises:
-        UpsertOvertaken: Another commit landed after this version.
+        UpsertOvertaken: Another commit was made after this version.
+        TableUnreachable: The table cannot be changed at present.
     """
     delta, schema = snapshot.delta, Schema.from_json(json.dumps(columns))
     listed = delta.metadata().configuration.get(STATISTICS_PROPERTY, "").split(",")
     bounded = bounded_columns(pa.schema(schema.to_arrow()))
     kept = [name for name in listed if name in bounded]
     features = delta.protocol().writer_features or []
-    try:
-        if _TIMESTAMP_NTZ in json.dumps(columns) and _TIMESTAMP_NTZ_FEATURE not in features:
-            delta.alter.add_feature(
-                TableFeatures.TimestampWithoutTimezone,
-                allow_protocol_versions_increase=True,
-                post_commithook_properties=KEEP_ENTRIES,
-            )
-        if len(kept) < len(listed):
-            delta.alter.set_table_properties(
-                {STATISTICS_PROPERTY: ",".join(kept)}, post_commithook_properties=KEEP_ENTRIES
-            )
-    except CommitFailedError as error:
-        if has_later_version(snapshot.table.files, snapshot.delta.version()):
-            raise UpsertOvertaken(snapshot.table.uri, str(error)) from None
-        raise
+    with delta_errors(snapshot.table.uri, "changed"):
+        try:
+            if _TIMESTAMP_NTZ in json.dumps(columns) and _TIMESTAMP_NTZ_FEATURE not in features:
+                delta.alter.add_feature(
+                    TableFeatures.TimestampWithoutTimezone,
+                    allow_protocol_versions_increase=True,
+                    post_commithook_properties=KEEP_ENTRIES,
+                )
+            if len(kept) < len(listed):
+                delta.alter.set_table_properties(
+                    {STATISTICS_PROPERTY: ",".join(kept)}, post_commithook_properties=KEEP_ENTRIES
+                )
+        except CommitFailedError as error:
+            if has_later_version(snapshot.table.files, snapshot.delta.version()):
+                raise UpsertOvertaken(snapshot.table.uri, str(error)) from None
+            raise

@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 _MOVE_AFTER = timedelta(days=1)
 """A position is moved without rows if its commit is older than this: the source deletes old records."""
 
+_CONFIRM_AFTER = 2.0
+"""Seconds after which the source is read again before a table is rebuilt."""
+
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
@@ -129,17 +132,12 @@ def _step(
     Returns:
         The commit, None if there was nothing to commit; and whether there are more rows.
     """
-    present = _present(table)
-    newest = None if present is None else present.newest
-    # Opened afterwards, so that it has every commit that another run has consumed.
-    source = open_source(derivation.source, table.folder.role)
-    try:
-        if present is not None:
-            refuse_rewritten(present)
-        rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
-    except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
-        if derivation.on_deleted is not OnDeleted.REBUILD:
-            raise
+    present, newest, source, rows = _read(table, derivation)
+    if rows is None:
+        # A rebuild deletes rows for good, so it must not depend on one look at the source.
+        table.clock.sleep(_CONFIRM_AFTER)
+        present, newest, source, rows = _read(table, derivation)
+    if rows is None:
         return emptied(table, source, newest, by), True
     if rows.deleted and not _is_accepted(table, source, rows, newest, derivation.on_deleted):
         return emptied(table, source, newest, by), True
@@ -182,6 +180,25 @@ def _step(
             )
 
         return until_not_overtaken(table, attempt), rows.more
+
+
+def _read(
+    table: DerivedTable, derivation: Derivation
+) -> tuple[DerivedSnapshot | None, DerivedCommit | None, Source, NewRows | None]:
+    """Return the table, its newest commit, the source and its next rows; no rows if a rebuild is needed."""
+    present = _present(table)
+    newest = None if present is None else present.newest
+    # Opened afterwards, so that it has every commit that another run has consumed.
+    source = open_source(derivation.source, table.folder.role)
+    try:
+        if present is not None:
+            refuse_rewritten(present)
+        rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
+    except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
+        if derivation.on_deleted is not OnDeleted.REBUILD:
+            raise
+        return present, newest, source, None
+    return present, newest, source, rows
 
 
 def _is_accepted(

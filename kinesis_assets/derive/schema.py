@@ -13,6 +13,7 @@ from deltalake.exceptions import CommitFailedError
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.opening import delta_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,18 +132,20 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
 
     Raises:
         SchemaChangeRefused: A column has another type in the table.
+        TableUnreachable: The columns cannot be added at present.
     """
     new = _new_columns(snapshot, wanted)
     if not new:
         return
     fields = [Field.from_json(json.dumps(field)) for field in new]
-    try:
-        snapshot.delta.alter.add_columns(fields, post_commithook_properties=KEEP_ENTRIES)
-    except CommitFailedError:
-        newer = snapshot.table.snapshot()
-        if newer.delta.version() == snapshot.delta.version():
-            raise
-        accept_columns(newer, wanted)  # another run may have added the same ones
+    with delta_errors(snapshot.table.uri, "changed"):
+        try:
+            snapshot.delta.alter.add_columns(fields, post_commithook_properties=KEEP_ENTRIES)
+        except CommitFailedError:
+            newer = snapshot.table.snapshot()
+            if newer.delta.version() == snapshot.delta.version():
+                raise
+            accept_columns(newer, wanted)  # another run may have added the same ones
 
 
 def accepted_schema(snapshot: DerivedSnapshot | None, wanted: dict[str, Any]) -> dict[str, Any]:

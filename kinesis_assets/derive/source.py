@@ -17,7 +17,7 @@ from kinesis_assets.derive.features import refuse_unreadable
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table.log import rewrite_checks
-from kinesis_assets.table.opening import open_delta
+from kinesis_assets.table.opening import delta_errors, open_delta
 from kinesis_assets.table.ownership import application_of_arn
 from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.store.storage import TableFolder
@@ -47,8 +47,8 @@ class SourceCommit:
         amends: Whether it is an amendment.
         rows: Number of rows that it added; None if that has not been read.
         replaced: The files, relative to the table's folder, with the rows that it replaced or deleted.
-        rewound: Which rows it deleted because positions were set back, for people; None if none.
-        expired: Which rows it deleted because of their age, for people; None if none.
+        rewound: Which rows it deleted because positions were set back, as a clause of a message, or None.
+        expired: Which rows it deleted because of their age, as a clause of a message, or None.
         floor: The first arrival date of rows that it left, if it deleted others because of their age.
     """
 
@@ -165,7 +165,8 @@ class RawSource(Source):
         if not owners:
             return
         (owner,) = owners
-        commit_id = snapshot.delta.transaction_version(application_of_arn(owner))
+        with delta_errors(table.uri, "opened"):
+            commit_id = snapshot.delta.transaction_version(application_of_arn(owner))
         if commit_id is None:
             return
         positions = snapshot.positions(snapshot.positions_at(commit_id).identity)

@@ -7,7 +7,7 @@ request, which includes the session token.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from deltalake import CommitProperties, DeltaTable
@@ -19,7 +19,7 @@ from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.refusals import not_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow.fs
     from deltalake import Schema
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.store.storage import TableFolder
 
 _Opened = TypeVar("_Opened")
+
+_ERRORS = (DeltaError, OSError, RoleNotAssumed)
+"""What delta-rs raises, and what it needs."""
 
 _CREATIONS = 5
 """How often to try to create a table that cannot be opened."""
@@ -47,12 +50,28 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
         TableMissing: The table does not exist.
         TableUnreachable: The table's log cannot be read.
     """
+    with delta_errors(uri, "opened"):
+        try:
+            return DeltaTable(folder.uri, storage_options=folder.storage_options())
+        except TableNotFoundError as error:
+            raise TableMissing(uri, f"there is no table; {creator} creates it") from error
+
+
+@contextmanager
+def delta_errors(uri: str, done: str) -> Iterator[None]:
+    """Raise errors of delta-rs as one of the package, without their cause: see the top of this module.
+
+    Args:
+        uri: The table's path or URI, for the error.
+        done: What is done to the table, such as "opened".
+
+    Raises:
+        TableUnreachable: delta-rs raised an error.
+    """
     try:
-        return DeltaTable(folder.uri, storage_options=folder.storage_options())
-    except TableNotFoundError as error:
-        raise TableMissing(uri, f"there is no table; {creator} creates it") from error
-    except (DeltaError, OSError, RoleNotAssumed) as error:
-        raise _unreachable(uri, "opened", error) from None
+        yield
+    except _ERRORS as error:
+        raise _unreachable(uri, done, error) from None
 
 
 def open_or_create(
@@ -101,7 +120,7 @@ def open_or_create(
                 commit_properties=CommitProperties(max_commit_retries=0),
                 storage_options=folder.storage_options(),
             )
-        except (DeltaError, OSError, RoleNotAssumed) as error:
+        except _ERRORS as error:
             return error
         return None
 

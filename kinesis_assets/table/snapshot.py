@@ -70,7 +70,7 @@ class TableSnapshot:
     def __init__(self, table: TableFiles, delta: DeltaTable) -> None:
         self._table = table
         self._delta = delta
-        self._transactions = Transactions(delta, table.files)
+        self._transactions = Transactions(table.uri, delta, table.files)
 
     @property
     def delta(self) -> DeltaTable:
@@ -242,7 +242,7 @@ class TableSnapshot:
             retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
 
         Raises:
-            CommitOvertaken: Another commit landed after this snapshot.
+            CommitOvertaken: Another commit was made after this snapshot.
             TableUnsuitable: There are files to add, and the schema of this table from an older release does
                 not accept them yet, see `snapshot_for_rows`.
         """

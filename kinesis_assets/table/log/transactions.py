@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.table.log.log_entries import read_entry
+from kinesis_assets.table.opening import delta_errors
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -21,18 +22,24 @@ class Transactions:
     log entry is read first, and each transaction is looked up once.
 
     Args:
+        uri: The table's path or URI, for errors.
         delta: The version, opened by delta-rs.
         filesystem: The table's folder.
     """
 
-    def __init__(self, delta: DeltaTable, filesystem: pyarrow.fs.FileSystem) -> None:
+    def __init__(self, uri: str, delta: DeltaTable, filesystem: pyarrow.fs.FileSystem) -> None:
+        self._uri = uri
         self._delta = delta
         self._filesystem = filesystem
         self._newest: dict[str, int] | None = None
         self._found: dict[str, int | None] = {}
 
     def commit_id_of(self, application: str) -> int | None:
-        """Return the commit id of an application: the version of its newest transaction, if there is one."""
+        """Return the commit id of an application: the version of its newest transaction, if there is one.
+
+        Raises:
+            TableUnreachable: The log cannot be read at present.
+        """
         if self._newest is None:
             self._newest = {}
             with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises
@@ -41,5 +48,6 @@ class Transactions:
         if application in self._newest:
             return self._newest[application]
         if application not in self._found:
-            self._found[application] = self._delta.transaction_version(application)
+            with delta_errors(self._uri, "opened"):
+                self._found[application] = self._delta.transaction_version(application)
         return self._found[application]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from pyarrow.fs import FileType
 
 from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
 from kinesis_assets.table.store.storage import write_new
@@ -39,14 +40,18 @@ def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | N
         size: Number of leading bytes to read; None for all.
 
     Raises:
-        PositionsUnreadable: The file is missing.
+        PositionsUnreadable: The file is missing, by two different requests.
         TableUnreachable: The file cannot be read at present.
     """
     try:
-        with files.open_input_file(path) as source:
-            content: bytes = source.read(size)
-    except FileNotFoundError as error:
-        raise PositionsUnreadable(table, f"the file {path} is missing. {RESTORE_ORIGINAL}") from error
+        try:
+            with files.open_input_file(path) as source:
+                content: bytes = source.read(size)
+        except FileNotFoundError as error:
+            # What follows from a missing file may be final, so it must not depend on one response.
+            if files.get_file_info(path).type is not FileType.NotFound:
+                raise
+            raise PositionsUnreadable(table, f"the file {path} is missing. {RESTORE_ORIGINAL}") from error
     except OSError as error:
         raise TableUnreachable(table, f"{path} cannot be read: {error}") from None
     return content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +24,9 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
-from kinesis_assets.table.positions.positions_chain import ChainPolicy
+from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from support.derived import order, orders
+from support.shifted_clock import ShiftedClock
 
 
 def land(bench, *orders_):
@@ -64,6 +66,26 @@ def test_a_consumer_behind_the_recorded_commits_fails_and_changes_nothing(bench,
     with pytest.raises(SourceCommitsMissing):
         derived.run()
     assert derived.values("id") == [0]
+
+
+def test_a_file_that_is_missing_only_once_rebuilds_nothing(bench, derived):
+    class Healing(ShiftedClock):
+        def sleep(self, seconds):
+            self.passed += seconds
+            hidden.rename(file)
+
+    bench.set_table_policy(chain=ChainPolicy(max_files=0))  # each file names only the one before it
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1))
+    file = Path(bench.table.uri) / POSITIONS_FOLDER / f"{bench.positions.commit_id}.json"
+    hidden = file.with_suffix(".hidden")
+    land(bench, order(2))
+    file.rename(hidden)
+    derived.table.policy = replace(derived.table.policy, clock=Healing())
+    commits = derived.run(on_deleted=OnDeleted.REBUILD)
+    assert [commit.rows for commit in commits] == [2]
+    assert derived.values("id") == [0, 1, 2]
 
 
 def test_a_restored_source_is_refused(bench, derived):
