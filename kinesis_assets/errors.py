@@ -274,7 +274,7 @@ class PositionsMissing(TableError):
 
 
 class PositionsUnreadable(TableError):
-    """The positions file that the table's log names is missing or invalid."""
+    """A positions file, or another file that the table's log names, is missing or invalid."""
 
 
 class PauseUnreadable(TableError):

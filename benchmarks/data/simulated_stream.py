@@ -81,11 +81,11 @@ class SimulatedStream(StreamClient):
 
     def plan(self, table: PositionedTable) -> RunPlan:
         """Plan the next range of every shard."""
-        return plan_run(self, table, asked=self.shard_ids, policy=ReadPolicy())
+        return plan_run(self, table, requested=self.shard_ids, policy=ReadPolicy())
 
     def execute(self, table: PositionedTable, plan: RunPlan) -> RunResult:
         """Land a plan and commit it, as an iteration of a continuous run does."""
-        return execute_run(self.land, self, table, plan, repeated=True)
+        return execute_run(self.land, self, table, plan, is_iteration=True)
 
     def run(self, table: PositionedTable, seconds: float = 1.0) -> RunResult:
         """Let time pass, and then read every shard once."""

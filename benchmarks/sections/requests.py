@@ -196,13 +196,13 @@ class _Deployment:
             for _ in range(CYCLE):
                 self.put()
                 self.log.take()
-                self._run(opened, repeated=True)
+                self._run(opened, is_iteration=True)
                 found.append(self.log.take())
         return found
 
-    def _run(self, opened: OpenStream, *, repeated: bool = False) -> StreamListing:
-        plan = plan_run(opened.client, opened.table, asked=list(self.keys), policy=opened.policy)
-        result = execute_run(self._land, opened.client, opened.table, plan, repeated=repeated)
+    def _run(self, opened: OpenStream, *, is_iteration: bool = False) -> StreamListing:
+        plan = plan_run(opened.client, opened.table, requested=list(self.keys), policy=opened.policy)
+        result = execute_run(self._land, opened.client, opened.table, plan, is_iteration=is_iteration)
         assert result.version is not None, result
         return plan.listing
 

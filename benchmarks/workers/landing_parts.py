@@ -72,7 +72,7 @@ class _Parts:
         }
         self._decode = msgspec.json.Decoder(WirePage).decode
         self._undecoded = self._client_with(SignedCall(self._client._client, "GetRecords", WirePage))  # noqa: SLF001
-        self._undecoded._get_records._decoder = _Undecoded()  # type: ignore[union-attr]  # noqa: SLF001
+        self._undecoded._records_call._decoder = _Undecoded()  # type: ignore[union-attr]  # noqa: SLF001
         self._local = self._client_with(
             _Pages({iterator_: self._decode(body).to_result() for iterator_, body in self._bodies.items()})
         )
@@ -81,7 +81,7 @@ class _Parts:
     def _client_with(self, calls: Any) -> StreamClient:
         """Return a client that gets its records by other calls."""
         client = StreamClient(SPEC.name, self._client.settings)
-        client._get_records = calls  # noqa: SLF001
+        client._records_call = calls  # noqa: SLF001
         return client
 
     def call(self) -> None:

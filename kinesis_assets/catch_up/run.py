@@ -1,4 +1,4 @@
-"""Catch up: move shards to their newest records, and add the skipped ones beside the runs.
+"""Catch up: move shards to their newest records, and add the skipped ones while runs continue.
 
 The jump is a seek, whose commit records the skipped range of each shard as a gap that is to be filled. The
 backfill replays these gaps in steps of a limited time. The commit of a step's rows also records how far a gap

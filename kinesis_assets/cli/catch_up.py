@@ -30,12 +30,12 @@ CATCH_UP_FIELDS = ("stream", "shard", "from", "to", "gap", "rows", "gaps_filled"
 @stream_options
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all shards]")
 @by_option("the positions")
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the jump.")
+@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
 @json_option
 def catch_up(
     *, shard_ids: tuple[str, ...], by: str | None, apply: bool, as_json: bool, **stream: Any
 ) -> None:
-    """Continue with the newest records now, and add the records in between beside the runs.
+    """Continue with the newest records now, and add the records in between while runs continue.
 
     One commit moves the positions, and records the skipped range of each shard as a gap. The next runs read
     new records, while this command adds those of the gaps in steps of ten minutes. No row is added twice, and

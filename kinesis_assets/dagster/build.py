@@ -24,7 +24,7 @@ from kinesis_assets.dagster.jobs.seek import build_seek_job
 from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.freshness import policy_of
-from kinesis_assets.dagster.settings.settings_base import takes
+from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import open_stream
@@ -40,7 +40,7 @@ _START_OF_A_RUN = 30.0
 """Seconds from a tick of the sensor until the run that it requests starts to read."""
 
 
-@takes(StreamSettings)
+@with_arguments_of(StreamSettings)
 def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     """Build the definitions that ingest one stream into its table.
 
@@ -122,7 +122,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             with shown_as_failures():
                 run_reporting_news(context, open_stream(context.resources, names), plan)
         else:
-            yield dg.Output(plan)
+            yield dg.Output(plan)  # the I/O manager runs it, see `ShardIOManager.handle_output`
 
     below = dg.AssetSelection.assets(names.raw_key).downstream(include_self=False)
 
@@ -140,7 +140,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         # A test evaluates the sensor without a repository.
         assets = {} if context.repository_def is None else context.repository_def.assets_defs_by_key
         tables = {key: each.table for key, each in derived_tables(assets, names).items()}
-        derived = [] if follow_for is None else _moved_tables(assets, tables, below)
+        derived = [] if follow_for is None else _tables_in_continuous_runs(assets, tables, below)
         opened = open_stream(context.resources, names)
         return evaluate(
             opened,
@@ -177,12 +177,12 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     )
 
 
-def _moved_tables(
+def _tables_in_continuous_runs(
     definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
     tables: Iterable[dg.AssetKey],
     below: dg.AssetSelection,
 ) -> list[dg.AssetKey]:
-    """Return those of some derived tables that are materialized when something landed."""
+    """Return those of some derived tables that are materialized when their source has new rows."""
     if not definitions:
         return []
     selected = below.resolve(list(definitions.values()))

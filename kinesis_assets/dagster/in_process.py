@@ -208,7 +208,7 @@ def run_catch_up(
 def _run_job(
     project: StreamProject, instance: dg.DagsterInstance, name: str, config: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Run a job that reads with Spark beside the runs, and return the event metadata of each shard."""
+    """Run a job that reads with Spark while runs continue, and return the event metadata of each shard."""
     run_id = str(uuid4())
     with project.open_stream() as stream:
         # The job makes the same checks, but only after Spark has started.

@@ -32,7 +32,7 @@ class Backlog:
             consumer started.
         has_more: Whether there may be more commits, which were not read.
         deleted: Which rows of the source were deleted since the cursor because positions were set back, each
-            for people.
+            as a clause of a message.
     """
 
     since: float | None
@@ -45,8 +45,8 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
     """Return what a consumer has not consumed of a version of its source.
 
     Args:
-        source: The version. The consumer's position must not be newer.
-        cursor: The consumer's position; None if it has consumed nothing.
+        source: The version. The consumer's cursor must not be newer.
+        cursor: The consumer's cursor; None if it has consumed nothing.
         max_commits: The maximum number of commits to read.
 
     Raises:

@@ -24,7 +24,7 @@ class ChangedRows:
     Attributes:
         rows: The new rows. If files are replaced, the rows of the table that are replaced or deleted are
             among them: of such a row, only `FILE_COLUMN` and `POSITION_COLUMN` count, its place. A new row
-            has no position, and may have a file, behind whose rows it is written.
+            has no position, and may have a file, after whose rows it is written.
         removed: The files of the table that are replaced by copies without these rows, by their number in
             `FILE_COLUMN`.
     """

@@ -1,7 +1,7 @@
-"""Commits the rows of a derived table together with its position in the source.
+"""Commits the rows of a derived table together with its cursor.
 
 As in `table.commits.commit`, each try opens the table again and commits through the same version, so that
-Delta refuses the commit if another run has moved the position since. A try that raised an error may have
+Delta refuses the commit if another run has moved the cursor since. A try that raised an error may have
 committed nevertheless: only the records from the newest one back to the expected one show it.
 """
 

@@ -39,7 +39,7 @@ class NewRows:
         cursor: The position after these rows.
         more: Whether the version has rows after these.
         replaced: Files with rows that the same commits replaced or deleted. They are not part of the table.
-        deleted: Which rows of the source were deleted since the last position, each for people.
+        deleted: Which rows of the source were deleted since the last position, each as a clause of a message.
     """
 
     table: str

@@ -26,7 +26,7 @@ def missing_rows(
     """Compare the rows of commits with the numbers that the commits recorded.
 
     Returns:
-        For each batch of which rows are missing, a clause for people.
+        For each batch of which rows are missing, a clause of a message.
 
     Raises:
         SourceRowsMissing: There are fewer rows, and no amendment explains it.

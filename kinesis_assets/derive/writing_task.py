@@ -38,7 +38,7 @@ def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterat
 
     Its input has the columns of the table. If files are replaced, it has the columns of `read` with each
     row's place too: a row with a position is the one of the table that is replaced there, and only its place
-    is used. A row with a file, but without a position, is new, and is written behind the rows of that file.
+    is used. A row with a file, but without a position, is new, and is written after the rows of that file.
     All rows with the same file are in one partition, one after the other, those with a position first.
     Records are counted only if no files are replaced. The function returns a manifest.
     """

@@ -83,7 +83,7 @@ def log_mismatches(chain: Sequence[int], entries: Sequence[LogEntry], name: str)
         if commit_id not in pointed:
             yield (
                 f"no version in the log points at commit {commit_id}, though one points at an older commit: "
-                f"one: another commit overwrote its version. {_OVERWRITTEN}"
+                f"another commit overwrote its version. {_OVERWRITTEN}"
             )
     versions = [pointed[commit_id] for commit_id in known]
     if versions != sorted(versions, reverse=True):

@@ -125,7 +125,9 @@ class ContinuousRun:
         settings, timing = self._client.settings, self._timing
         # With the SDK's own parser, the read timeout is fixed.
         within = settings.timing.read_timeout if settings.sdk_parser else timing.first_response_timeout
-        self._shards = {shard_id: ShardTracker(timing, settings.timing, within) for shard_id in plan.asked}
+        self._shards = {
+            shard_id: ShardTracker(timing, settings.timing, within) for shard_id in plan.requested
+        }
         first: RunPlan | None = plan
         started = self._clock.monotonic()
         end = started + timing.ends_after
@@ -155,9 +157,11 @@ class ContinuousRun:
         if not self._stopped.is_set():
             self._raise_errors()
 
-    def _plan(self, asked: Sequence[str]) -> RunPlan:
+    def _plan(self, requested: Sequence[str]) -> RunPlan:
         listing, now = self._shard_list.get()
-        plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
+        plan = plan_run(
+            self._client, self._table, requested=requested, policy=self._policy, listing=listing, now=now
+        )
         if plan.listing is not listing:
             self._shard_list.expire()  # it contradicts the table
         return plan
@@ -201,7 +205,7 @@ class ContinuousRun:
                 self._table,
                 plan,
                 by=self._by,
-                repeated=True,
+                is_iteration=True,
                 # The tip times of its first commit show other runs that this one is alive.
                 tip_refresh=TIP_REFRESH if self._has_committed else timedelta(0),
             )

@@ -44,7 +44,7 @@ def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:
     return min(max_idle, timedelta(hours=shard.retention_hours) * _FRACTION_OF_RETENTION)
 
 
-def wait_after_nothing(shard: ShardPosition, longest: timedelta) -> timedelta:
+def wait_after_empty_read(shard: ShardPosition, longest: timedelta) -> timedelta:
     """Return the time from the last read of a shard to the next, if nothing else shows whether it is due.
 
     It is as long as nothing had arrived before the last read, so each wait is about twice the one before.

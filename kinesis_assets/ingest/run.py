@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import StreamRecreated
-from kinesis_assets.ingest.idle_shards import TIP_REFRESH, wait_after_nothing
+from kinesis_assets.ingest.idle_shards import TIP_REFRESH, wait_after_empty_read
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.outcome import RunResult, shard_outcome
 from kinesis_assets.ingest.outcome_metrics import record_outcomes
@@ -48,7 +48,7 @@ def execute_run(
     plan: RunPlan,
     *,
     by: str | None = None,
-    repeated: bool = False,
+    is_iteration: bool = False,
     tip_refresh: timedelta = TIP_REFRESH,
 ) -> RunResult:
     """Land a plan's ranges and commit them with their positions.
@@ -62,10 +62,10 @@ def execute_run(
         table: The stream's table.
         plan: What to read.
         by: Name of the run, kept with the commit.
-        repeated: Whether this is one iteration of a continuous run, which checks the stream's identity only
-            before a commit.
+        is_iteration: Whether this is one iteration of a continuous run, which checks the stream's identity
+            only before a commit.
         tip_refresh: Age of the committed tip time from which a later tip time alone is committed. A shard
-            that has not been idle for that long gets it earlier, unless the run is repeated: its next read
+            that has not been idle for that long gets it earlier in a bounded run, because its next read
             depends on it, see `idle_shards`.
 
     Raises:
@@ -83,7 +83,7 @@ def execute_run(
         plan.batch_id,
         until,
         table.policy.data_files,
-        inf if repeated else PROGRESS_INTERVAL,
+        inf if is_iteration else PROGRESS_INTERVAL,
     )
     landing = Landing()
     finished = plan.expected.finished | plan.given_up.keys()
@@ -105,11 +105,11 @@ def execute_run(
     to_commit: dict[str, ShardPosition] = {}
     for shard_id, shard in landings.items():
         before, after = plan.expected.shards[shard_id], _moved(plan, shard)
-        refresh = tip_refresh if repeated else wait_after_nothing(before, tip_refresh)
+        refresh = tip_refresh if is_iteration else wait_after_empty_read(before, tip_refresh)
         if _needs_commit(before, after, refresh):
             to_commit[shard_id] = after
     result, moved, listing = CommitResult(None), to_commit, plan.listing
-    if to_commit or plan.given_up or plan.lowered or not repeated:
+    if to_commit or plan.given_up or plan.shorter_retention or not is_iteration:
         # After reading, so that every record is known to be from the planned stream.
         summary = confirm_summary(client, plan.listing.summary)
         if summary.identity != plan.identity:
@@ -117,8 +117,8 @@ def execute_run(
                 client.stream, "deleted and created again since the plan; nothing was committed. Run again"
             )
         hours = max(listing.summary.retention_hours, summary.retention_hours)
-        lowered = plan.lowered if hours == listing.summary.retention_hours else {}
-        moved = {**lowered, **plan.given_up} | {
+        shorter_retention = plan.shorter_retention if hours == listing.summary.retention_hours else {}
+        moved = {**shorter_retention, **plan.given_up} | {
             shard_id: _confirmed(position, summary.service_time, hours)
             for shard_id, position in to_commit.items()
         }
@@ -135,7 +135,7 @@ def execute_run(
             by=by,
         )
     outcomes = {
-        shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.asked
+        shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.requested
     }
     done = RunResult(plan.batch_id, outcomes, result.version, clock.monotonic() - started)
     record_outcomes(client.stream, done)

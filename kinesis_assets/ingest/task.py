@@ -92,12 +92,12 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     configure_allocators()
     timing = job.settings.timing
     clock = timing.clock
-    budget = Quota(allowance.within(job.read_until - clock.time()), clock)
+    quota = Quota(allowance.within(job.read_until - clock.time()), clock)
     limiter = MemoryLimiter(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id, job.layout)
     stop_event = threading.Event()
-    readings = [ShardReading(client, range_, budget, stop_event, limiter) for range_ in ranges]
+    readings = [ShardReading(client, range_, quota, stop_event, limiter) for range_ in ranges]
     group = ShardGroup(readings, stop_event, job.settings.max_pool_connections, clock)
 
     def write(reading: ShardReading, records: Records) -> Iterable[Wait]:

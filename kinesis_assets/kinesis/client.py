@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.transport.signed_call import AnswerT_co
+    from kinesis_assets.kinesis.transport.signed_call import ResultT_co
     from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
@@ -81,8 +81,8 @@ class StreamClient:
         self.address = StreamAddress.parse(stream)
         self.stream = self.address.name
         settings = replace(settings, region_name=self.address.region_name(settings.region_name))
-        self._get_records: SignedCall[Page] | None = None
-        self._get_shard_iterator: SignedCall[str] | None = None
+        self._records_call: SignedCall[Page] | None = None
+        self._iterator_call: SignedCall[str] | None = None
         try:
             self._client = sdk_client(settings, attempts)
             endpoint_url = data_endpoint(self._client, self.address.arn)
@@ -98,20 +98,20 @@ class StreamClient:
             settings,
             region_name=meta.region_name,
             endpoint_url=endpoint_url,
-            sdk_parser=self._get_records is None,
+            sdk_parser=self._records_call is None,
         )
 
     def _call_directly(self, attempts: int, endpoint_url: str, largest_body: int) -> None:
         try:
-            get_records = SignedCall(self._client, "GetRecords", WirePage, endpoint_url, largest_body)
+            records_call = SignedCall(self._client, "GetRecords", WirePage, endpoint_url, largest_body)
             if attempts == 1:  # direct calls are not retried
-                self._get_shard_iterator = SignedCall(
+                self._iterator_call = SignedCall(
                     self._client, "GetShardIterator", WireIterator, endpoint_url, largest_body
                 )
         except SdkInternalMissing as missing:
             warn_about_missing_internal(str(missing))
         else:
-            self._get_records = get_records
+            self._records_call = records_call
 
     def describe(self) -> StreamSummary:
         """Return the stream's identity and retention, and the service's clock."""
@@ -202,13 +202,13 @@ class StreamClient:
     def getting_iterator(self, shard_id: str, position: Position) -> NonBlocking[tuple[str, datetime]]:
         """`shard_iterator` as a generator that yields its waits; also returns the service's clock."""
         named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
-        if self._get_shard_iterator is None:
+        if self._iterator_call is None:
             response = yield from to_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
             return str(response["ShardIterator"]), self._time("GetShardIterator", _date(response))
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # the SDK's form in JSON
-        given, date = yield from self._directly(self._get_shard_iterator, named, self._own_reservation())
-        return given, self._time("GetShardIterator", date)
+        received, date = yield from self._directly(self._iterator_call, named, self._own_reservation())
+        return received, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
         """Return a page of at most `limit` records (1 to 10,000), and the service's clock at the response.
@@ -225,23 +225,23 @@ class StreamClient:
         if self.address.arn is not None:
             arguments["StreamARN"] = self.address.arn
         reservation = self._own_reservation() if reservation is None else reservation
-        if self._get_records is None:
-            given = yield from self._get_records_by_sdk(arguments, reservation)
-            page, date = self._whole("GetRecords", given)
-            del given
+        if self._records_call is None:
+            received = yield from self._get_records_by_sdk(arguments, reservation)
+            page, date = self._complete_or_raise("GetRecords", received)
+            del received
         else:
-            page, date = yield from self._directly(self._get_records, arguments, reservation)
+            page, date = yield from self._directly(self._records_call, arguments, reservation)
         try:
             return page, self._time("GetRecords", date)
         finally:
             del page  # the traceback of an error must not keep the page alive
 
     def _directly(
-        self, call: SignedCall[AnswerT_co], arguments: Mapping[str, Any], reservation: Reservation
-    ) -> NonBlocking[tuple[AnswerT_co, str | None]]:
+        self, call: SignedCall[ResultT_co], arguments: Mapping[str, Any], reservation: Reservation
+    ) -> NonBlocking[tuple[ResultT_co, str | None]]:
         with self._failures(call.operation):
-            given = yield from call(arguments, reservation)
-        return self._whole(call.operation, given)
+            received = yield from call(arguments, reservation)
+        return self._complete_or_raise(call.operation, received)
 
     def _get_records_by_sdk(
         self, arguments: Mapping[str, Any], reservation: Reservation
@@ -279,10 +279,10 @@ class StreamClient:
         """Return a reservation in a limiter for one call alone."""
         return MemoryLimiter(self._largest_body).reservation()
 
-    def _whole(
-        self, operation: str, given: tuple[AnswerT_co | IncompleteBody, str | None]
-    ) -> tuple[AnswerT_co, str | None]:
-        response, date = given
+    def _complete_or_raise(
+        self, operation: str, received: tuple[ResultT_co | IncompleteBody, str | None]
+    ) -> tuple[ResultT_co, str | None]:
+        response, date = received
         if isinstance(response, IncompleteBody):
             raise CallFailed(self.stream, operation, "IncompleteBody", response.reason)
         return response, date

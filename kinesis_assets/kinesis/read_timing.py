@@ -26,7 +26,7 @@ class ReadTiming:
     Attributes:
         seconds_between_calls: Seconds between two GetRecords calls of a shard.
         bytes_per_second: The bytes per second that are read of a shard.
-        longer_wait: The maximum part by which a wait between two calls is longer than these rates demand. It
+        wait_jitter: The maximum part by which a wait between two calls is longer than these rates demand. It
             leaves gaps for other consumers, see `call_pacing`.
         page_retries: The attempts to read one page. Throttled calls do not count as attempts; the time
             without progress limits them. They do count for the wait, except after calls that exceeded the
@@ -44,7 +44,7 @@ class ReadTiming:
 
     seconds_between_calls: float = 1 / CALLS_PER_SECOND
     bytes_per_second: float = BYTES_PER_SECOND
-    longer_wait: float = 0.05
+    wait_jitter: float = 0.05
     page_retries: RetryPolicy = RetryPolicy(6, Backoff(0.2, 5.0, full_jitter))
     list_retries: RetryPolicy = RetryPolicy(4, Backoff(0.5, 2.0))
     stall_seconds: float = 300.0

@@ -51,7 +51,7 @@ class ReplayPlan:
         version: The version of the table.
         amendment: The newest amendment of that version; None if there is none.
         not_before: Records that arrived before this time are skipped.
-        held: The data files of that version that may contain records of the ranges.
+        existing_files: The data files of that version that may contain records of the ranges.
         ranges: The ranges to read, by shard id.
         gaps: The recorded gaps that no replay has filled, each with its unfilled part, by shard id.
         up_to_positions: The ranges end at the committed positions.
@@ -64,7 +64,7 @@ class ReplayPlan:
     version: int
     amendment: Amendment | None
     not_before: datetime
-    held: tuple[FileStats, ...]
+    existing_files: tuple[FileStats, ...]
     ranges: Mapping[str, ShardRange]
     gaps: Mapping[str, Mapping[Gap, Gap]]
     up_to_positions: bool
@@ -163,7 +163,7 @@ def _plan(
         version=snapshot.version,
         amendment=amendment,
         not_before=not_before,
-        held=tuple(
+        existing_files=tuple(
             file
             for file in (snapshot.file_stats() if ranges else ())
             if file.may_contain_arrivals(not_before, window.until)

@@ -94,7 +94,7 @@ def _execute(
         landing = LandingJob(
             str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
         )
-        result = fill(FillJob(landing, plan.held, plan.not_before), list(plan.ranges.values()))
+        result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
         early = early_ends(client, plan.ranges, plan.gaps, result.shards)
         cleared = _cleared(plan, result, early)
         # Checked after reading, so that every record was read from the stream that was planned.

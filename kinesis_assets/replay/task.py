@@ -55,12 +55,12 @@ class FillJob:
 
     Attributes:
         landing: The stream to read and the folder to write to.
-        held: The data files of one version of the table that may contain records of the ranges.
-        not_before: Records that arrived before this time are skipped; `held` may lack their files.
+        existing_files: The data files of one version of the table that may contain records of the ranges.
+        not_before: Records that arrived before this time are skipped; `existing_files` may lack their files.
     """
 
     landing: LandingJob
-    held: tuple[FileStats, ...]
+    existing_files: tuple[FileStats, ...]
     not_before: datetime
 
 
@@ -113,7 +113,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     landing = job.landing
     client = client_of(landing.stream, landing.settings)
     filesystem = landing.folder.open()
-    existing = ExistingKeys(filesystem, job.held)
+    existing = ExistingKeys(filesystem, job.existing_files)
     writer = DataFileWriter(filesystem, landing.batch_id, landing.layout)
     counts: defaultdict[str, _MissingRecords] = defaultdict(_MissingRecords)
 

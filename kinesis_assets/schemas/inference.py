@@ -36,7 +36,7 @@ class Inference:
         fields: The fields of the documents.
         documents: Number of documents that are objects.
         others: Number of documents that are not, or are no JSON.
-        notes: What is not as in the documents, each for people.
+        notes: What is not as in the documents, each as a sentence.
     """
 
     fields: Sequence[Field]

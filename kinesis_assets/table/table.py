@@ -76,7 +76,7 @@ class PositionedTable(TableFiles):
             self.clock,
             partition_by=PARTITION_COLUMNS,
             configuration=TABLE_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
-            description="Kinesis records as they came, with the positions up to which they are here.",
+            description="Kinesis records as received, with the positions up to which they are in the table.",
         )
 
     def require_writable(self) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(kinesis_assets.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "permissions.md").read_text()
 POLICIES = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
-CALLERS = {"_call", "_whole", "SignedCall"}
+CALLERS = {"_call", "_complete_or_raise", "SignedCall"}
 """The functions through which the package calls Kinesis, with the name of the operation."""
 
 

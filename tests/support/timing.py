@@ -17,12 +17,12 @@ NO_WAIT = Backoff(0.0, 0.0)
 READING = ReadTiming(
     seconds_between_calls=0.0,
     page_retries=RetryPolicy(6, NO_WAIT),
-    longer_wait=0.0,
+    wait_jitter=0.0,
     list_retries=RetryPolicy(4, NO_WAIT),
 )
 """No call waits for its turn, and no retry waits."""
 
-EXACT = ReadTiming(longer_wait=0.0)
+EXACT = ReadTiming(wait_jitter=0.0)
 """Calls wait exactly as long as the rates of a shard demand."""
 
 WRITING = TablePolicy(commits=CommitRetries(backoff=NO_WAIT))

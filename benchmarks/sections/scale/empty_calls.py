@@ -60,7 +60,7 @@ def describe(milliseconds: Mapping[str, Spread]) -> str:
 
 
 def _call_by_session(client: StreamClient, iterator: str) -> Callable[[], object]:
-    direct = client._get_records  # noqa: SLF001
+    direct = client._records_call  # noqa: SLF001
     assert direct is not None
     session = client._client._endpoint.http_session  # noqa: SLF001
     body = msgspec.json.encode({"ShardIterator": iterator, "Limit": PAGE_LIMIT})

@@ -1,4 +1,4 @@
-"""When a derived table is materialized: something landed in its source."""
+"""When a derived table is materialized: its source has new rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _LABEL = "after_landing"
 
 
 def after_landing() -> dg.AutomationCondition[Any]:
-    """Return the condition under which a derived table is materialized: something landed in its source.
+    """Return the condition under which a derived table is materialized: its source has new rows.
 
     `AutomationCondition.eager` waits until no partition of the source is missing and no run of it is in
-    progress. But shards often wait for their parents, and a continuous run is always in progress. A landing
-    in a run that also includes the derived table does not count: that run has consumed it.
+    progress. But shards often wait for their parents, and a continuous run is always in progress. Rows of
+    a run that also includes the derived table do not count: that run has consumed them.
     """
     landed = dg.AutomationCondition.any_deps_updated()
     return (

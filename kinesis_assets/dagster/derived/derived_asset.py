@@ -23,7 +23,7 @@ from kinesis_assets.dagster.settings.derived_settings import (
     RollupSettings,
 )
 from kinesis_assets.dagster.settings.freshness import policy_of
-from kinesis_assets.dagster.settings.settings_base import takes
+from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 
@@ -38,7 +38,7 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 """A function from rows of the source to rows of the derived table."""
 
 
-@takes(DerivedTableSettings)
+@with_arguments_of(DerivedTableSettings)
 def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.AssetsDefinition]:
     """Turn a function of a DataFrame into the asset of a derived table, which has the function's name.
 
@@ -48,7 +48,7 @@ def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.As
     `kinesis_assets.dagster.settings.derived_settings.DerivedTableSettings`.
 
     Returns:
-        A decorator. The asset is materialized when new rows have landed in its source, see `after_landing`.
+        A decorator. The asset is materialized when its source has new rows, see `after_landing`.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -62,7 +62,7 @@ def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.As
     )
 
 
-@takes(RollupSettings)
+@with_arguments_of(RollupSettings)
 def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinition]:
     """Turn a function of a DataFrame into the asset of a roll-up, which has the function's name.
 
@@ -71,7 +71,7 @@ def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinitio
     `kinesis_assets.dagster.settings.derived_settings.RollupSettings`.
 
     Returns:
-        A decorator. The asset is materialized when new rows have landed in its source, see `after_landing`.
+        A decorator. The asset is materialized when its source has new rows, see `after_landing`.
 
     Raises:
         InvalidInput: An argument is invalid.

@@ -1,10 +1,10 @@
-"""End runs over derived tables only whose process has died.
+"""Ends runs that materialize only derived tables and whose process has died.
 
 The automation of a table waits for its unfinished run, so a dead one would stop the table. The rules are
 those for runs of the raw asset, see `run_liveness`: the sensor measures by its own clock, over several ticks,
 how long a run has shown no sign of life. Such a sign is any new event of the run, and a heartbeat in the
 folder of a table whose step is in progress. If a run is ended that is alive after all, it can still commit,
-or another run does: the position of a table moves in one of both.
+or another run does: the cursor of a table moves in only one of the two.
 """
 
 from __future__ import annotations
@@ -149,4 +149,4 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
         instance.report_run_canceled(current, _DIED)
     else:
         instance.report_run_failed(current, _DIED)
-    _log.warning("run %s, which is over derived tables only, has died and was ended", run.run_id)
+    _log.warning("run %s, which materializes only derived tables, has died and was ended", run.run_id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.ingest.idle_shards import is_behind, longest_wait, time_since_read, wait_after_nothing
+from kinesis_assets.ingest.idle_shards import is_behind, longest_wait, time_since_read, wait_after_empty_read
 from kinesis_assets.kinesis.reading.unread_records import SHARD_END, Probe, Prober
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class DueShards:
                 return True
             self.signals[shard_id] = before
         shard = self._shards[shard_id]
-        wait = wait_after_nothing(shard, longest_wait(shard, self._max_idle))
+        wait = wait_after_empty_read(shard, longest_wait(shard, self._max_idle))
         return time_since_read(shard, self._now) >= wait
 
 

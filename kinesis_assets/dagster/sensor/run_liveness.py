@@ -103,7 +103,7 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
         return frozenset(run_id for run_id, sign in self.signs.items() if sign.is_dead)
 
     @property
-    def over(self) -> frozenset[str]:
+    def ended(self) -> frozenset[str]:
         """The ids of the runs that commit nothing more: dead ones, and those whose heartbeat has ended."""
         return self.dead | {run_id for run_id, sign in self.signs.items() if sign.beat == ENDED}
 

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from kinesis_assets.dagster.checks.derived_tick import derived_check_events
 from kinesis_assets.dagster.checks.tick import check_events
+from kinesis_assets.dagster.checks.unread import readable
 from kinesis_assets.dagster.partitions.idle_ranges import finished_between
 from kinesis_assets.dagster.partitions.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, tagged_partitions
@@ -33,7 +34,6 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
 from kinesis_assets.dagster.sensor.sensor_skip_reason import skip_reason
 from kinesis_assets.dagster.sensor.shard_metrics import record_shards
 from kinesis_assets.dagster.sensor.stream_observation import observe_stream
-from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def evaluate(
         checked: Those of these tables that have checks.
     """
     names, now = opened.names, clock()
-    before, follows = Cursor.parse(cursor), opened.settings.follow_for is not None
+    before, continuous = Cursor.parse(cursor), opened.settings.follow_for is not None
     listed = opened.listed_shards()
     listing, snapshot, shards = listed
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
@@ -79,33 +79,29 @@ def evaluate(
     new = [shard_id for shard_id in shards if shard_id not in not_new]
     keys = [*known, *new]
     # An unfinished shard that is no longer listed is requested too: its run reports what was lost.
-    readable = {
-        shard_id
-        for shard_id, shard in shards.items()
-        if not shard.finished and not unfinished_parents(shard.parents, known=shards, finished=finished)
-    }
+    to_read = readable(shards).keys()
     unfinished = unfinished_runs(instance, names)
     liveness = liveness_of(opened, instance, unfinished, before.liveness, now)
-    over = liveness.over
-    alive = [record for record in unfinished if record.dagster_run.run_id not in over]
+    ended_ids = liveness.ended
+    alive = [record for record in unfinished if record.dagster_run.run_id not in ended_ids]
     busy = shards_of(opened, alive, keys, now)
     ended = list(ended_runs(instance, names, keys, before.backoff, now))
-    backoff = before.backoff.after(ended, now).of(readable)
+    backoff = before.backoff.after(ended, now).of(to_read)
     waiting = backoff.waiting(now)
     pause = read_pause(opened.table)
-    candidates = set() if pause else readable - busy - waiting.keys()
+    candidates = set() if pause else to_read - busy - waiting.keys()
     due = DueShards(opened, listing, shards, signals=before.signals, ended=ended, failing=backoff.shards)
-    idle = set() if follows else due.waited(candidates)
+    idle = set() if continuous else due.waited(candidates)
     passed = finished_between(opened, listing, shards, keys, idle)
-    turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_asked)
+    turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_requested)
     # A continuous run reads idle shards at little cost.
-    ranges = turns[:RUNS_PER_TICK] if follows else due.within(turns, RUNS_PER_TICK)
+    ranges = turns[:RUNS_PER_TICK] if continuous else due.within(turns, RUNS_PER_TICK)
     missing, commits, fills = missing_events(
-        instance, names, snapshot, listing.summary.identity, before, over=over
+        instance, names, snapshot, listing.summary.identity, before, ended=ended_ids
     )
-    last_asked = ranges[-1][-1] if ranges else before.last_asked
+    last_requested = ranges[-1][-1] if ranges else before.last_requested
     seen, observed = observe_stream(names.stream_key, listing, shards, before.observed, now)
-    after = Cursor(last_asked, backoff, commits, fills, liveness, due.signals, observed)
+    after = Cursor(last_requested, backoff, commits, fills, liveness, due.signals, observed)
     evaluations, checks = check_events(
         opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
@@ -118,17 +114,17 @@ def evaluate(
     blocked = {
         shard_id
         for record in unfinished
-        if record.dagster_run.run_id in over
+        if record.dagster_run.run_id in ended_ids
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
-    if not follows or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
+    if not continuous or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
         derived = ()
     discoveries = [_discovery(names, shard_id, shards[shard_id]) for shard_id in new]
     reason = skip_reason(
         waiting,
         liveness.dead,
         idle=len(candidates),
-        busy=not readable.isdisjoint(busy),
+        busy=not to_read.isdisjoint(busy),
         not_probed=due.error,
     )
     return dg.SensorResult(

@@ -17,20 +17,20 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the sensor from tick to tick. If it is lost, the sensor only repeats work.
 
     Attributes:
-        last_asked: The last shard that a tick requested. Partition ranges after it come first, so that each
-            gets its turn if there are more ranges than runs in a tick.
+        last_requested: The last shard that a tick requested, stored as `last_asked`. Partition ranges after
+            it come first, so that each gets its turn if there are more ranges than runs in a tick.
         backoff: The shards whose runs fail.
         commits: How far the commits of positions were compared with the events.
         fills: The same for the commits that changed rows behind the positions.
         liveness: When the unfinished runs last showed a sign of life.
-        derived_liveness: The same of the runs over derived tables only.
+        derived_liveness: The same of the runs that materialize only derived tables.
         signals: What was found in shards that were idle, see `DueShards`.
         observed: The last observation of the stream.
         checks: What the asset checks of the raw table remember.
         derived_checks: What those of each derived table remember, by `CheckedTable.name`.
     """
 
-    last_asked: str | None = None
+    last_requested: str | None = msgspec.field(default=None, name="last_asked")
     backoff: ShardBackoff = ShardBackoff()
     commits: ComparisonProgress = ComparisonProgress()
     fills: ComparisonProgress = ComparisonProgress()
@@ -51,7 +51,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     def parse(cls, text: str | None) -> Cursor:
         """Read what `encode` returned. An older version stored only the last shard."""
         if not text or not text.startswith("{"):
-            return cls(last_asked=text)
+            return cls(last_requested=text)
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError:

@@ -33,7 +33,7 @@ def missing_events(
     identity: StreamIdentity,
     before: Cursor,
     *,
-    over: Collection[str],
+    ended: Collection[str],
 ) -> tuple[list[dg.AssetMaterialization], ComparisonProgress, ComparisonProgress]:
     """Find the events of runs that died between the commit and its event.
 
@@ -46,7 +46,7 @@ def missing_events(
         snapshot: The newest version of the stream's table; None if the table does not exist.
         identity: The stream.
         before: The cursor of the previous tick.
-        over: The runs that commit nothing more.
+        ended: The runs that commit nothing more.
 
     Returns:
         The events, and the progress for the cursor's `commits` and `fills`.
@@ -63,7 +63,7 @@ def missing_events(
         try:
             last = newest()
             found, progress = find_missing_events(
-                instance, names, link_at, last.commit_id if last else None, done, dead=over
+                instance, names, link_at, last.commit_id if last else None, done, dead=ended
             )
         except TableError as error:
             _log.warning(_NOT_COMPARED, names.stream, error)

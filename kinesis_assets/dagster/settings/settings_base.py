@@ -35,7 +35,7 @@ UNIT: Final = "unit"
 """The key of a setting's unit in its JSON schema."""
 
 
-def takes(
+def with_arguments_of(
     settings: Callable[_Arguments, _Settings],
 ) -> Callable[[Callable[[_Settings], _Result]], Callable[_Arguments, _Result]]:
     """Give a function of settings the arguments of their class, for editors and type checkers too."""

@@ -1,4 +1,4 @@
-"""The step of a continuous run: until its time is over, it lands records and moves derived tables."""
+"""The step of a continuous run: until its time is over, it lands records and updates derived tables."""
 
 from __future__ import annotations
 

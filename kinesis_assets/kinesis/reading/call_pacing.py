@@ -94,7 +94,7 @@ class CallPacing:
 
     def _wait(self, seconds: float) -> float:
         """Return the time to wait if the rates allow a call after some seconds, all in seconds."""
-        return seconds / self._share * (1 + random.uniform(0, self._timing.longer_wait))  # noqa: S311
+        return seconds / self._share * (1 + random.uniform(0, self._timing.wait_jitter))  # noqa: S311
 
     def halve(self, limit: int) -> bool:
         """Lower the page limit, see `PageLimit.halve`."""

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.transport.memory_limiter import Reservation
     from kinesis_assets.kinesis.transport.waits import NonBlocking
 
-AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
-class WireStruct(Protocol[AnswerT_co]):
-    """A struct that the JSON of a response is decoded to: those of `kinesis/records/wire.py`."""
+class WireStruct(Protocol[ResultT_co]):
+    """A struct that the JSON of a response is decoded to: `WirePage` or `WireIterator` of `records.wire`."""
 
-    def to_result(self) -> AnswerT_co:
+    def to_result(self) -> ResultT_co:
         """Convert the struct to the result of the call.
 
         Raises:
@@ -51,7 +51,7 @@ bytes; then of the records as bytes and as Arrow columns."""
 _encoder = msgspec.json.Encoder()
 
 
-class SignedCall(Generic[AnswerT_co]):
+class SignedCall(Generic[ResultT_co]):
     """An operation, called with parts of a botocore client and without retries.
 
     Args:
@@ -73,7 +73,7 @@ class SignedCall(Generic[AnswerT_co]):
         self,
         client: Any,
         operation: str,
-        wire: type[WireStruct[AnswerT_co]],
+        wire: type[WireStruct[ResultT_co]],
         endpoint_url: str | None = None,
         largest_body: int = LARGEST_BODY,
     ) -> None:
@@ -94,7 +94,7 @@ class SignedCall(Generic[AnswerT_co]):
 
     def __call__(
         self, arguments: Mapping[str, Any], reservation: Reservation
-    ) -> NonBlocking[tuple[AnswerT_co | IncompleteBody, str | None]]:
+    ) -> NonBlocking[tuple[ResultT_co | IncompleteBody, str | None]]:
         """Make one call, and return its result and the `Date` header of the response.
 
         The memory of the response is reserved before its body is received, except for the first 256 KiB,

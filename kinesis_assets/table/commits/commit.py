@@ -219,13 +219,13 @@ def commit(
         movers: dict[str, StreamPositions] = {}
         if conflicting := moved_by_others(current, expected, moved):
             movers = last_moved_by(positions_since(table, snapshot, current, expected, batch_id), conflicting)
-        merged, lost = merge(current, expected, moved, movers)
-        # A lost shard stays lost, even if it returns to its old position, since its rows are removed here.
+        merged, refused = merge(current, expected, moved, movers)
+        # A refused shard stays refused, even if it returns to its old position: its rows are removed here.
         # `moved` changes after the files do, so that the next try repeats a removal that failed.
         layout = table.policy.data_files
-        files = [part for file in files for part in without_shards(table.files, file, lost, layout)]
-        moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in lost}
-        conflicts.update(lost)
+        files = [part for file in files for part in without_shards(table.files, file, refused, layout)]
+        moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in refused}
+        conflicts.update(refused)
         if not moved:
             return CommitResult(None, (), conflicts)
         check_files(table, batch_id, files)

@@ -70,7 +70,7 @@ def test_a_run_shows_and_sends_no_secret(
 
     client = StreamClient(stream, settings)
     asked = [shard.shard_id for shard in client.list_shards()]
-    plan = plan_run(client, table, asked=asked, policy=ReadPolicy())
+    plan = plan_run(client, table, requested=asked, policy=ReadPolicy())
     result = execute_run(land, client, table, plan)
     assert [outcome.rows for outcome in result.outcomes.values()] == [1]
     assert not secrets_in(client, client.settings, vars(client), plan, result, table, vars(table))

@@ -144,7 +144,7 @@ def test_the_sdk_waits_for_the_response_on_a_connection_of_a_direct_call():
     with ScriptedServer(Response(SIZED), Response(SIZED, after=0.2)) as peer:
         client = client_of(peer.url, read_timeout=7)
         call(client)
-        connection = client._get_records._endpoint._pool.pool.queue[-1]
+        connection = client._records_call._endpoint._pool.pool.queue[-1]
         assert connection.sock.gettimeout() == 7
         client._client.get_records(ShardIterator="i")
         assert (len(peer.requests), peer.connections) == (2, 1)
