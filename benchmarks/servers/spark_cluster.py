@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -20,10 +21,11 @@ from typing import TYPE_CHECKING
 import click
 import pyspark
 
+from benchmarks.harness.file_lock import locked
 from benchmarks.harness.interruption import wait_for_interruption
 from benchmarks.harness.waiting import wait_until
+from kinesis_assets.spark import environment
 from kinesis_assets.spark.class_data_archive import archive_options
-from kinesis_assets.spark.environment import pack_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 SPARK_HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
+ENVIRONMENTS = Path(__file__).parents[2] / ".local" / "environments"
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 QUICK_START = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()])
@@ -54,10 +57,17 @@ def bare_python(folder: Path) -> Path:
     return python.parent
 
 
-def packed_environment(folder: Path) -> Path:
-    """Create an archive with the packages that tasks import, and return its path."""
-    archive = folder / "environment.tar.gz"
-    pack_environment(archive, PYTHON_VERSION)
+def packed_environment() -> Path:
+    """Return the archive with the packages that tasks import, which is packed once for all test sessions."""
+    contents = [PYTHON_VERSION, *environment.task_requirements(), Path(environment.__file__).read_text()]
+    name = hashlib.sha256("\n".join(contents).encode()).hexdigest()
+    archive = ENVIRONMENTS / f"{name}.tar.gz"
+    ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    with locked(ENVIRONMENTS / "lock"):
+        if not archive.exists():
+            unfinished = ENVIRONMENTS / "unfinished"
+            environment.pack_environment(unfinished, PYTHON_VERSION)
+            unfinished.rename(archive)
     return archive
 
 

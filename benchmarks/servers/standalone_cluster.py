@@ -37,7 +37,7 @@ def standalone_cluster() -> Iterator[Cluster]:
     """Run a cluster until the end of the block."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        archive = packed_environment(folder)
+        archive = packed_environment()
         with tarfile.open(archive) as content:
             content.extractall(folder / "packages", filter="data")
         with StandaloneCluster(folder, bare_python(folder / "bare")) as cluster:

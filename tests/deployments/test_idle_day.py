@@ -110,6 +110,7 @@ def test_a_day_of_an_idle_stream_costs_what_the_page_about_scale_says_and_at_mos
     source, deployment, home, prepare: Callable[..., None], shard_ids
 ):
     prepare(source, deployment)
+    deployment.interval = 900  # runs and observations are hours apart
     runs, rows, events = len(home.get_runs()), bytes_of_rows(home), number_of_events(home, source.name)
 
     idle_runs = deployment.pass_time(DAY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
@@ -22,6 +23,8 @@ from support.timing import READING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FOLDER = Path(__file__).parent
+
 # Hypothesis makes most of its examples by copying parts of one within it: of 1,600 runs, fewer than 400
 # would differ. As a backend with another name it draws each example independently.
 AVAILABLE_PROVIDERS["independent"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
@@ -35,6 +38,11 @@ _any = settings(
 )
 settings.register_profile("short", _any, max_examples=300, derandomize=True)
 settings.register_profile("long", _any, max_examples=10_000)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the histories first: no other file of the chaos tests takes as long."""
+    items.sort(key=lambda item: item.path.parent != FOLDER)
 
 
 @pytest.fixture(scope="module")  # the tests of other folders need what it patches

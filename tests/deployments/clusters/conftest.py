@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.file_lock import locked
 from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
 from kinesis_assets.spark.setting_names import PY_FILES
@@ -34,17 +33,9 @@ def bare_python(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def packed(environment, tmp_path_factory):
-    """The archive with the packages that tasks import, which all processes of pytest-xdist share."""
-    del environment
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    archive = folder / "environment.tar.gz"
-    with locked(folder / "lock"):
-        if not archive.exists():  # a process that failed to pack it has left none
-            spark_cluster.packed_environment(tmp_path_factory.mktemp("packed")).rename(archive)
-    return archive
+def packed():
+    """The archive with the packages that tasks import."""
+    return spark_cluster.packed_environment()
 
 
 @pytest.fixture(scope="session")
@@ -72,9 +63,9 @@ def connect_server(environment, bare_python, tmp_path_factory):
         yield server
 
 
-@pytest.fixture(scope="module", params=["cluster", "connect_server"])
-def either(request):
-    """The standalone cluster, then the Spark Connect server."""
+@pytest.fixture(scope="module", params=["connect_server"])
+def spark(request):
+    """The Spark Connect server, or what a test is parametrized with."""
     return request.getfixturevalue(request.param)
 
 

@@ -28,9 +28,12 @@ HOURS = 2
 
 pytestmark = pytest.mark.timeout(900)
 
+by_spark = pytest.mark.parametrize("spark", ["cluster", "connect_server"], indirect=True)
+"""Marks reasons that Spark reports, in errors of its own. Others are returned by the task that checks."""
+
 
 @pytest.fixture
-def refused(either, run, kinesis, stream, tmp_path):
+def refused(spark, run, kinesis, stream, tmp_path):
     """Runs a stream with records, which is refused. Returns the line that says why.
 
     The line names the host of the executor, unless that is not known.
@@ -38,7 +41,7 @@ def refused(either, run, kinesis, stream, tmp_path):
 
     def refused(*options, client=kinesis, host_is_known=True, **given):
         put_numbers(client, stream, 3)
-        code, events, errors = run("--start", "LATEST", *options, spark_config=either.config, **given)
+        code, events, errors = run("--start", "LATEST", *options, spark_config=spark.config, **given)
         assert (code, events) == (1, []), errors
         (error,) = [line for line in errors.splitlines() if f"stream {stream}: " in line]
         assert f"stream {stream}: on an executor{' (' if host_is_known else ''}" in error
@@ -63,16 +66,19 @@ def in_own_mounts(mounts, executable, python_with_packages, tmp_path):
     return in_own_mounts
 
 
+@by_spark
 def test_executors_without_the_packages_are_refused(refused):
     error = refused()
     assert_mentions(error, "No module named", "set python_environment")
 
 
+@by_spark
 def test_an_interpreter_that_is_missing_is_named(refused):
     error = refused(python_executable="/nowhere/python3")
     assert_mentions(error, "/nowhere/python3", "Set python_executable", f"Python {PYTHON_VERSION}")
 
 
+@by_spark
 def test_another_version_of_python_is_named(refused, executable, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION)
     path = f'PYTHONPATH="{tmp_path}${{PYTHONPATH:+:$PYTHONPATH}}"'
