@@ -12,6 +12,8 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 from deltalake import PostCommitHookProperties
 
+from kinesis_assets.table.store.storage import is_missing
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -78,10 +80,13 @@ def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | No
         OSError: The entry cannot be read at the moment.
         msgspec.MsgspecError: The file is not a log entry.
     """
+    path = f"{_LOG}/{version:020}.json"
     try:
-        with filesystem.open_input_file(f"{_LOG}/{version:020}.json") as source:
+        with filesystem.open_input_file(path) as source:
             content = source.read()
     except FileNotFoundError:
+        if not is_missing(filesystem, path):
+            raise
         return None
     actions = _actions(content)
     info = next((found for action in actions if isinstance(found := action.commitInfo, dict)), {})

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from pyarrow.fs import FileType
 
 from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
-from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.store.storage import is_missing, write_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +47,7 @@ def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | N
             with files.open_input_file(path) as source:
                 content: bytes = source.read(size)
         except FileNotFoundError as error:
-            # What follows from a missing file may be final, so it must not depend on one response.
-            if files.get_file_info(path).type is not FileType.NotFound:
+            if not is_missing(files, path):
                 raise
             raise PositionsUnreadable(table, f"the file {path} is missing. {RESTORE_ORIGINAL}") from error
     except OSError as error:

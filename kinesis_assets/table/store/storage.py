@@ -161,3 +161,16 @@ def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.
 
     selector = pyarrow.fs.FileSelector(folder, allow_not_found=True)
     return [info for info in filesystem.get_file_info(selector) if info.type is pyarrow.fs.FileType.File]
+
+
+def is_missing(files: pyarrow.fs.FileSystem, path: str) -> bool:
+    """Return whether a file that could not be opened is missing by a request of another kind too.
+
+    What follows from a missing file may be final, so it must not depend on one response of the store.
+
+    Raises:
+        OSError: It cannot be found out at present.
+    """
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
+    return bool(files.get_file_info(path).type is pyarrow.fs.FileType.NotFound)
