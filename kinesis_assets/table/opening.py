@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 _Opened = TypeVar("_Opened")
 
 _ERRORS = (DeltaError, OSError, RoleNotAssumed)
-"""What delta-rs raises, and what it needs."""
+"""The errors of delta-rs, and of the credentials that it needs."""
 
 _CREATIONS = 5
 """How often to try to create a table that cannot be opened."""
 
 _BACKOFF = Backoff(0.1, 1.0)
+"""The waits between the tries."""
 
 
 def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") -> DeltaTable:
