@@ -41,13 +41,13 @@ def test_a_figure_is_in_the_report(figure: str, unit: str) -> None:
 @pytest.mark.parametrize(
     ("name", "on_the_page", "in_the_report"),
     [
-        ("cost.md", r"8\.0 CPU s/GB\D+62 shards", r"8\.0 CPU s/GB\D+62 shards"),
-        ("cost.md", r"\b7\.9 CPU s", r"\| kinesis_assets: HTTP to committed Delta \| 8\.0 .*\| 7\.9 \|$"),
-        ("cost.md", r"\b188 MiB\b", r"peak memory of a task.*\| 188 MiB\b"),
-        ("cost.md", r"\b25 s\b.*\b41\.1 s\b", r"1,000 shards.*\| 41\.1 .*\b25 s\b"),
-        ("comparison.md", r"\b1\.09 s\b", r"put to raw row, p95 \| 1\.09 "),
-        ("comparison.md", r"\| 215,501 \|", r"\| kinesis_assets: .* \| 215,501 "),
-        ("comparison.md", r"\| 4,911 \|", r"\| dlt Kinesis source to Parquet \| .* \| 4,911 "),
+        ("cost.md", r"3\.9 CPU s/GB\D+127 shards", r"3\.9 CPU s/GB\D+127 shards"),
+        ("cost.md", r"\b2\.4 CPU s", r"\| kinesis_assets: HTTP to committed Delta \| 3\.9 .*\| 2\.4 \|$"),
+        ("cost.md", r"\b194 MiB\b", r"peak memory of a task.*\| 194 MiB\b"),
+        ("cost.md", r"\b13 s\b.*\b21\.2 s\b", r"1,000 shards.*\| 21\.2 .*\b13 s\b"),
+        ("comparison.md", r"\b1\.01 s\b", r"put to raw row, p95 \| 1\.01 "),
+        ("comparison.md", r"\| 251,750 \|", r"\| kinesis_assets: .* \| 251,750 "),
+        ("comparison.md", r"\| 8,719 \|", r"\| dlt Kinesis source to Parquet \| .* \| 8,719 "),
     ],
 )
 def test_the_text_repeats_figures_of_the_report(name: str, on_the_page: str, in_the_report: str) -> None:
