@@ -93,7 +93,8 @@ clusters: $(READY)
 	@SPARK=standalone $(BIN)/pytest -q tests/contract
 	@SPARK=connect $(BIN)/pytest -q tests/contract
 
-# The whole contract in a bucket on an S3 server that honors conditional puts, with clocks ten minutes apart.
+# The contract in a bucket on an S3 server that honors conditional puts, with clocks ten minutes apart. A test that has a
+# bucket of its own anyway runs with the others.
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
 	@STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3' tests/contract

@@ -212,7 +212,7 @@ class TableMissing(TableError):
 
 
 class TableUnreachable(TableError):
-    """The table's log or files cannot be read."""
+    """The table's log or files cannot be accessed at present."""
 
     _advice = "Check its URI, the network, the permissions and its files, then run again"
 

@@ -10,6 +10,7 @@ MASK = "***"
 _SECRETS = re.compile(
     # If AWS rejects a signature, it repeats the request's headers. This one is a credential.
     r"(?<=x-amz-security-token)[:=]\s*[^\s<>&'\"]+"
+    r"|(?<=<token-\d>)[^<]+"  # S3 repeats a token that it rejects
     r"|(?<=//)[^\s<>'\"/]*:[^\s<>'\"@]*@",
     re.IGNORECASE,
 )

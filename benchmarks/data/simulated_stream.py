@@ -81,7 +81,7 @@ class SimulatedStream(StreamClient):
 
     def plan(self, table: PositionedTable) -> RunPlan:
         """Plan the next range of every shard."""
-        return plan_run(self, table, requested=self.shard_ids, policy=ReadPolicy())
+        return plan_run(self, table, asked=self.shard_ids, policy=ReadPolicy())
 
     def execute(self, table: PositionedTable, plan: RunPlan) -> RunResult:
         """Land a plan and commit it, as an iteration of a continuous run does."""

@@ -57,7 +57,7 @@ def run(url: str, stream: str, folder: str) -> ProcessUsage:
     def work() -> tuple[int, int]:
         listing = client.listing()
         asked = [shard.shard_id for shard in listing.shards]
-        plan = plan_run(client, table, requested=asked, policy=ReadPolicy(), listing=listing)
+        plan = plan_run(client, table, asked=asked, policy=ReadPolicy(), listing=listing)
         result = execute_run(land_group, client, table, plan)
         assert not result.errors, result.errors
         outcomes = result.outcomes.values()

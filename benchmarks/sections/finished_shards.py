@@ -76,7 +76,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
             StreamProject(STREAM, definitions).open_stream() as opened,
         ):
             client, policy = opened.client, ReadPolicy()
-            listing = plan_run(client, PositionedTable(uri), requested=[], policy=policy).listing
+            listing = plan_run(client, PositionedTable(uri), asked=[], policy=policy).listing
             ended = finish_shards(uri, listing.summary.identity, finished, archived=not listed)
             open_shards = [shard.shard_id for shard in listing.shards]
             partitions = StreamNames(STREAM).partitions_name
@@ -91,7 +91,7 @@ def _measure(finished: int, *, listed: bool) -> list[str]:
 
             def plan() -> RunPlan:
                 asked, opened = open_shards, PositionedTable(uri)
-                return plan_run(client, opened, requested=asked, policy=policy, listing=listing)
+                return plan_run(client, opened, asked=asked, policy=policy, listing=listing)
 
             def commit_of(planned: RunPlan) -> None:
                 now = listing.summary.service_time

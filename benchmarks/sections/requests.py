@@ -201,7 +201,7 @@ class _Deployment:
         return found
 
     def _run(self, opened: OpenStream, *, is_iteration: bool = False) -> StreamListing:
-        plan = plan_run(opened.client, opened.table, requested=list(self.keys), policy=opened.policy)
+        plan = plan_run(opened.client, opened.table, asked=list(self.keys), policy=opened.policy)
         result = execute_run(self._land, opened.client, opened.table, plan, is_iteration=is_iteration)
         assert result.version is not None, result
         return plan.listing

@@ -65,6 +65,8 @@ def packed_environment() -> Path:
     ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
     with locked(ENVIRONMENTS / "lock"):
         if not archive.exists():
+            for other in ENVIRONMENTS.glob("*.tar.gz"):
+                other.unlink()
             unfinished = ENVIRONMENTS / "unfinished"
             environment.pack_environment(unfinished, PYTHON_VERSION)
             unfinished.rename(archive)

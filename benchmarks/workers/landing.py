@@ -73,7 +73,7 @@ def land_stream(spark: SparkSession, request: ReadRequest) -> ReadResult:
     stream = client(request)
     table = PositionedTable(request.folder)
     shard_ids = [shard.shard_id for shard in stream.list_shards()]
-    plan = plan_run(stream, table, requested=shard_ids, policy=ReadPolicy())
+    plan = plan_run(stream, table, asked=shard_ids, policy=ReadPolicy())
     result = execute_run(partial(land, spark), stream, table, plan)
     assert not result.errors, result.errors
     stats = [shard.stats for shard in result.outcomes.values() if shard.stats is not None]

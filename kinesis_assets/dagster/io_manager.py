@@ -121,7 +121,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         stream = self.opened
         stream.check_executors()
         shard_ids = sorted(context.asset_partition_keys)
-        plan = plan_run(stream.client, stream.table, requested=shard_ids, policy=stream.policy)
+        plan = plan_run(stream.client, stream.table, asked=shard_ids, policy=stream.policy)
         # It starts after the plan, because an invalid plan must not write anything.
         stream.start_heartbeat(context.step_context)
         return plan

@@ -91,7 +91,7 @@ class OpenStream:
 
     @cached_property
     def role(self) -> AssumedRole | None:
-        """The role that reads the stream, and reads and writes its tables; None without a role."""
+        """The role for the stream and its tables; None for the credentials of the process."""
         return self.kinesis.role_for(self.arn or self.name, self.run_id)
 
     @cached_property
@@ -140,19 +140,19 @@ class OpenStream:
             return TIP_REFRESH  # a continuous run reads idle shards all the time
         return timedelta(seconds=self.settings.max_idle_seconds)
 
-    def listed_shards(self, requested: Iterable[str] = ()) -> ListedShards:
+    def listed_shards(self, asked: Iterable[str] = ()) -> ListedShards:
         """List the shards, and read the current position of each shard.
 
         Args:
-            requested: Archived shards to include, see `plan.current_shards`.
+            asked: Archived shards to include, see `plan.current_shards`.
 
         Raises what `plan.current_shards` and `relist.retry_listing` raise.
         """
-        requested = list(requested)
+        asked = list(asked)
 
         def with_positions(listing: StreamListing) -> ListedShards:
             return ListedShards(
-                listing, *current_shards(listing, self.table, self.policy.on_recreated, requested)
+                listing, *current_shards(listing, self.table, self.policy.on_recreated, asked)
             )
 
         return retry_listing(self.client, with_positions)

@@ -76,7 +76,7 @@ def commit(
         The commit, also if a try that seemed to fail has made it.
 
     Raises:
-        CursorConflict: Another run has moved the position; nothing was committed.
+        CursorConflict: Another run has moved the cursor; nothing was committed.
         TableRewritten: The table was restored or overwritten; nothing was committed.
         UpsertOvertaken: Another commit came after *base*, or a compaction of removed files; nothing was
             committed.

@@ -106,6 +106,7 @@ def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
 
     Raises:
         UpsertOvertaken: Another commit was made after this version.
+        TableNotWritable: Writing is refused.
         TableUnreachable: The table cannot be changed at present.
     """
     delta, schema = snapshot.delta, Schema.from_json(json.dumps(columns))
@@ -113,7 +114,7 @@ def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
     bounded = bounded_columns(pa.schema(schema.to_arrow()))
     kept = [name for name in listed if name in bounded]
     features = delta.protocol().writer_features or []
-    with delta_errors(snapshot.table.uri, "changed"):
+    with delta_errors(snapshot.table.uri, "changed", writes=True):
         try:
             if _TIMESTAMP_NTZ in json.dumps(columns) and _TIMESTAMP_NTZ_FEATURE not in features:
                 delta.alter.add_feature(

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.upsert import Upsert
 
 _MOVE_AFTER = timedelta(days=1)
-"""A position is moved without rows if its commit is older than this: the source deletes old records."""
+"""A cursor is moved without rows if its commit is older than this: the source deletes old records."""
 
 _CONFIRM_AFTER = 2.0
-"""Seconds after which the source is read again before a table is rebuilt."""
+"""Seconds after which everything is read again before a table is rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +134,10 @@ def _step(
     """
     present, newest, source, rows = _read(table, derivation)
     if rows is None:
-        # A rebuild deletes rows for good, so it must not depend on one look at the source.
+        # A rebuild deletes rows for good, so it must not depend on a single reading.
         table.clock.sleep(_CONFIRM_AFTER)
         present, newest, source, rows = _read(table, derivation)
     if rows is None:
-        return emptied(table, source, newest, by), True
-    if rows.deleted and not _is_accepted(table, source, rows, newest, derivation.on_deleted):
         return emptied(table, source, newest, by), True
     is_empty = not rows.files and not rows.replaced
     if newest is not None and is_empty and not _is_due(table, newest, rows):
@@ -185,7 +183,10 @@ def _step(
 def _read(
     table: DerivedTable, derivation: Derivation
 ) -> tuple[DerivedSnapshot | None, DerivedCommit | None, Source, NewRows | None]:
-    """Return the table, its newest commit, the source and its next rows; no rows if a rebuild is needed."""
+    """Return the table, its newest commit, the source and its next rows; no rows if a rebuild is needed.
+
+    Raises what `derive` raises for the source and its deleted rows.
+    """
     present = _present(table)
     newest = None if present is None else present.newest
     # Opened afterwards, so that it has every commit that another run has consumed.
@@ -197,6 +198,8 @@ def _read(
     except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
         if derivation.on_deleted is not OnDeleted.REBUILD:
             raise
+        return present, newest, source, None
+    if rows.deleted and not _is_accepted(table, source, rows, newest, derivation.on_deleted):
         return present, newest, source, None
     return present, newest, source, rows
 
@@ -311,7 +314,7 @@ def _present(table: DerivedTable) -> DerivedSnapshot | None:
 
 
 def _is_due(table: DerivedTable, newest: DerivedCommit, rows: NewRows) -> bool:
-    """Return whether a position is moved although there are no rows."""
+    """Return whether the cursor is moved although there are no rows."""
     age = timedelta(seconds=table.clock.time() - time_of_id(newest.commit_id))
     return rows.cursor.history != newest.cursor.history or (
         rows.cursor != newest.cursor and age > _MOVE_AFTER

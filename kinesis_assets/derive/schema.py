@@ -132,13 +132,14 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
 
     Raises:
         SchemaChangeRefused: A column has another type in the table.
+        TableNotWritable: Writing is refused.
         TableUnreachable: The columns cannot be added at present.
     """
     new = _new_columns(snapshot, wanted)
     if not new:
         return
     fields = [Field.from_json(json.dumps(field)) for field in new]
-    with delta_errors(snapshot.table.uri, "changed"):
+    with delta_errors(snapshot.table.uri, "changed", writes=True):
         try:
             snapshot.delta.alter.add_columns(fields, post_commithook_properties=KEEP_ENTRIES)
         except CommitFailedError:

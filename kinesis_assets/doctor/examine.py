@@ -26,7 +26,6 @@ from kinesis_assets.ingest.stale_list import check_list
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.role_credentials import credentials_of
-from kinesis_assets.table.log.log_entries import log_entries
 
 if TYPE_CHECKING:
     from kinesis_assets.doctor.row_scan import Scan
@@ -103,7 +102,7 @@ class Doctor:
         breaks = [*walk_positions(snapshot, history), *walk_amendments(snapshot, history)]
         commits = len(history.commits) + len(history.amendments)
         yield from or_ok("continuity", breaks, f"{commits} commits follow each other without a break")
-        entries = list(log_entries(self.table.files, snapshot.version))
+        entries = list(self.table.rewrites.entries_back(0, snapshot.version))
         yield from or_ok(
             "log",
             log_findings(history, entries),

@@ -125,9 +125,7 @@ class ContinuousRun:
         settings, timing = self._client.settings, self._timing
         # With the SDK's own parser, the read timeout is fixed.
         within = settings.timing.read_timeout if settings.sdk_parser else timing.first_response_timeout
-        self._shards = {
-            shard_id: ShardTracker(timing, settings.timing, within) for shard_id in plan.requested
-        }
+        self._shards = {shard_id: ShardTracker(timing, settings.timing, within) for shard_id in plan.asked}
         first: RunPlan | None = plan
         started = self._clock.monotonic()
         end = started + timing.ends_after
@@ -157,11 +155,9 @@ class ContinuousRun:
         if not self._stopped.is_set():
             self._raise_errors()
 
-    def _plan(self, requested: Sequence[str]) -> RunPlan:
+    def _plan(self, asked: Sequence[str]) -> RunPlan:
         listing, now = self._shard_list.get()
-        plan = plan_run(
-            self._client, self._table, requested=requested, policy=self._policy, listing=listing, now=now
-        )
+        plan = plan_run(self._client, self._table, asked=asked, policy=self._policy, listing=listing, now=now)
         if plan.listing is not listing:
             self._shard_list.expire()  # it contradicts the table
         return plan

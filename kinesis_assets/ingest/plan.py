@@ -74,24 +74,24 @@ class RunPlan:
         batch_id: The id of this attempt, written to every row that it lands.
         expected: The positions at which the run starts, with every listed shard.
         listing: The stream and its shards.
-        requested: The ids of the requested shards.
+        asked: The ids of the requested shards.
         ranges: By shard id, the ranges to read: those of the requested shards that are neither finished nor
             refused, in the order in which their unread records expire.
         allowance: The amount that all ranges may read together.
         refused: By shard id, why a requested shard cannot be read.
         given_up: The requested shards that have expired. They count as read to their end, with a gap.
-        shorter_retention: Unfinished shards with less retention than the table records; the run records it.
+        lowered: Unfinished shards with less retention than the table records; the run records it.
     """
 
     batch_id: int
     expected: StreamPositions
     listing: StreamListing
-    requested: Sequence[str]
+    asked: Sequence[str]
     ranges: Mapping[str, ShardRange]
     allowance: Allowance
     refused: Mapping[str, ShardError]
     given_up: Mapping[str, ShardPosition]
-    shorter_retention: Mapping[str, ShardPosition]
+    lowered: Mapping[str, ShardPosition]
 
     @property
     def identity(self) -> StreamIdentity:
@@ -122,20 +122,20 @@ def current_shards(
     listing: StreamListing,
     table: PositionedTable,
     on_recreated: OnRecreated = "fail",
-    requested: Iterable[str] = (),
+    asked: Iterable[str] = (),
 ) -> tuple[TableSnapshot | None, dict[str, ShardPosition]]:
     """Return the table's snapshot, and the position of every listed or recorded shard, parents first.
 
     The snapshot is None if the table does not exist.
 
-    Archived shards, which are finished and no longer listed, are included only if they are in `requested`. A
+    Archived shards, which are finished and no longer listed, are included only if they are in `asked`. A
     shard that no run has planned yet is at TRIM_HORIZON. Parents that may have expired are not checked with
     the service; only a plan does that, see `unlisted_parents`.
 
     Raises what `plan_run` raises for the table, and for a list that contradicts it; see
     `relist.retry_listing`.
     """
-    snapshot, positions = stored_positions(table, listing, on_recreated, requested)
+    snapshot, positions = stored_positions(table, listing, on_recreated, asked)
     if positions is None or positions.identity != listing.summary.identity:
         check_first_list(listing)
         return snapshot, initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
@@ -147,7 +147,7 @@ def plan_run(
     client: StreamClient,
     table: PositionedTable,
     *,
-    requested: Iterable[str],
+    asked: Iterable[str],
     policy: ReadPolicy,
     listing: StreamListing | None = None,
     now: datetime | None = None,
@@ -159,7 +159,7 @@ def plan_run(
     Args:
         client: The stream.
         table: The stream's table; it is created if it does not exist.
-        requested: Shard ids, parents before children.
+        asked: Shard ids, parents before children.
         policy: How the stream is read.
         listing: A recent listing of the stream and its shards. By default, and if it contradicts the table,
             the shards are listed now.
@@ -175,10 +175,10 @@ def plan_run(
     """
     from kinesis_assets.kinesis.reading.range import ShardRange  # noqa: PLC0415  # loading definitions does not need it
 
-    requested = list(dict.fromkeys(requested))
+    asked = list(dict.fromkeys(asked))
 
     def read_positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions]:
-        found = _positions_or_freeze(client, table, listing, policy, requested)
+        found = _read_or_freeze(client, table, listing, policy, asked)
         check_list(listing, found, table.uri)
         check_unlisted_parents(client, listing, found.shards, found.listed_at)
         return listing, found
@@ -191,7 +191,7 @@ def plan_run(
     refused: dict[str, ShardError] = {}
     given_up: dict[str, ShardPosition] = {}
     ranges: list[ShardRange] = []
-    for shard_id in requested:
+    for shard_id in asked:
         shard = expected.shards.get(shard_id)
         if shard is None:
             refused[shard_id] = ShardUnknown(
@@ -224,12 +224,12 @@ def plan_run(
         batch_id=new_id(table.clock),
         expected=expected,
         listing=listing,
-        requested=requested,
+        asked=asked,
         ranges={range_.shard_id: range_ for range_ in ranges},
         allowance=policy.allowance,
         refused=refused,
         given_up=given_up,
-        shorter_retention={
+        lowered={
             shard_id: expected.shards[shard_id]
             for shard_id, shard in recorded.shards.items()
             if not shard.finished and shard.retention_hours != expected.shards[shard_id].retention_hours
@@ -238,9 +238,9 @@ def plan_run(
 
 
 def stored_positions(
-    table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, requested: Iterable[str]
+    table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, asked: Iterable[str]
 ) -> tuple[TableSnapshot | None, StreamPositions | None]:
-    """Return the table's snapshot and positions, with those of listed shards, their parents and `requested`.
+    """Return the table's snapshot and positions, with those of listed shards, their parents and `asked`.
 
     Either is None if it does not exist. Raises what `TableSnapshot.positions` raises.
     """
@@ -254,16 +254,16 @@ def stored_positions(
         return snapshot, positions
     unknown = [shard for shard in listing.shards if shard.shard_id not in positions.shards]
     parents = [parent for shard in unknown for parent in shard.parents]
-    wanted = [*(shard.shard_id for shard in unknown), *parents, *requested]
+    wanted = [*(shard.shard_id for shard in unknown), *parents, *asked]
     return snapshot, table.chain.with_archived(positions, wanted)
 
 
-def _positions_or_freeze(
+def _read_or_freeze(
     client: StreamClient,
     table: PositionedTable,
     listing: StreamListing,
     policy: ReadPolicy,
-    requested: Iterable[str],
+    asked: Iterable[str],
 ) -> StreamPositions:
     """Return the stream's positions; commit its first ones if it has none."""
     from kinesis_assets.table.commits.claims import claim  # noqa: PLC0415  # as in `plan_run`
@@ -271,7 +271,7 @@ def _positions_or_freeze(
     from kinesis_assets.table.log.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415  # as in `plan_run`
 
-    snapshot, positions = stored_positions(table, listing, policy.on_recreated, requested)
+    snapshot, positions = stored_positions(table, listing, policy.on_recreated, asked)
     if snapshot is not None:
         refuse_paused(client.stream, table)
     if snapshot is not None and positions is not None:

@@ -109,7 +109,7 @@ def execute_run(
         if _needs_commit(before, after, refresh):
             to_commit[shard_id] = after
     result, moved, listing = CommitResult(None), to_commit, plan.listing
-    if to_commit or plan.given_up or plan.shorter_retention or not is_iteration:
+    if to_commit or plan.given_up or plan.lowered or not is_iteration:
         # After reading, so that every record is known to be from the planned stream.
         summary = confirm_summary(client, plan.listing.summary)
         if summary.identity != plan.identity:
@@ -117,8 +117,8 @@ def execute_run(
                 client.stream, "deleted and created again since the plan; nothing was committed. Run again"
             )
         hours = max(listing.summary.retention_hours, summary.retention_hours)
-        shorter_retention = plan.shorter_retention if hours == listing.summary.retention_hours else {}
-        moved = {**shorter_retention, **plan.given_up} | {
+        lowered = plan.lowered if hours == listing.summary.retention_hours else {}
+        moved = {**lowered, **plan.given_up} | {
             shard_id: _confirmed(position, summary.service_time, hours)
             for shard_id, position in to_commit.items()
         }
@@ -135,7 +135,7 @@ def execute_run(
             by=by,
         )
     outcomes = {
-        shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.requested
+        shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.asked
     }
     done = RunResult(plan.batch_id, outcomes, result.version, clock.monotonic() - started)
     record_outcomes(client.stream, done)

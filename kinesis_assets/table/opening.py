@@ -59,20 +59,22 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
 
 
 @contextmanager
-def delta_errors(uri: str, done: str) -> Iterator[None]:
+def delta_errors(uri: str, done: str, *, writes: bool = False) -> Iterator[None]:
     """Raise errors of delta-rs as one of the package, without their cause: see the top of this module.
 
     Args:
         uri: The table's path or URI, for the error.
         done: What is done to the table, such as "opened".
+        writes: Whether that needs the permission to write.
 
     Raises:
-        TableUnreachable: delta-rs raised an error.
+        TableNotWritable: Writing is refused.
+        TableUnreachable: delta-rs raised another error.
     """
     try:
         yield
     except _ERRORS as error:
-        raise _unreachable(uri, done, error) from None
+        raise (not_writable(uri, error) if writes else None) or _unreachable(uri, done, error) from None
 
 
 def open_or_create(
@@ -134,7 +136,7 @@ def open_or_create(
             if final := refused and not_writable(uri, refused):
                 raise final from None
             failures += 1
-            # A store may refuse a second creation before the first can be read. Other errors stay.
+            # A store may refuse a second creation before the first can be read, by an error of Delta only.
             if failures == _CREATIONS or isinstance(refused, OSError | RoleNotAssumed):
                 raise _unreachable(uri, "created", refused or missing) from None
         clock.sleep(_BACKOFF.wait(failures))

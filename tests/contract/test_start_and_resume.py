@@ -35,7 +35,7 @@ def test_the_start_of_every_listed_shard_is_frozen_before_anything_is_read(
 def test_records_put_after_an_aborted_first_run_are_read_from_latest(pipeline: Pipeline) -> None:
     shard_ids = pipeline.create(2)
     with pipeline.project(start="LATEST").open_stream() as opened:  # a run that dies after its plan
-        plan_run(opened.client, opened.table, requested=shard_ids, policy=opened.policy)
+        plan_run(opened.client, opened.table, asked=shard_ids, policy=opened.policy)
     pipeline.put_many(100)
     pipeline.materialize(start="LATEST")
     pipeline.assert_exactly_once()

@@ -86,7 +86,7 @@ def daemon(project, tmp_path, settings) -> Iterator[subprocess.Popen]:
 
 def read(opened, records: int | None = None) -> None:
     """Read the next records of the shard, as a run does, but without Dagster."""
-    plan = plan_run(opened.client, opened.table, requested=[FIRST], policy=opened.policy)
+    plan = plan_run(opened.client, opened.table, asked=[FIRST], policy=opened.policy)
     if records is not None:
         plan = plan.narrowed(Bounds(max_records=records))
     assert not execute_run(land_group, opened.client, opened.table, plan).errors

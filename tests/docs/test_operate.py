@@ -34,7 +34,7 @@ def operate(clicks, cli, monkeypatch, tmp_path):
     del clicks
     monkeypatch.chdir(tmp_path)
     with StreamProject.from_settings("clicks", table="./clicks").open_stream() as opened:
-        plan = plan_run(opened.client, opened.table, requested=["shardId-000000000000"], policy=ReadPolicy())
+        plan = plan_run(opened.client, opened.table, asked=["shardId-000000000000"], policy=ReadPolicy())
         execute_run(land_group, opened.client, opened.table, plan)
 
     def run(name, *arguments):

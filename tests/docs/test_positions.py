@@ -35,7 +35,7 @@ def clicks(kinesis, monkeypatch, settings, tmp_path):
     kinesis.put_record(StreamName="clicks", Data=b"click", PartitionKey="k")
     with StreamProject.from_settings("clicks", table="./clicks").open_stream() as opened:
         client, table = opened.client, opened.table
-        plan = plan_run(client, table, requested=["shardId-000000000000"], policy=ReadPolicy())
+        plan = plan_run(client, table, asked=["shardId-000000000000"], policy=ReadPolicy())
         execute_run(land_group, client, table, plan)
     yield
     kinesis.delete_stream(StreamName="clicks")

@@ -98,7 +98,7 @@ class Bench(StreamCalls):
         return plan_run(
             self.client,
             self.table,
-            requested=self.shard_ids if requested is None else requested,
+            asked=self.shard_ids if requested is None else requested,
             policy=ReadPolicy(StartPositions.of(start), Bounds(**settings), **policy),
         )
 

@@ -55,7 +55,7 @@ class RunHarness:
 
     def run(self, *shard_ids: str) -> RunHarness:
         bench = self.bench
-        self.continuous_run.run(plan_run(bench.client, bench.table, requested=shard_ids, policy=self.policy))
+        self.continuous_run.run(plan_run(bench.client, bench.table, asked=shard_ids, policy=self.policy))
         return self
 
     @property

@@ -187,7 +187,7 @@ class Daemon:
         """Execute a run without recording its events."""
         opened = self.opened
         client, table, policy = opened.client, opened.table, opened.policy
-        plan = plan_run(client, table, requested=shard_ids, policy=policy)
+        plan = plan_run(client, table, asked=shard_ids, policy=policy)
         return execute_run(land_group, client, table, plan, by=by, tip_refresh=opened.tip_refresh)
 
     def materializations(self) -> list[dict[str, Any]]:

@@ -151,7 +151,7 @@ class _Manager(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> RunPlan:
         opened = self.opened
         return plan_run(
-            opened.client, opened.table, requested=sorted(context.asset_partition_keys), policy=opened.policy
+            opened.client, opened.table, asked=sorted(context.asset_partition_keys), policy=opened.policy
         )
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:

@@ -85,12 +85,14 @@ def evaluate(
     ended_ids = liveness.ended
     alive = [record for record in unfinished if record.dagster_run.run_id not in ended_ids]
     busy = shards_of(opened, alive, keys, now)
-    ended = list(ended_runs(instance, names, keys, before.backoff, now))
-    backoff = before.backoff.after(ended, now).of(to_read)
+    ended_records = list(ended_runs(instance, names, keys, before.backoff, now))
+    backoff = before.backoff.after(ended_records, now).of(to_read)
     waiting = backoff.waiting(now)
     pause = read_pause(opened.table)
     candidates = set() if pause else to_read - busy - waiting.keys()
-    due = DueShards(opened, listing, shards, signals=before.signals, ended=ended, failing=backoff.shards)
+    due = DueShards(
+        opened, listing, shards, signals=before.signals, ended=ended_records, failing=backoff.shards
+    )
     idle = set() if continuous else due.waited(candidates)
     passed = finished_between(opened, listing, shards, keys, idle)
     turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_requested)

@@ -79,7 +79,7 @@ class RewriteLog:
         first = 0 if positions.examined is None else positions.examined + 1
         name = application(positions.identity)
         found: list[Rewrite] = []
-        for entry in self._back(first, through):
+        for entry in self.entries_back(first, through):
             if positions.examined is None and entry.transactions.get(name) == positions.commit_id:
                 break
             found += rewrites_of(entry)
@@ -100,7 +100,7 @@ class RewriteLog:
         """
         if positions.examined is None:
             return None
-        newest = through - sum(1 for _ in self._back(positions.examined + 1, through))
+        newest = through - sum(1 for _ in self.entries_back(positions.examined + 1, through))
         return newest if newest > positions.examined else None
 
     def between(self, base: int, through: int) -> list[Rewrite] | None:
@@ -109,7 +109,7 @@ class RewriteLog:
         Raises:
             TableUnreachable: The log cannot be read.
         """
-        entries = list(self._back(base + 1, through))
+        entries = list(self.entries_back(base + 1, through))
         if len(entries) < through - base:
             return None
         return [rewrite for entry in entries for rewrite in rewrites_of(entry)]
@@ -120,13 +120,21 @@ class RewriteLog:
         Raises:
             TableUnreachable: The log cannot be read.
         """
-        entries = list(self._back(base + 1, through))
+        entries = list(self.entries_back(base + 1, through))
         return len(entries) == through - base and not any(
             entry.changes_rows or entry.changes_table for entry in entries
         )
 
-    def _back(self, first: int, through: int) -> Iterator[LogEntry]:
-        """Yield log entries from the newest back to the first, or to one that was deleted."""
+    def entries_back(self, first: int, through: int) -> Iterator[LogEntry]:
+        """Yield log entries from the newest back to the first, or to one that was deleted.
+
+        Args:
+            first: The oldest version, inclusive.
+            through: The newest version, inclusive.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
         # Versions never change, so a commit does not read again what its plan has read.
         read = self._read
         self._read = {}

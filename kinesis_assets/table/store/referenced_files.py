@@ -39,7 +39,7 @@ def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | N
         size: Number of leading bytes to read; None for all.
 
     Raises:
-        PositionsUnreadable: The file is missing, by two different requests.
+        PositionsUnreadable: The file is missing, by two requests.
         TableUnreachable: The file cannot be read at present.
     """
     try:

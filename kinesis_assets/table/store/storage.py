@@ -164,7 +164,7 @@ def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.
 
 
 def is_missing(files: pyarrow.fs.FileSystem, path: str) -> bool:
-    """Return whether a file that could not be opened is missing by a request of another kind too.
+    """Return whether a file that could not be opened is missing by a second request too.
 
     What follows from a missing file may be final, so it must not depend on one response of the store.
 

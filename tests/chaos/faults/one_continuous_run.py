@@ -52,7 +52,7 @@ def main(arguments: dict[str, Any]) -> None:
         by="the test",
     )
     asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
-    continuous_run.run(plan_run(client, table, requested=asked, policy=policy))
+    continuous_run.run(plan_run(client, table, asked=asked, policy=policy))
 
 
 if __name__ == "__main__":

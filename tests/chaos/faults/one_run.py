@@ -37,7 +37,7 @@ def main(arguments: dict[str, Any]) -> None:
     asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
     try:
         policy = ReadPolicy(bounds=Bounds(max_records=arguments.get("max_records")))
-        plan = plan_run(client, table, requested=asked, policy=policy)
+        plan = plan_run(client, table, asked=asked, policy=policy)
         result = execute_run(task.land_group, client, table, plan, by="the test")
     except (KinesisAssetsError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

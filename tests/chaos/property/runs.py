@@ -136,7 +136,7 @@ class Runner:
             max_bad_records=run.max_bad_records,
         )
         listing = self._without_ended() if len(self._plans) % 2 else None
-        self._plans.append(plan_run(self.client, self.table, requested=asked, policy=policy, listing=listing))
+        self._plans.append(plan_run(self.client, self.table, asked=asked, policy=policy, listing=listing))
         return self._plans[-1]
 
     def _without_ended(self) -> StreamListing:

@@ -64,7 +64,7 @@ def connect_server(environment, bare_python, tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=["connect_server"])
-def spark(request):
+def spark_server(request):
     """The Spark Connect server, or what a test is parametrized with."""
     return request.getfixturevalue(request.param)
 

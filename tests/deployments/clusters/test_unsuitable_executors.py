@@ -28,12 +28,12 @@ HOURS = 2
 
 pytestmark = pytest.mark.timeout(900)
 
-by_spark = pytest.mark.parametrize("spark", ["cluster", "connect_server"], indirect=True)
+by_spark = pytest.mark.parametrize("spark_server", ["cluster", "connect_server"], indirect=True)
 """Marks reasons that Spark reports, in errors of its own. Others are returned by the task that checks."""
 
 
 @pytest.fixture
-def refused(spark, run, kinesis, stream, tmp_path):
+def refused(spark_server, run, kinesis, stream, tmp_path):
     """Runs a stream with records, which is refused. Returns the line that says why.
 
     The line names the host of the executor, unless that is not known.
@@ -41,7 +41,7 @@ def refused(spark, run, kinesis, stream, tmp_path):
 
     def refused(*options, client=kinesis, host_is_known=True, **given):
         put_numbers(client, stream, 3)
-        code, events, errors = run("--start", "LATEST", *options, spark_config=spark.config, **given)
+        code, events, errors = run("--start", "LATEST", *options, spark_config=spark_server.config, **given)
         assert (code, events) == (1, []), errors
         (error,) = [line for line in errors.splitlines() if f"stream {stream}: " in line]
         assert f"stream {stream}: on an executor{' (' if host_is_known else ''}" in error

@@ -28,7 +28,7 @@ def test_a_deleted_row_is_found_with_rows_only(
     entries = [{"Data": b"%d" % number, "PartitionKey": "k"} for number in range(10)]
     kinesis.put_records(StreamName=stream, Records=entries)
     client = StreamClient(stream, settings)
-    execute_run(land_group, client, table, plan_run(client, table, requested=[A], policy=ReadPolicy()))
+    execute_run(land_group, client, table, plan_run(client, table, asked=[A], policy=ReadPolicy()))
     DeltaTable(table.folder.uri).delete("data = '7'")
     assert cli("doctor", *stream_options).exit_code == 0
 

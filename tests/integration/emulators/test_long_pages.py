@@ -74,7 +74,7 @@ def test_pages_of_72_mb_are_halved_until_they_fit(
             RECORDS // FITTING - 1
         )
         for policy in policies:
-            plan = plan_run(reading, table, requested=[SHARD], policy=policy)
+            plan = plan_run(reading, table, asked=[SHARD], policy=policy)
             outcome = execute_run(land_as_in_spark, reading, table, plan).outcomes[SHARD]
             assert (outcome.error, outcome.rows) == (None, FITTING)
         kinesis.delete_stream(StreamName=stream)

@@ -111,7 +111,7 @@ def test_a_finished_shard_that_is_listed_again_is_not_read(bench, faults):
         "ListShards", lambda _, response: response.but(Shards=[listed, *response.members["Shards"]])
     )
     plan = bench.plan()
-    assert parent in plan.requested
+    assert parent in plan.asked
     assert parent not in plan.ranges
 
 

@@ -35,7 +35,7 @@ def run(kinesis: Any, stream: str, settings: Any, tmp_path: Path) -> Callable[[]
         response = kinesis.put_record(StreamName=stream, Data=b"a", PartitionKey="k", ExplicitHashKey="0")
         with project.open_stream() as opened:
             client, table = opened.client, opened.table
-            plan = plan_run(client, table, requested=[A, B], policy=ReadPolicy())
+            plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
             execute_run(land_group, client, table, plan)
         return str(response["SequenceNumber"])
 

@@ -31,7 +31,7 @@ def unreported(kinesis: Any, stream: str, settings, table: PositionedTable) -> P
     entries = [{"Data": b"%d" % number, "PartitionKey": "k"} for number in range(10)]
     kinesis.put_records(StreamName=stream, Records=entries)
     client = StreamClient(stream, settings)
-    execute_run(land_group, client, table, plan_run(client, table, requested=[A], policy=ReadPolicy()))
+    execute_run(land_group, client, table, plan_run(client, table, asked=[A], policy=ReadPolicy()))
     return table
 
 

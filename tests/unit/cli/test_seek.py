@@ -32,7 +32,7 @@ def numbers(kinesis, stream, settings, tmp_path) -> list[str]:
     )
     with project.open_stream() as opened:
         client, table = opened.client, opened.table
-        plan = plan_run(client, table, requested=[A, B], policy=ReadPolicy())
+        plan = plan_run(client, table, asked=[A, B], policy=ReadPolicy())
         execute_run(land_group, client, table, plan)
     return [record["SequenceNumber"] for record in response["Records"]]
 

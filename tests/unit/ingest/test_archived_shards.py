@@ -46,7 +46,7 @@ def test_current_shards_include_an_archived_shard_only_if_it_is_requested(with_a
     bench, parent = with_archive
     listing = bench.client.listing()
     assert parent not in current_shards(listing, bench.table)[1]
-    assert current_shards(listing, bench.table, requested=[parent])[1][parent].finished
+    assert current_shards(listing, bench.table, asked=[parent])[1][parent].finished
 
 
 def test_a_sensor_tick_does_not_read_the_archive(with_archive):

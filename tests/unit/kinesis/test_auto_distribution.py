@@ -111,7 +111,7 @@ def test_the_range_of_an_on_demand_stream_has_no_hash_range_whatever_its_current
     kinesis.put_record(StreamName=stream, Data=AGGREGATE, **key)
     if back:
         distribute("USER_PARTITION_KEY")
-    plan = plan_run(client, table, requested=[SHARD], policy=ReadPolicy())
+    plan = plan_run(client, table, asked=[SHARD], policy=ReadPolicy())
     assert plan.ranges[SHARD].hash_range is None
     assert [record.error for record in chain.from_iterable(ShardReading(client, plan.ranges[SHARD]))] == [
         None
@@ -125,7 +125,7 @@ def test_the_range_of_a_provisioned_stream_checks_aggregates_against_the_shards_
     first = client.list_shards()[0]
     outside = aggregate([UserRecord("k", b"in", "0"), UserRecord("k", b"out", str((1 << 128) - 1))])
     kinesis.put_record(StreamName=stream, Data=outside, PartitionKey="k", ExplicitHashKey="0")
-    plan = plan_run(client, table, requested=[first.shard_id], policy=ReadPolicy())
+    plan = plan_run(client, table, asked=[first.shard_id], policy=ReadPolicy())
     assert plan.ranges[SHARD].hash_range == first.hash_range
     found = chain.from_iterable(ShardReading(client, plan.ranges[SHARD]))
     assert [record.error for record in found] == [None, OUTSIDE_HASH_RANGE]

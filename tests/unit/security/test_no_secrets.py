@@ -70,7 +70,7 @@ def test_a_run_shows_and_sends_no_secret(
 
     client = StreamClient(stream, settings)
     asked = [shard.shard_id for shard in client.list_shards()]
-    plan = plan_run(client, table, requested=asked, policy=ReadPolicy())
+    plan = plan_run(client, table, asked=asked, policy=ReadPolicy())
     result = execute_run(land, client, table, plan)
     assert [outcome.rows for outcome in result.outcomes.values()] == [1]
     assert not secrets_in(client, client.settings, vars(client), plan, result, table, vars(table))
@@ -170,6 +170,7 @@ def test_a_signature_denied_by_the_store_is_reported_without_the_session_token(
     [
         f"x-amz-security-token:{TOKEN}\nhost:h",
         f"https://h/?X-Amz-Security-Token={TOKEN}&X-Amz-Date=1",
+        f"<Error><Code>ExpiredToken</Code><Token-0>{TOKEN}</Token-0></Error>",
         f"\x1b[31mConnect to {WITH_PASSWORD}/a",
     ],
 )

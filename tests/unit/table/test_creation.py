@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.errors import TableMissing, TableUnreachable
+from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable
 from kinesis_assets.table.table import PositionedTable
 from support.virtual_time import VirtualTime
 
@@ -47,3 +47,15 @@ def test_a_table_that_never_can_be_read_is_unreachable(late):
     with pytest.raises(TableUnreachable, match="cannot be created"):
         late.create_if_missing()
     assert late.clock.waits == [0.1, 0.2, 0.4, 0.8]
+
+
+@pytest.mark.parametrize("error", [OSError("timed out"), RoleNotAssumed("denied")])
+def test_a_store_that_does_not_answer_is_not_tried_again(late, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    late.hidden = 1000
+    monkeypatch.setattr(DeltaTable, "create", fail)
+    with pytest.raises(TableUnreachable):
+        late.create_if_missing()
+    assert late.clock.waits == []

@@ -29,7 +29,7 @@ def numbers(project, source) -> list[str]:
     numbers = source.put(SHARD, 3)
     with project.open_stream() as opened:
         client, table = opened.client, opened.table
-        plan = plan_run(client, table, requested=[SHARD], policy=ReadPolicy())
+        plan = plan_run(client, table, asked=[SHARD], policy=ReadPolicy())
         execute_run(land_group, client, table, plan)
     return numbers
 

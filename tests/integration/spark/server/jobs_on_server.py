@@ -138,7 +138,7 @@ def run(spark: Any, stream: str, endpoint_url: str, uri: str) -> dict[str, int]:
     client = StreamClient(stream, ClientSettings("us-east-1", endpoint_url))
     table = PositionedTable(uri)
     shard_ids = [shard.shard_id for shard in client.list_shards()]
-    plan = plan_run(client, table, requested=shard_ids, policy=ReadPolicy())
+    plan = plan_run(client, table, asked=shard_ids, policy=ReadPolicy())
     result = execute_run(partial(land, spark), client, table, plan)
     return {shard_id: outcome.rows for shard_id, outcome in result.outcomes.items()}
 

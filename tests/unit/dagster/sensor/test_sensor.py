@@ -198,8 +198,9 @@ def test_all_ranges_are_requested_in_turn(daemon, scattered):
 
 
 @pytest.mark.usefixtures("scattered")
-def test_the_cursor_of_an_older_version_is_the_last_shard(daemon):
-    daemon.cursor = E
+@pytest.mark.parametrize("cursor", [E, f'{{"last_asked": "{E}"}}'])
+def test_the_cursor_of_an_older_version_has_the_last_shard(daemon, cursor):
+    daemon.cursor = cursor
     assert daemon.requested_ranges() == [(G,), (I,), (A,)]
 
 

