@@ -69,7 +69,8 @@ class Doctor:
             return
         try:
             # Read the table as it is now, not as this process has cached it.
-            snapshot = self.table.reopened().snapshot()
+            table = self.table.reopened()
+            snapshot = table.snapshot()
             positions = snapshot.positions(listing.summary.identity, or_older=True)
             amendment = snapshot.amendment(listing.summary.identity)
         except StreamRecreated as error:
@@ -102,7 +103,7 @@ class Doctor:
         breaks = [*walk_positions(snapshot, history), *walk_amendments(snapshot, history)]
         commits = len(history.commits) + len(history.amendments)
         yield from or_ok("continuity", breaks, f"{commits} commits follow each other without a break")
-        entries = list(self.table.rewrites.entries_back(0, snapshot.version))
+        entries = list(table.rewrites.entries_back(0, snapshot.version))
         yield from or_ok(
             "log",
             log_findings(history, entries),
