@@ -48,7 +48,7 @@ integration: $(ARCHIVE)
 # Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, and what happens
 # when processes are killed and responses are lost.
 test-all: test deployments
-	@$(MAKE) --no-print-directory -j 3 chaos wheel clusters spark35 bucket soak
+	@$(MAKE) --no-print-directory -j 2 chaos wheel clusters spark35 bucket soak
 
 deployments: $(ARCHIVE)
 	@echo "Tests of deployments, clusters and the documentation"
