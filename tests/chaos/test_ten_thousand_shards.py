@@ -110,8 +110,9 @@ def test_a_plan_and_a_run_call_few_functions_for_a_shard(costs):
 
 def test_finished_shards_add_nothing_to_a_plan_and_a_run(costs):
     _, without, with_history = costs
-    assert with_history.plan < 1.01 * without.plan
-    assert with_history.run < 1.01 * without.run
+    # Not even one call for each of them; the counts differ a little from run to run.
+    assert with_history.plan - without.plan < FINISHED / 2
+    assert with_history.run - without.run < FINISHED / 2
     assert with_history.calls == without.calls
     assert with_history.bytes_written < 1.1 * without.bytes_written
 
