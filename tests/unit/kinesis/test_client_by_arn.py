@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -162,13 +163,15 @@ def test_direct_calls_use_the_endpoint_that_the_sdk_resolves(monkeypatch, partit
 def test_a_custom_endpoint_is_used_unchanged():
     arn = f"arn:aws:kinesis:eu-west-1:{OWNER}:stream/orders"
     client = StreamClient(arn, ClientSettings(endpoint_url="http://127.0.0.1:4567"), attempts=1)
-    assert client._records_call._url == "http://127.0.0.1:4567/"
+    assert client._records_call._url == f"{client.settings.endpoint_url}/"
     assert client.settings.endpoint_url == "http://127.0.0.1:4567"
 
 
 def test_a_client_with_a_name_uses_the_regions_endpoint():
     client = StreamClient("orders", ClientSettings("eu-west-1"), attempts=1)
-    assert client._records_call._url == "https://kinesis.eu-west-1.amazonaws.com/"
+    by_sdk = host_of_sdk(client, "get_records", {"ShardIterator": "i"})
+    assert urlsplit(by_sdk).hostname == "kinesis.eu-west-1.amazonaws.com"
+    assert client._records_call._url == f"{by_sdk}/"
 
 
 def test_an_sdk_without_endpoint_rules_uses_the_regions_endpoint():
