@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.derive.run import OnDeleted
 from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing, TableUnsuitable
 from support.derived import maintain_table, order
+from support.shifted_clock import ShiftedClock
 
 
 @pytest.fixture
@@ -38,6 +41,19 @@ def test_deleted_rows_are_kept_if_they_are_ignored(derived):
 def test_a_rebuild_starts_again_with_the_rows_that_the_source_has(derived):
     derived.run(on_deleted=OnDeleted.REBUILD)
     assert derived.values("id") == [1, 2]
+
+
+@pytest.mark.usefixtures("rewound")
+def test_nothing_is_deleted_before_the_source_was_read_a_second_time(derived):
+    class Observing(ShiftedClock):
+        def sleep(self, seconds):
+            self.passed += seconds
+            found.append(derived.values("id"))
+
+    found = []
+    derived.table.policy = replace(derived.table.policy, clock=Observing())
+    derived.run(on_deleted=OnDeleted.REBUILD)
+    assert found == [[1, 2]]
 
 
 @pytest.mark.usefixtures("rewound")
