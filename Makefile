@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Unit tests write thousands of small tables: in memory, if there is 1 GB for them.
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: demo dev check unit test test-all real-time integration deployments chaos wheel canary clusters bucket spark spark35 pictures docs soak faults histories shards bench lint types check-defs clean
+.PHONY: demo dev check unit slow test test-all integration deployments chaos wheel canary clusters bucket spark spark35 pictures docs soak faults histories shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -21,24 +21,25 @@ demo: $(READY)
 dev: $(READY)
 	@$(BIN)/kinesis-assets dev
 
-# The inner loop: needs no Java. Properties are tested with fewer examples than in `make test`.
+# The inner loop: needs no Java. Leaves out slow unit tests, and tests properties with fewer examples than `make test`.
 check: EXAMPLES := --hypothesis-profile=quick
 check: lint types unit
 
 unit: $(READY)
 	@echo "Unit tests"
-	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist worksteal $(EXAMPLES) -m "not real_time" tests/unit
+	@$(MEMORY) $(BIN)/pytest -q -n 2 --dist worksteal $(EXAMPLES) -m "not slow" tests/unit
 
 # Every promise of the README once, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit
-	@$(MAKE) --no-print-directory -j 2 real-time integration
+	@$(MAKE) --no-print-directory -j 2 slow integration
 
-# Beside other tests, whose progress it would garble: it prints only what fails.
-real-time: $(READY)
+# The unit tests that `make check` leaves out. They run beside others, whose progress they would garble: only failures
+# are printed.
+slow: $(READY)
 	@mkdir -p .local
-	@$(BIN)/pytest -q -n 2 -m real_time $$(grep -rl real_time tests/unit --include='test_*.py') \
-		>.local/real-time.log 2>&1 || { cat .local/real-time.log; exit 1; }
-	@echo "Unit tests that wait for real timeouts: $$(tail -1 .local/real-time.log)"
+	@$(MEMORY) $(BIN)/pytest -q -n 2 -m slow tests/unit \
+		>.local/slow.log 2>&1 || { cat .local/slow.log; exit 1; }
+	@echo "Slow unit tests: $$(tail -1 .local/slow.log)"
 
 # In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(ARCHIVE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -20,7 +21,7 @@ from kinesis_assets.emulator.errors import ResourceNotFoundException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
 READ_ACTIONS = (
     "kinesis:DescribeStreamSummary",
@@ -101,7 +102,7 @@ class LocalKinesis:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.should_exit = True
+        self._server.stop()
         self._thread.join()
 
 
@@ -118,7 +119,7 @@ def serve(port: int, announce: Callable[[str], None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that signals when it is ready and logs only warnings."""
+    """A uvicorn server that signals when it is ready, stops at once, and logs only warnings."""
 
     def __init__(self, app: App) -> None:
         config = uvicorn.Config(
@@ -130,20 +131,39 @@ class _Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             date_header=False,
-            timeout_graceful_shutdown=1,
         )
         super().__init__(config)
         self.ready = threading.Event()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Stop from any thread, or from a signal handler."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self.stop()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
 
+    async def main_loop(self) -> None:
+        # uvicorn's own loop notices a stop up to 0.1 seconds late, which is longer than most tests take.
+        await self.on_tick(0)
+        await self._stopping.wait()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Otherwise a delayed response would delay the shutdown.
-        for connection in self.server_state.connections:
-            connection.transport.close()
-        await super().shutdown(sockets)
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.close()  # ends a delayed response, which would otherwise delay the shutdown
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=1)
 
     def _with_transport(self, app: App) -> App:
         async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:

@@ -30,7 +30,7 @@ FAILURES = {
 
 def each_fault(faults):
     """Run a test once for each fault."""
-    marks = {"no response": pytest.mark.real_time}
+    marks = {"no response": pytest.mark.slow}
     cases = [pytest.param(fault, id=name, marks=marks.get(name, ())) for name, fault in faults.items()]
     return pytest.mark.parametrize("fault", cases)
 

@@ -11,6 +11,7 @@ from kinesis_assets.errors import InvalidInput, StreamRecreated, TableRewritten,
 from support.prepared_streams import ingest_and_restore
 
 
+@pytest.mark.slow
 def test_runs_continue_after_a_restore_was_accepted(bench):
     ingest_and_restore(bench)
     bench.put(3)

@@ -54,6 +54,7 @@ def fill_one_record(job, ranges):
     return replace(result, shards=tuple(replace(each, end=RangeEnd.TIME_LIMIT) for each in result.shards))
 
 
+@pytest.mark.slow
 def test_each_step_commits_its_rows_and_the_last_one_clears_the_gap(slow):
     after_steps = []
 
@@ -91,6 +92,7 @@ def test_a_killed_backfill_continues_where_the_last_step_ended(slow):
     assert (slow.items, open_gaps(slow)) == (list(range(1, 10)), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", [0, 1])
 def test_killed_at_the_commit_of_a_step(slow, monkeypatch, step, after):
@@ -110,6 +112,7 @@ def test_the_filled_part_of_a_gap_is_recorded_once(slow):
     assert set(counts) == {1}
 
 
+@pytest.mark.slow
 def test_two_backfills_at_once_add_each_record_once(slow):
     others = [partial(fill_gaps, slow)]
 
@@ -125,6 +128,7 @@ def test_two_backfills_at_once_add_each_record_once(slow):
     slow.assert_exactly_once()
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_split_and_finished_between_steps_is_filled(slow):
     def split(_):
         if not slow.at(A).finished:
@@ -207,6 +211,7 @@ def test_what_a_step_did_not_read_is_not_given_up_because_of_one_response(slow, 
     assert slow.items == [1, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_a_step_without_progress_ends_the_backfill_with_an_error(slow):
     assert isinstance(fill_gaps(slow, fill=fill_one_record)[A], ReplayUnfinished)
     assert open_gaps(slow) == {A: 1}

@@ -62,6 +62,7 @@ def test_events_are_not_checked_without_dagster_home(cli: RunCommand, stream_opt
     assert "DAGSTER_HOME" in line["sentence"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unreported")
 def test_missing_events_are_added_unless_it_is_a_dry_run(cli: RunCommand, stream_options, stream, instance):
     def events() -> int:

@@ -191,6 +191,7 @@ def test_invalid_operations_by_hand_are_bad_input(cli, stream_options, options):
     assert cli("maintain", *stream_options, *options).exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_wrong_clock_deletes_nothing_and_is_reported(cli, stream, clocked, table, tmp_path):
     clocked.kinesis.create_stream(StreamName=stream, ShardCount=1)
     clocked.clock.advance(365 * 24 * 3600)

@@ -68,6 +68,7 @@ def test_positions_show_who_set_them_last(cli, stream_options, numbers):
     assert positions[B]["last_seek"] is None
 
 
+@pytest.mark.slow
 def test_positions_omit_a_gap_that_a_replay_has_filled(cli, stream_options, numbers, table):
     del numbers
     wait_for_next_second()

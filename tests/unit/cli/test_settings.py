@@ -149,6 +149,7 @@ def test_outside_of_a_project_the_error_asks_for_the_table(cli, tmp_path, monkey
     assert_mentions(single_line_error(done.err), "stream clicks: ", tmp_path, "--table")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
 def test_a_stream_is_found_in_the_project_of_the_current_directory(
     cli, kinesis, settings, stream, tmp_path, monkeypatch

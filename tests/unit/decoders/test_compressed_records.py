@@ -70,6 +70,7 @@ def test_max_bytes_is_inclusive(codec, compress):
         decompress(compress(PLAIN), codec, len(PLAIN) - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decoder", "compress"), [(Gzip(), gzip.compress), (Zstd(), zstd)], ids=["gzip", "zstd"]
 )

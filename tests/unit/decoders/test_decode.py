@@ -61,6 +61,7 @@ def test_an_invalid_decoder_is_refused(make, error):
         make()
 
 
+@pytest.mark.slow
 def test_optional_dependencies_are_not_imported_with_the_decoders():
     heavy = "{'boto3', 'botocore', 'dagster', 'deltalake', 'fastavro'}"
     program = f"import sys, kinesis_assets.decoders; print({heavy} & set(sys.modules))"

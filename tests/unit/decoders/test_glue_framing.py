@@ -284,6 +284,7 @@ def test_a_named_type_may_be_used_twice():
     assert row["value"] == {"a": {"cents": 1}, "b": {"cents": 2}}
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=500)
 @given(datum=st.binary(max_size=60))
 def test_random_avro_bytes_are_a_value_of_the_type_or_an_error(datum):

@@ -150,6 +150,7 @@ def test_a_document_that_does_not_fit_is_an_error_with_its_path(ddl, document, e
     assert error in row["error"]
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=300)
 @given(
     number=st.decimals(allow_nan=False, allow_infinity=False) | st.decimals("-1e9", "1e9", places=3),
@@ -174,6 +175,7 @@ ANY_JSON = st.recursive(
 OBJECTS = st.fixed_dictionaries({}, optional={"a": ANY_JSON, "b": ANY_JSON, "c": ANY_JSON, "d": ANY_JSON})
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=300)
 @given(document=OBJECTS)
 def test_any_document_is_decoded_exactly_or_an_error(document):

@@ -29,6 +29,7 @@ def registry(endpoint):
     return GlueRegistry("us-east-1", endpoint, role_arn=ROLE, external_id=EXTERNAL_ID)
 
 
+@pytest.mark.slow
 def test_an_executor_assumes_the_role_of_the_registry(registry, registries, sts):
     on_executor = pickle.loads(pickle.dumps(registry.resolved()))  # noqa: S301  # our own
     assert on_executor.get(UNKNOWN).data_format == "AVRO"

@@ -36,6 +36,7 @@ def test_an_invalid_schema_is_an_error_on_its_rows_only(registries):
     assert "Avro schema" in row["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["EntityNotFoundException", "InvalidInputException"])
 def test_an_unknown_schema_version_does_not_fail_the_job(registries, code):
     registry = GlueRegistry(
@@ -44,6 +45,7 @@ def test_an_unknown_schema_version_does_not_fail_the_job(registries, code):
     assert registry.resolved().get(UNKNOWN) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [{}, {"DataFormat": "AVRO"}, {"SchemaDefinition": "{}"}], ids=str)
 def test_an_incomplete_response_is_a_failure(registries, body):
     registry = GlueRegistry(endpoint_url=registries.start(200, body))

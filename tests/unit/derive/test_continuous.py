@@ -98,6 +98,7 @@ def test_a_failing_table_is_tried_again_without_a_new_commit(tables):
     assert derivations.failures == {}
 
 
+@pytest.mark.slow
 def test_commits_do_not_shorten_the_wait_of_a_failing_table_but_the_end_of_the_run_does(tables):
     tables.pending["orders"] = [1]
     tables.errors["orders"] = OSError("the disk is full")

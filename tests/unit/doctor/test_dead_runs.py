@@ -46,6 +46,7 @@ def materialized(bench, home):
     return {event.partition for event in materializations_since(home, raw_key(bench.stream), 0.0)}
 
 
+@pytest.mark.slow
 def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(bench, home, dead):
     ((check, _, sentence),) = bench.problems(instance=home, add_events=True)
     assert check == "runs"

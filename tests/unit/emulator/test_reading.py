@@ -193,6 +193,7 @@ def test_an_iterator_can_be_used_again(stream):
     assert stream.page(iterator)["Records"] == stream.page(iterator)["Records"]
 
 
+@pytest.mark.slow
 def test_a_page_holds_10_000_records(stream, client):
     entries = [{"Data": b"", "PartitionKey": "key"}] * 500
     for _ in range(21):

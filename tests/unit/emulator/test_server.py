@@ -77,6 +77,7 @@ def test_the_application_can_be_wrapped_in_middleware(connect):
     assert seen == [b"Kinesis_20131202.ListStreams"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_serve_runs_until_it_receives_a_signal(stop):
     command = [sys.executable, "-W", "error", "-c", SERVE]

@@ -93,6 +93,7 @@ def test_bounds_of_a_shard_apply_within_the_allowance_of_the_run(bench):
     assert max(outcome.rows for outcome in result.outcomes.values()) == 10
 
 
+@pytest.mark.slow
 def test_runs_with_an_allowance_below_the_number_of_shards_land_everything(bench):
     data = filled(bench, 6, 2)
     for _ in data:

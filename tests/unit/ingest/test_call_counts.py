@@ -49,6 +49,7 @@ def test_a_run_without_new_records_commits_nothing(bench):
     assert bench.version == version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 12])
 def test_a_commit_of_a_continuous_run_makes_the_calls_that_the_page_about_scale_names(bench, faults, shards):
     bench.create(shards)
@@ -65,6 +66,7 @@ def test_a_commit_of_a_continuous_run_makes_the_calls_that_the_page_about_scale_
     assert many - few == (5 - 2) * values(shards)["commit_calls"]
 
 
+@pytest.mark.slow
 def test_a_backlog_takes_one_call_per_page(bench, faults):
     bench.create(1)
     put(bench, 25_000, b"data")
@@ -99,6 +101,7 @@ def test_a_run_opens_the_table_twice(bench, monkeypatch):
     assert len(opened) == 2  # for the plan and for the commit
 
 
+@pytest.mark.slow
 def test_the_response_bytes_are_less_than_twice_the_landed_bytes(bench):
     response_sizes = []
 

@@ -100,6 +100,7 @@ def run_scenario(bench):
     return outcomes_by_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
 def test_a_service_clock_that_is_two_hours_off_makes_no_difference(bench, skewed, seconds):
     outcomes_by_run = run_scenario(skewed(seconds))
@@ -108,6 +109,7 @@ def test_a_service_clock_that_is_two_hours_off_makes_no_difference(bench, skewed
     assert outcomes_by_run == run_scenario(bench)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
 def test_a_driver_clock_that_is_two_hours_off_makes_no_difference(bench, skewed, driver, seconds):
     driver(seconds)

@@ -140,7 +140,7 @@ def test_during_handover_the_run_pauses_between_iterations(bench, handover, paus
     assert started[1] - started[0] == 10.0 + pause
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_two_concurrent_runs_neither_lose_nor_duplicate_records(bench):
     bench.create(2)
     first = RunHarness(bench, timing=RunTiming(1.5, commit_interval=0.02), by="first")

@@ -6,6 +6,8 @@ import threading
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import RunCanceled
 from kinesis_assets.ingest.plan import ReadPolicy
@@ -56,6 +58,7 @@ def test_a_finished_shard_is_reported_once_and_the_run_ends_after_the_last_shard
     assert RunHarness(bench).run(A).events == []
 
 
+@pytest.mark.slow
 def test_a_shard_split_during_the_run_is_read_to_its_end_and_other_shards_continue(bench):
     bench.create(2)
     before = {2: lambda: (bench.put(1), bench.split(A, 0.25)), 4: lambda: bench.put(2, part=0.5)}

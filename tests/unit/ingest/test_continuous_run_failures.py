@@ -43,6 +43,7 @@ def ticking(bench):
 # Failures
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ticking")
 def test_a_failing_shard_is_reported_once_and_does_not_delay_the_other_shards(bench, faults):
     bench.create(2)
@@ -197,7 +198,7 @@ def test_throttling_is_measured_from_the_start_of_the_first_throttled_iteration(
 # Shards that do not respond
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
     bench.set_timing(read_timeout=3600.0)  # the run never ends if an iteration waits for them
     bench.create(2)
@@ -220,7 +221,7 @@ def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
     assert "ReadTimeoutError" in str(error)
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_a_slow_shard_is_read_once_its_response_timeout_has_grown(bench, faults):
     bench.create()
     bench.put(1)
@@ -233,6 +234,7 @@ def test_a_slow_shard_is_read_once_its_response_timeout_has_grown(bench, faults)
     assert harness.events == [{A: ("failed", 0)}, {A: ("finished", 1)}]
 
 
+@pytest.mark.slow
 def test_the_backoff_of_an_unresponsive_shard_is_a_multiple_of_its_timeout(bench, faults, ticking):
     bench.create()
     faults.stall(shard_id=A)
@@ -250,7 +252,7 @@ def test_the_backoff_of_an_unresponsive_shard_is_a_multiple_of_its_timeout(bench
     assert [round(wait / 100) for wait in waits] == [1, 2]  # after timeouts of 0.1 and 0.2 s
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_a_shard_that_stops_responding_after_one_page_is_reported_and_backed_off(bench, faults):
     bench.create(2)
     bench.put(1, 2)
@@ -266,7 +268,7 @@ def test_a_shard_that_stops_responding_after_one_page_is_reported_and_backed_off
     assert harness.events == [{A: ("failed", 1)}, {B: ("committed", 1)}]
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_an_unresponsive_shard_is_reported_even_if_other_shards_use_up_the_allowance(
     bench,
     faults,
@@ -284,7 +286,7 @@ def test_an_unresponsive_shard_is_reported_even_if_other_shards_use_up_the_allow
     assert harness.events == [{A: ("failed", 0), B: ("committed", 1)}]
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_the_response_timeout_never_exceeds_the_read_timeout_of_the_client(bench, faults):
     bench.set_timing(read_timeout=0.3)
     bench.create()

@@ -42,7 +42,7 @@ FAILURES = {
 
 
 CASES = [
-    pytest.param(*failure, id=name, marks=pytest.mark.real_time if name == "no response" else ())
+    pytest.param(*failure, id=name, marks=pytest.mark.slow if name == "no response" else ())
     for name, failure in FAILURES.items()
 ]
 
@@ -55,6 +55,7 @@ def short_timeouts(bench, request):
         bench.set_timing(read_timeout=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("inject", "error", "cause"), CASES)
 def test_a_failing_shard_fails_alone_and_a_later_run_lands_its_remaining_records(
     bench, faults, inject, error, cause
@@ -98,6 +99,7 @@ def test_a_shard_that_fails_on_its_first_page_keeps_its_position(bench, faults, 
     assert bench.at(first).position == Position.parse("TRIM_HORIZON")
 
 
+@pytest.mark.slow
 def test_a_throttled_shard_ends_early_with_its_rows_and_does_not_delay_the_commit(bench, faults):
     bench.set_timing(stall_seconds=3600.0, retry_seconds=0.5)  # the run never ends if it waits for the former
     first, second = bench.create(2)
@@ -131,6 +133,7 @@ def test_other_shards_are_read_to_their_tip_after_a_shard_failed(bench, faults, 
     assert bench.data == [b"2-0", b"2-1", b"2-2", b"2-3"]
 
 
+@pytest.mark.slow
 def test_a_temporarily_throttled_shard_is_read_along_with_the_others(bench, faults):
     bench.set_timing(stall_seconds=3600.0)
     first, second = bench.create(2)

@@ -12,6 +12,7 @@ RECORDS = 10_000
 KEY = "k" * 250
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sdk_parser", [False, True], ids=["own_parser", "sdk_parser"])
 def test_a_page_of_10_000_records_with_long_keys_is_read_in_halves(bench, faults, sdk_parser):
     bench.settings = replace(bench.settings, sdk_parser=sdk_parser)

@@ -15,6 +15,7 @@ from support.stalled_calls import released_after
 from support.virtual_time import VirtualTime
 
 
+@pytest.mark.slow
 def test_throttled_shards_do_not_block_calls_for_other_shards(bench, faults):
     bench.settings = replace(bench.settings, max_pool_connections=2)
     bench.set_timing(seconds_between_calls=0.02)

@@ -26,6 +26,7 @@ def test_an_idle_shard_read_every_20_hours_for_5_days_has_no_loss(bench):
     assert bench.items == [1, 2]
 
 
+@pytest.mark.slow
 def test_an_idle_shard_read_every_59_minutes_has_a_tip_time_within_the_hour(bench):
     (shard,) = bench.create()
     bench.put(1)

@@ -77,6 +77,7 @@ def test_one_date_in_the_year_9999_fails_at_most_one_run(bench, faults, operatio
     assert bench.items == [1]
 
 
+@pytest.mark.slow
 @CALLS
 @PAST_AND_FUTURE
 @pytest.mark.parametrize("after", [0, 1])
@@ -94,6 +95,7 @@ def test_one_incorrect_date_does_not_disable_loss_detection(bench, faults, opera
     assert isinstance(bench.run().errors[shard], DataLost)
 
 
+@pytest.mark.slow
 @CALLS
 @PAST_AND_FUTURE
 @pytest.mark.parametrize("after", [0, 1])

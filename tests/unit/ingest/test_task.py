@@ -139,6 +139,7 @@ class LazyExecutor:
     def shutdown(self, **_): ...
 
 
+@pytest.mark.slow
 def test_a_task_reads_no_further_than_two_row_groups_ahead_of_a_slow_store(
     shards, land, faults, monkeypatch, stream
 ):
@@ -176,6 +177,7 @@ class TestProgress:
         monkeypatch.setattr(ProgressFiles, "write", noted)
         return written
 
+    @pytest.mark.slow
     def test_a_task_writes_how_far_it_is_and_at_its_end_all_that_it_read(
         self, shards, stream, settings, table, faults, written
     ):

@@ -33,6 +33,7 @@ def names(local: LocalKinesis) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_all_pages_are_listed(local, names):
     streams = AccountClient(settings_of(local)).list_streams()
     assert [stream.name for stream in streams] == names
@@ -97,6 +98,7 @@ def test_a_page_that_comes_again_is_refused(local):
         account.list_streams()
 
 
+@pytest.mark.slow
 def test_a_failed_call_is_one_sentence():
     settings = ClientSettings(region_name="us-east-1", endpoint_url="http://127.0.0.1:1")
     with pytest.raises(StreamsNotListed, match=r"ListStreams.*EndpointConnectionError"):

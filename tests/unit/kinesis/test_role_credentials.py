@@ -123,6 +123,7 @@ def test_a_role_that_is_refused_later_is_a_failed_call(
         client.describe()
 
 
+@pytest.mark.slow
 def test_a_throttled_request_is_repeated(role: AssumedRole, sts: TokenService) -> None:
     sts.throttled = 1
     assert credentials_of(role).current().token in sts.tokens

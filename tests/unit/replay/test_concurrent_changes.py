@@ -99,6 +99,7 @@ def test_an_amendment_immediately_before_the_commit_restarts_the_replay(bench, m
     assert bench.amendment.previous is not None
 
 
+@pytest.mark.slow
 def test_a_replay_fails_if_each_try_is_overtaken_by_an_amendment(bench):
     ingest_and_lose(bench, 2)
 

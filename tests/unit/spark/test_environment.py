@@ -20,12 +20,14 @@ NEEDED = {
 }
 
 
+@pytest.mark.slow
 def test_tasks_need_exactly_these_packages_in_the_installed_versions():
     requirements = [requirement.split("==") for requirement in task_requirements()]
     assert {name for name, _ in requirements} == NEEDED
     assert all(re.match(r"\d+\.", version) for _, version in requirements)
 
 
+@pytest.mark.slow
 def test_this_package_is_not_packed_where_a_wheel_of_it_is_installed(tmp_path):
     package = Path(kinesis_assets.__file__).parent
     (tmp_path / package.name).symlink_to(package)

@@ -75,6 +75,7 @@ def test_next_read_is_throttled_for_as_long_as_the_bytes_of_the_last_one_take(
     orders.page(iterator)
 
 
+@pytest.mark.slow
 def test_limits_use_the_clock_of_the_machine_by_default(orders, faults):
     half = b"0" * (MIB // 2 - 1)  # and one byte of partition key
     faults.enforce_limits()

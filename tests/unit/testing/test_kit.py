@@ -7,6 +7,7 @@ import sys
 import time
 
 import boto3
+import pytest
 
 from kinesis_assets import testing
 from kinesis_assets.testing import Clock, Faults, LocalKinesis, aws_environment
@@ -19,6 +20,7 @@ def test_all_public_names_exist():
     assert testing.__all__ == sorted(testing.__all__)
 
 
+@pytest.mark.slow
 def test_kit_does_not_import_pytest_spark_or_dagster():
     without = "import sys; sys.modules.update(dict.fromkeys(('pytest', 'pyspark', 'dagster', 'deltalake')));"
     subprocess.run([sys.executable, "-c", f"{without} import kinesis_assets.testing"], check=True)

@@ -85,6 +85,7 @@ def account() -> Iterator[Account]:
         yield Account(local, sandbox)
 
 
+@pytest.mark.slow
 def test_every_stream_of_the_account_has_assets_and_a_table(account):
     account.create("orders", "clicks")
     assert account.streams(max_records=7) == ["clicks", "orders"]
@@ -93,6 +94,7 @@ def test_every_stream_of_the_account_has_assets_and_a_table(account):
     assert manager.stream_arn == "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 
 
+@pytest.mark.slow
 def test_streams_are_selected_by_name_and_tag(account):
     account.create("orders-eu", "orders-us", team="shop")
     account.create("orders-old", "clicks")
@@ -116,6 +118,7 @@ def test_a_list_for_other_settings_is_not_used(account):
     assert "`dg utils refresh-defs-state`" in account.refusal()
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_no_longer_listed_keeps_its_assets_until_it_is_excluded(account, caplog):
     account.create("orders", "clicks")
     assert account.streams() == ["clicks", "orders"]

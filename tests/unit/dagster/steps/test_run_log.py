@@ -90,6 +90,7 @@ def test_iterations_of_a_continuous_run_are_added_up(lines):
     assert_mentions(line, "10 records", "10.0 MB", "1.00 MB/s", "75%")
 
 
+@pytest.mark.slow
 def test_a_landing_is_logged_from_the_files_of_all_its_tasks_which_are_deleted(
     lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -131,6 +131,7 @@ def test_a_compaction_whose_request_fails_is_tried_again(busy, when):
     assert (busy.rows, len(busy.active)) == (rows, 2)
 
 
+@pytest.mark.slow
 def test_a_compaction_that_keeps_losing_is_left(busy, monkeypatch):
     real, values = DerivedSnapshot.replace, iter(range(1, 100))
 
@@ -145,6 +146,7 @@ def test_a_compaction_that_keeps_losing_is_left(busy, monkeypatch):
     assert len(busy.rows) == 5
 
 
+@pytest.mark.slow
 def test_concurrent_maintenance_and_commits_double_no_rows(busy):
     def write(first):
         for number in range(first, first + 10):

@@ -95,6 +95,7 @@ def test_old_log_entries_are_deleted_and_the_table_goes_on(busy, below):
 # Consumers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [1, 1 << 30])
 def test_tables_below_lose_and_double_no_rows_by_maintenance_between_their_steps(busy, below, max_bytes):
     """The first steps consume the history of the table, and later ones its new rows."""
@@ -121,6 +122,7 @@ def test_tables_below_get_new_versions_of_rows_that_were_compacted(busy, below):
 # Interruptions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [

@@ -153,6 +153,7 @@ def test_readings_of_the_same_shard_get_similar_shares_of_its_calls(reading_of, 
     assert sum(records) > 0.7 * CALLS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("begin", [0.05, 10])
 def test_a_reading_leaves_the_calls_of_a_slower_consumer_to_it(consumer, reading_of, virtual, begin):
@@ -162,6 +163,7 @@ def test_a_reading_leaves_the_calls_of_a_slower_consumer_to_it(consumer, reading
     assert reading.records > 0.35 * CALLS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("seconds_between_calls", [0.5, 1.0])
 def test_a_continuous_run_that_is_behind_leaves_the_calls_of_a_slower_consumer_to_it(
@@ -173,6 +175,7 @@ def test_a_continuous_run_that_is_behind_leaves_the_calls_of_a_slower_consumer_t
     assert iterations.records > 0.35 * CALLS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pages")
 def test_a_consumer_that_calls_as_often_as_the_shard_allows_does_not_stop_a_reading(
     consumer, reading_of, virtual
@@ -183,6 +186,7 @@ def test_a_consumer_that_calls_as_often_as_the_shard_allows_does_not_stop_a_read
     assert other.records > 0.6 * CALLS
 
 
+@pytest.mark.slow
 def test_a_consumer_at_the_tip_gets_calls_through_while_a_backlog_of_full_pages_is_read(
     consumer, put, faults, reading_of, virtual
 ):
@@ -197,6 +201,7 @@ def test_a_consumer_at_the_tip_gets_calls_through_while_a_backlog_of_full_pages_
     assert other.pages > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pages", "share")
 def test_a_share_of_the_calls_and_a_consumer_of_the_rest_do_not_throttle_each_other(
     consumer, reading_of, virtual

@@ -128,6 +128,7 @@ def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
     assert limits(faults) == [16]
 
 
+@pytest.mark.slow
 def test_a_response_that_is_too_long_reserves_no_memory(put, stream, settings, virtual, faults):
     put(6)
     limiter = RecordingLimiter(1 << 40)

@@ -70,6 +70,7 @@ def test_a_share_of_the_calls_is_not_exceeded(put, reading_of, faults, called):
     assert max_in_a_second(called) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("share")
 def test_a_share_of_the_bytes_is_not_exceeded(kinesis, stream, reading_of, called, virtual):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
@@ -108,6 +109,7 @@ def test_a_backlog_of_small_pages_is_read_without_being_throttled(put, reading_o
     assert refusals == []
 
 
+@pytest.mark.slow
 def test_a_backlog_of_full_pages_is_read_at_two_megabytes_a_second_without_being_throttled(
     kinesis, stream, reading_of, called, refusals, virtual
 ):

@@ -9,6 +9,7 @@ from base64 import b64encode
 from zlib import crc32
 
 import msgspec
+import pytest
 
 from kinesis_assets.kinesis.records import checksums as checksums_module
 from kinesis_assets.kinesis.records.arrow import record_batch
@@ -33,6 +34,7 @@ def page() -> bytes:
     return json.dumps({"Records": records, "MillisBehindLatest": 0, "NextShardIterator": "n"}).encode()
 
 
+@pytest.mark.slow
 def test_a_parsed_record_is_four_objects_that_the_garbage_collector_does_not_track():
     body, decoder = page(), msgspec.json.Decoder(WirePage)
     gc.collect()

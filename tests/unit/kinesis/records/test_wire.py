@@ -119,6 +119,7 @@ def test_data_that_is_not_base64_fails_the_call(kinesis, stream, client, faults,
         first_page(client)
 
 
+@pytest.mark.slow
 def test_every_truncation_of_a_page_is_detected(kinesis, stream, client, faults):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=b"data", PartitionKey="k")

@@ -41,7 +41,7 @@ def no_more_descriptors():
     assert descriptors() <= before
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_an_error_of_one_generator_is_raised_and_the_others_are_closed(pair):
     (near, _), ended, in_thread = pair(), [], []
     limiter = MemoryLimiter(1)

@@ -89,7 +89,7 @@ def test_a_closed_connection_is_reopened(sent):
         assert peer.connections == 3
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent",
     [
@@ -109,7 +109,7 @@ def test_a_connection_is_not_reused_after_a_failed_call(sent):
         assert peer.connections == 2
 
 
-@pytest.mark.real_time
+@pytest.mark.slow
 def test_a_response_may_take_longer_than_the_connect_timeout():
     with ScriptedServer(Response(SIZED, after=0.5)) as peer:
         call(client_of(peer.url, connect_timeout=0.2))

@@ -128,6 +128,7 @@ def test_endless_trailers_are_refused():
         receive_from(CHUNKED[:-2] + b"x: y\r\n" * LARGEST)
 
 
+@pytest.mark.slow
 def test_a_parse_error_does_not_keep_the_parsed_body():
     kept = None
     try:

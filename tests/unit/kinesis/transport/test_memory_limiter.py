@@ -174,6 +174,7 @@ def kept_by(error):
         error = error.__context__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_sdk", [False, True])
 @pytest.mark.parametrize("wrong", ["data", "number", "date", "refused"])
 def test_the_error_of_an_invalid_page_does_not_keep_the_page(

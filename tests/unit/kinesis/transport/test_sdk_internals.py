@@ -154,6 +154,7 @@ with MonkeyPatch.context() as patch:
 """
 
 
+@pytest.mark.slow
 def test_the_package_loads_and_reads_where_every_private_name_is_missing(kinesis, stream, settings):
     three_records(kinesis, stream)
     done = subprocess.run(

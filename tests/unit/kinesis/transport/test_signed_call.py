@@ -147,6 +147,7 @@ def test_others_continue_while_credentials_are_refreshed(served):
     assert read_concurrently(served, requested, arrived)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [{"PartitionKey": "partitionKey-1"}, {}], ids=["with keys", "without keys"])
 @pytest.mark.parametrize("size", [100, 1000, 100_000])
 def test_a_page_needs_no_more_memory_than_its_reservation(endpoint, served, size, key):

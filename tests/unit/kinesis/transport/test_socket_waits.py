@@ -11,7 +11,7 @@ from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.kinesis.transport.waits import Pause, SocketWait, ThreadWait
 from support.event_loops import LONG, recording, run, to_read
 
-pytestmark = pytest.mark.real_time
+pytestmark = pytest.mark.slow
 
 
 def test_others_continue_while_one_generator_waits_for_a_socket(pair):

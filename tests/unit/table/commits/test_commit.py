@@ -132,6 +132,7 @@ def test_a_try_that_succeeds_without_a_log_entry_is_repeated(table, frozen, at_c
     assert_rows_are_what_positions_say(table)
 
 
+@pytest.mark.slow
 def test_commits_write_checkpoints_at_intervals(table, frozen):
     for _ in range(21):
         Attempt(table, current_positions(table), {"a": 1}).commit()

@@ -46,6 +46,7 @@ def commits_of_each(request_seconds: float) -> Counter[int]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_seconds", [0.02, 0.1])
 def test_each_of_ten_runs_makes_at_least_half_of_its_share_of_the_commits(request_seconds):
     random.seed(1)  # the waits are random

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import SECONDS
@@ -59,6 +60,7 @@ def test_a_second_maintenance_finds_nothing_to_do(busy):
     assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
 
 
+@pytest.mark.slow
 def test_concurrent_commits_and_maintenance_succeed(busy):
     done = threading.Event()
 

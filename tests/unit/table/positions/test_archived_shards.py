@@ -322,6 +322,7 @@ def test_maintenance_deletes_only_old_segments_that_no_commit_refers_to(archived
     assert positions_with_archive(PositionedTable(archived.uri)).shards.keys() == {"a", "b", "c"}
 
 
+@pytest.mark.slow
 def test_the_chain_is_readable_after_pruning(ended):
     table = PositionedTable(ended.uri, TablePolicy(ChainPolicy(max_files=2, min_repeated=1000)))
     for _ in range(7):  # each third file holds all shards
