@@ -44,7 +44,7 @@ def expired_gaps(
     positions = snapshot.positions(listing.summary.identity) if unlisted else None
     if positions is None:
         return {}, {}
-    shards = snapshot.with_archive(positions).shards
+    shards = snapshot.with_all_archived(positions).shards
     lists = [listing, retry_listing(client, lambda listing: listing)]
     lost: dict[str, dict[Gap, Parts]] = {}
     errors: dict[str, ShardError] = {}

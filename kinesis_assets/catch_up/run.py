@@ -205,7 +205,7 @@ def _finished(client: StreamClient, table: PositionedTable) -> Mapping[str, obje
 def _shards(snapshot: TableSnapshot, identity: StreamIdentity) -> Mapping[str, ShardPosition]:
     """Return the position of each shard by its id, also of archived ones."""
     positions = snapshot.positions(identity)
-    return {} if positions is None else snapshot.with_archive(positions).shards
+    return {} if positions is None else snapshot.with_all_archived(positions).shards
 
 
 def _listing(client: StreamClient) -> StreamListing:

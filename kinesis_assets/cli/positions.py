@@ -26,7 +26,7 @@ def positions(*, as_json: bool, **stream: Any) -> None:
         snapshot = opened.table.snapshot()
         current, amendment = snapshot.positions(identity), snapshot.amendment(identity)
         if current is not None:
-            current = snapshot.with_archive(current)
+            current = snapshot.with_all_archived(current)
     rows = [] if current is None else [{"stream": project.stream, **row} for row in _rows(current, amendment)]
     print_rows(rows, as_json=as_json)
 

@@ -111,6 +111,8 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
             ExecutorUnsuitable: Spark's executors cannot run the tasks. Nothing was planned.
             InvalidInput: The asset that is loaded is not the stream.
             TableNotWritable: The table cannot be written to.
+
+        Also raises what `plan_run` raises.
         """
         if context.asset_key != self.names.stream_key:
             ours = self.names.stream_key.to_user_string()
@@ -128,7 +130,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
 
     @shown_as_failures()
     def handle_output(self, context: dg.OutputContext, obj: RunPlan) -> None:
-        """Land and commit a plan, and report an event for each shard and one for the totals.
+        """Run a plan with `execute_run`, and report an event for each shard and one for the totals.
 
         Raises:
             DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed

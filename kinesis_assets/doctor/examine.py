@@ -92,7 +92,7 @@ class Doctor:
         yield from or_ok("stream", stream_findings(positions, listing), "the positions belong to this stream")
         yield from floor_findings(amendment, listing)
         try:
-            recorded = snapshot.with_archive(positions)
+            recorded = snapshot.with_all_archived(positions)
         except TableError as error:
             yield Finding("positions", Level.PROBLEM, f"nothing else was checked: {error}")
             return

@@ -63,12 +63,12 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
         snapshot: The table.
         history: Receives the commits.
     """
-    current = snapshot.with_archive(history.positions)
+    current = snapshot.with_all_archived(history.positions)
     while True:
         try:
             before = None
             if current.previous is not None:
-                before = snapshot.with_archive(snapshot.positions_at(current.previous))
+                before = snapshot.with_all_archived(snapshot.positions_at(current.previous))
         except PositionsUnreadable as error:
             yield from _pruned(error, current.previous or 0, history, current.commit_id)
             before = None

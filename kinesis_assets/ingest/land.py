@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
-    """Read ranges of different shards and write them to files in the table's folder.
+    """Read ranges of different shards and write them to files in the table's folder, in one Spark job.
+
+    Each task runs `land_group` on its part of the ranges. The driver checks and adds up their manifests.
 
     Ranges must not depend on each other: a child is landed after its parents. A shard's error ends its own
     range only; any other error fails the job.

@@ -68,7 +68,7 @@ class ReadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """The plan of a run: what it reads. It is the value that the asset's body receives and returns.
+    """The plan of a run: what it reads. The asset's body receives it, and runs it or outputs it.
 
     Attributes:
         batch_id: The id of this attempt, written to every row that it lands.
@@ -240,9 +240,10 @@ def plan_run(
 def stored_positions(
     table: PositionedTable, listing: StreamListing, on_recreated: OnRecreated, asked: Iterable[str]
 ) -> tuple[TableSnapshot | None, StreamPositions | None]:
-    """Return the table's snapshot and positions, with those of listed shards, their parents and `asked`.
+    """Return the table's snapshot and positions, with those archived shards that a list or `asked` names.
 
-    Either is None if it does not exist. Raises what `TableSnapshot.positions` raises.
+    Either is None if it does not exist. Raises what `PositionedTable.snapshot` and `TableSnapshot.positions`
+    raise, except `TableMissing`.
     """
     try:
         snapshot = table.snapshot()

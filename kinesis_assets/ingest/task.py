@@ -70,7 +70,9 @@ class LandingJob:
 def landing_task(
     job: LandingJob, groups: Sequence[tuple[Sequence[ShardRange], Allowance]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that Spark's `mapInArrow` runs for each task number; it returns a manifest.
+    """Return the function that Spark's `mapInArrow` runs in each task: `land_group` for its number.
+
+    It yields the encoded manifest.
 
     Args:
         job: The settings that all tasks share.

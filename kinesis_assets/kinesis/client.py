@@ -220,7 +220,10 @@ class StreamClient:
     def getting_records(
         self, iterator: str, limit: int, reservation: Reservation | None = None
     ) -> NonBlocking[tuple[Page, datetime]]:
-        """`get_records` as a generator that yields its waits; memory is reserved before the body is read."""
+        """`get_records` as a generator that yields its waits; memory is reserved before the body is read.
+
+        A direct call is a `SignedCall`, which decodes the body as a `WirePage` and converts it to the page.
+        """
         arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn is not None:
             arguments["StreamARN"] = self.address.arn

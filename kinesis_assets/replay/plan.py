@@ -111,7 +111,7 @@ def _plan(
             "first run creates them"
         )
     # Use the current retention: after it was lowered, shards expire earlier.
-    positions = snapshot.with_archive(positions).with_listing(listing)
+    positions = snapshot.with_all_archived(positions).with_listing(listing)
     listed, whole = {shard.shard_id: shard for shard in listing.shards}, covers_all_hash_keys(listing.shards)
     requested = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
     unknown = [

@@ -114,7 +114,7 @@ def seek(
             "`start` sets where the first run starts"
         )
     refuse_rewritten(table, snapshot, expected)
-    recorded = snapshot.with_archive(expected)
+    recorded = snapshot.with_all_archived(expected)
     check_for_seek(listing, recorded)
     batch_id = new_id(table.clock)
     hours = sorted(
@@ -149,7 +149,7 @@ def seek(
             return None
         _refuse_late(table, batch_id)
         refuse_rewritten(table, snapshot, current)
-        moves = _plan(snapshot, snapshot.with_archive(current).with_listing(listing), request)
+        moves = _plan(snapshot, snapshot.with_all_archived(current).with_listing(listing), request)
         listed = [shard.shard_id for shard in listing.shards]
         current = table.chain.with_archived(current, listed).with_listing(listing)
         _refuse_changed_direction(planned, moves)

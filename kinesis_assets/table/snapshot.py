@@ -129,7 +129,7 @@ class TableSnapshot:
         )
 
     def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
-        """Read the stream's positions. Returns None if the table has none.
+        """Read the stream's positions from the file that the log points at; None if it points at none.
 
         Args:
             identity: The stream.
@@ -138,6 +138,7 @@ class TableSnapshot:
         Raises:
             TableOfAnotherStream: The table belongs to a stream with another ARN.
             PositionsUnreadable: The file that the log points at is missing or invalid.
+            TableUnreachable: The log or the file cannot be read at present.
             StreamRecreated: The positions are those of an older stream with the same name.
         """
         self.refuse_other_stream(identity)
@@ -155,7 +156,7 @@ class TableSnapshot:
         return found
 
     def positions_of(self, arn: str) -> StreamPositions | None:
-        """Read the positions of the newest stream with an ARN. Raises `PositionsUnreadable`."""
+        """Read the positions of the newest stream with an ARN. Raises as `positions_at`."""
         commit_id = self._transactions.commit_id_of(application_of_arn(arn))
         if commit_id is None:
             return None
@@ -172,8 +173,8 @@ class TableSnapshot:
         """
         return self._table.chain.positions_at(commit_id)
 
-    def with_archive(self, positions: StreamPositions) -> StreamPositions:
-        """Add all shards that are only in the archive to positions. Raises as `positions_at`."""
+    def with_all_archived(self, positions: StreamPositions) -> StreamPositions:
+        """Return positions with each shard that is only in the archive. Raises as `positions_at`."""
         archived = self._table.chain.archived(positions)
         return (
             msgspec.structs.replace(positions, shards={**archived, **positions.shards})
@@ -230,9 +231,10 @@ class TableSnapshot:
     ) -> None:
         """Add files and point the log at new positions, a new amendment, or both, in one atomic commit.
 
-        The positions and the amendment are first written to new files. Delta refuses the commit if another
-        one has written the same transaction entry since this snapshot (Delta protocol, "Transaction
-        Identifiers"). An error does not mean that the commit failed, because its response may have been lost.
+        The positions and the amendment are first written to new files, each of which a transaction entry then
+        names by its version. Delta refuses the commit if another one has written the same entry since this
+        snapshot (Delta protocol, "Transaction Identifiers"). An error does not mean that the commit failed,
+        because its response may have been lost.
 
         Args:
             files: The data files to add.

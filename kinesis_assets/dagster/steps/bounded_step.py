@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def run_reporting_all(context: dg.OutputContext, stream: OpenStream, plan: RunPlan) -> None:
-    """Land and commit a plan, and add the metadata of each shard to the materializations of an output.
+    """Run a plan with `execute_run`, and add the metadata of each shard to the materializations of an output.
 
     Args:
         context: The context of the output.
@@ -55,7 +55,7 @@ def run_reporting_all(context: dg.OutputContext, stream: OpenStream, plan: RunPl
 
 
 def run_reporting_news(context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan) -> None:
-    """Land and commit a plan, and report only the shards with news, see `shards_with_news`.
+    """Run a plan with `execute_run`, and report only the shards with news, see `shards_with_news`.
 
     Call this in the asset's body, which then must not return an output: for an output, Dagster reports a
     materialization of each partition of the run.
@@ -80,7 +80,7 @@ def _execute(
     plan: RunPlan,
     log_event: Callable[[dg.AssetObservation], object],
 ) -> RunResult:
-    """Land and commit a plan, and report the totals. If it fails or is stopped, also report each shard.
+    """Run a plan with `execute_run`, and report the totals; each shard too if it fails or is stopped.
 
     Args:
         step: The step that materializes the asset.

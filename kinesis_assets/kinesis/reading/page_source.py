@@ -53,8 +53,8 @@ class PageSource:
         """Request a new iterator for the next page."""
         self._iterator = None
 
-    def accept(self, page: Page, served: datetime) -> None:
-        """Continue after a page."""
+    def continue_after(self, page: Page, served: datetime) -> None:
+        """Read the next page with the iterator of this one."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
     def iterator(self, position: Position) -> NonBlocking[str]:

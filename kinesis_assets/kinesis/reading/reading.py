@@ -262,8 +262,8 @@ class ShardReading:
             count = quota.take(records.first(count))
         return count
 
-    def _advance(self, taken: Records, *, inside: bool, service_time: datetime) -> None:
-        last = taken[-1]
+    def _advance(self, part: Records, *, inside: bool, service_time: datetime) -> None:
+        last = part[-1]
         self.position = Position.after(last.sequence_number, last.sub_sequence_number if inside else None)
         self.last_arrival = last.arrival
         if self._loss is not None:
@@ -271,12 +271,12 @@ class ShardReading:
         if self._deadline is None and self.range.bounds.max_seconds is not None:
             self._deadline = self._clock.monotonic() + self.range.bounds.max_seconds
         if self.first_sequence_number is None:
-            self.first_sequence_number, self.first_arrival = taken.numbers[0], taken[0].arrival
-        self.records += len(taken)
-        self.bytes += taken.payload_bytes
-        self.checksum += checksums(taken)
-        if taken.errors is not None:
-            damaged = [is_damaged(error) for error in taken.errors if error is not None]
+            self.first_sequence_number, self.first_arrival = part.numbers[0], part[0].arrival
+        self.records += len(part)
+        self.bytes += part.payload_bytes
+        self.checksum += checksums(part)
+        if part.errors is not None:
+            damaged = [is_damaged(error) for error in part.errors if error is not None]
             self.bad_records += sum(damaged)
             self.outside_hash_range += len(damaged) - sum(damaged)
 
@@ -345,6 +345,6 @@ class ShardReading:
                 if self._stop_requested():
                     return None
             else:
-                self._pages.accept(page, service_time)
+                self._pages.continue_after(page, service_time)
                 self._pacing.note_page(page.records, sent)
                 return page, service_time

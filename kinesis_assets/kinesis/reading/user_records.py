@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def user_records(
     page: Records, start: Position, hash_range: tuple[str, str] | None, sizes: PageSizes
 ) -> Iterator[Records]:
-    """Yield the user records of a page in order, in batches.
+    """Yield the records of a page in order, in batches, with each KPL aggregate replaced by its sub-records.
 
     Args:
         page: The records as received.

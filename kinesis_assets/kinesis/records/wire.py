@@ -63,7 +63,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
     child_shards: list[ChildShard] | None = None
 
     def to_result(self) -> Page:
-        """Convert the response to a page.
+        """Convert the response to a page: decode the records' data, store them as columns, and check them.
 
         Raises:
             ValueError: The data of a record are not base64, or `page_checks` rejects the page.

@@ -57,7 +57,7 @@ class SignedCall(Generic[ResultT_co]):
     Args:
         client: A botocore client for Kinesis.
         operation: The name of the operation.
-        wire: The struct that the JSON of a response is decoded to.
+        wire: The struct that the JSON of a response is decoded to; its `to_result` is the result of a call.
         endpoint_url: Where to send calls; by default the client's endpoint.
         largest_body: The maximum size of a response body, in bytes.
 
@@ -95,11 +95,11 @@ class SignedCall(Generic[ResultT_co]):
     def __call__(
         self, arguments: Mapping[str, Any], reservation: Reservation
     ) -> NonBlocking[tuple[ResultT_co | IncompleteBody, str | None]]:
-        """Make one call, and return its result and the `Date` header of the response.
+        """Make one call, decode the response, and return the result and the `Date` header.
 
         The memory of the response is reserved before its body is received, except for the first 256 KiB,
-        which arrive with the head. The head states the length of the body, and the rest of it stays with the
-        sender until then: the memory of a task is bounded by actual sizes, not by an estimate.
+        which arrive with the head. The head states the length of the body, and what has not arrived with it
+        stays with the sender until then: the memory of a task is bounded by actual sizes, not by an estimate.
 
         Args:
             arguments: Parameters of the operation.

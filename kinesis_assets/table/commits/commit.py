@@ -2,10 +2,10 @@
 
 An attempt reads the positions (*expected*), generates a batch id, lands files, and commits. Each try opens
 the table again, drops the shards that other runs have moved, merges the rest into the current positions, and
-commits through the same snapshot, so that Delta refuses the commit if the table has changed since. A try that
-raised an error may have committed nevertheless: a lost response looks like a conflict. Only the chain of
-commits from the current positions back to *expected* shows it. No file is deleted on the way; files that no
-commit points at are left to vacuum.
+commits through the same snapshot, so that Delta refuses the commit if another one has moved positions since.
+A try that raised an error may have committed nevertheless: a lost response looks like a conflict. Only the
+chain of commits from the current positions back to *expected* shows it. No file is deleted on the way; files
+that no commit points at are left to vacuum.
 
 If several runs commit to different shards at the same time, only one of their tries succeeds. To be fair, a
 try takes equally long for all of them: a positions file names the commits before it, files that were read
@@ -69,7 +69,8 @@ class CommitResult:
         version: The version of the table that the commit created. None if nothing was left to commit, or if
             the version is no longer among the newest hundred.
         files: The data files that the commit added.
-        conflicts: The shards that another run had moved, by shard id; none of their rows were added.
+        conflicts: By shard id, the shards that were not committed because another run had moved them, or a
+            parent; none of their rows were added.
     """
 
     version: int | None
@@ -134,7 +135,7 @@ def freeze(
                     wanted_from=summary.service_time if current is None else summary.identity.created,
                 ),
                 listed_at=summary.service_time,
-                predecessors=() if current is None else snapshot.with_archive(current).as_predecessors(),
+                predecessors=() if current is None else snapshot.with_all_archived(current).as_predecessors(),
                 examined=snapshot.version,
             )
             snapshot.commit([], identity=first.identity, positions=first)

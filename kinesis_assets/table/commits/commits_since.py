@@ -1,4 +1,4 @@
-"""Finds the commits made since an attempt started, including its own."""
+"""Opens a table for an attempt's commit, and finds the commits made since it started, including its own."""
 
 from __future__ import annotations
 

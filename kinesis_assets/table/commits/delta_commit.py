@@ -1,4 +1,4 @@
-"""The entries of a Delta commit: added files, and pointers at new positions and amendments."""
+"""The entries of a Delta commit: added files, and pointers to new positions and amendments."""
 
 from __future__ import annotations
 

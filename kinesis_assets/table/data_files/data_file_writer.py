@@ -61,7 +61,7 @@ class FileLayout:
 
 
 class DataFileWriter:
-    """Writes record batches to new data files in a table's folder; `close` returns these files.
+    """Writes record batches to new Parquet files in a table's folder; `close` returns these files.
 
     Use it in a `with` block: if the block ends before `close`, no further write is started. Threads open and
     close files and write row groups while the next row group is collected. Their errors are raised by a later
@@ -93,7 +93,7 @@ class DataFileWriter:
             file.leave()
 
     def write(self, shard_id: str, batch: pa.RecordBatch) -> None:
-        """Add records of one shard, as `RECORD_SCHEMA`."""
+        """Add records of one shard, as `RECORD_SCHEMA`, to the open files of their arrival dates."""
         if not batch.num_rows:
             return
         seconds = self._layout.open_seconds

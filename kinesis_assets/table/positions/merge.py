@@ -31,9 +31,10 @@ def merge(
         moved_by: The commits that moved some of these shards since *expected*, see `last_moved_by`.
 
     Returns:
-        The merged positions of all shards, and the conflicts by shard id: the attempt's shards that another
-        run has moved, and their children whose parents are for that reason not finished in the merged
-        positions.
+        The positions of all shards: those of the attempt for its shards without a conflict, with what other
+        runs have recorded of them, and the current ones for the others. Then the conflicts by shard id: the
+        attempt's shards that another run has moved, and their children whose parents are for that reason not
+        finished in the merged positions.
     """
     conflicts = {
         shard_id: PositionConflict(

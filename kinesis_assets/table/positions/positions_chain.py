@@ -80,7 +80,7 @@ class PositionsChain:
         self._cache = FileCache()
 
     def positions_at(self, commit_id: int) -> StreamPositions:
-        """Return the positions of a commit id, whether the log points at them or not.
+        """Read the file of a commit id, with its base if it has one, whether the log points at it or not.
 
         Raises:
             PositionsUnreadable: The file or its base is missing, damaged, or has another file's content.
@@ -119,7 +119,9 @@ class PositionsChain:
             yield CommitRef(found.commit_id, found.batch_id)
 
     def write(self, positions: StreamPositions, retired: Collection[str] = ()) -> None:
-        """Write the file of new positions. The log does not point at it yet.
+        """Write the file of new positions: all shards, or only the changes since its base.
+
+        The log does not point at it yet.
 
         Args:
             positions: The positions; they name the previous ones.
@@ -151,7 +153,7 @@ class PositionsChain:
     def _successor(
         self, before: StoredPositions, positions: StreamPositions
     ) -> tuple[StoredPositions, StreamPositions | None]:
-        """Return the content of the next file, and its base; None if it is to be a base."""
+        """Return the content of the next file, and the positions of its base; None if it is to be a base."""
         newest = before.positions
         base = newest if before.base is None else self.positions_at(before.base)
         # The shards that differ from the base, but do not change in this commit, are written once more.

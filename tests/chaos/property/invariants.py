@@ -96,7 +96,7 @@ class InvariantChecker:
         positions = snapshot.positions(self._identity)
         found: list[StreamPositions] = []
         while positions is not None and positions.commit_id != self._commit_id:
-            found.append(snapshot.with_archive(positions))
+            found.append(snapshot.with_all_archived(positions))
             if positions.previous is None:
                 assert self._commit_id is None, "the positions before are forgotten"
                 break

@@ -152,7 +152,7 @@ def test_a_gap_of_a_shard_that_has_expired_is_reported_once_and_stays_recorded(f
     assert isinstance(fill(finished), DataLost)
     assert to_fill(finished) == 0
     assert fill(finished) is None
-    positions = finished.table.snapshot().with_archive(finished.positions)
+    positions = finished.table.snapshot().with_all_archived(finished.positions)
     assert [gap.to_fill for gap in positions.shards[A].gaps] == [False]
 
 

@@ -61,7 +61,7 @@ def read_on(table, counts, listed, *, ended=()):
 
 def positions_with_archive(table):
     """The current positions, including archived shards."""
-    return table.snapshot().with_archive(current_positions(table))
+    return table.snapshot().with_all_archived(current_positions(table))
 
 
 def assert_rows_match_positions_and_archive(table):
@@ -173,9 +173,9 @@ def test_an_attempt_conflicts_if_another_run_finished_and_archived_its_shard(tab
 def links(table):
     """Each pair of consecutive positions, as the doctor reads them."""
     snapshot = PositionedTable(table.uri).snapshot()
-    now = snapshot.with_archive(current_positions(table))
+    now = snapshot.with_all_archived(current_positions(table))
     while now.previous is not None:
-        before = snapshot.with_archive(snapshot.positions_at(now.previous))
+        before = snapshot.with_all_archived(snapshot.positions_at(now.previous))
         yield before, now
         now = before
 
