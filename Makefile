@@ -10,10 +10,11 @@ ARCHIVE := .venv/spark-archive
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Unit tests write thousands of small tables: in memory, if there is 1 GB for them.
-MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
+# Tests write thousands of small tables, and some execute programs: in memory, if it has 4 GB for them and allows both.
+MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
+	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: demo dev check unit slow test test-all integration deployments chaos wheel canary clusters bucket spark spark35 pictures docs soak faults histories shards bench lint types check-defs clean
+.PHONY: demo dev check unit slow test test-all integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -44,20 +45,20 @@ slow: $(READY)
 # In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(ARCHIVE)
 	@echo "Integration and contract tests: they start Spark, Dagster, S3 servers and other processes"
-	@$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/contract tests/integration
+	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/contract tests/integration
 
 # Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, and what happens
 # when processes are killed and responses are lost.
 test-all: test deployments
-	@$(MAKE) --no-print-directory -j 2 chaos wheel clusters spark35 bucket soak
+	@$(MAKE) --no-print-directory -j 2 chaos soak wheel standalone connect spark35 bucket
 
 deployments: $(ARCHIVE)
 	@echo "Tests of deployments, clusters and the documentation"
-	@$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/deployments tests/docs
+	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/deployments tests/docs
 
 chaos: $(ARCHIVE)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
-	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
+	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
 
 # Builds the wheel, installs it into an empty environment, and follows the tutorial there; about five minutes.
 wheel: $(READY)
@@ -88,17 +89,16 @@ spark: $(READY)
 spark35: RELEASE := 3.5
 spark35: spark
 
-# The lines of the contract that depend on Spark, on a standalone cluster and on a Spark Connect server.
-clusters: $(READY)
-	@echo "Contract tests on a Spark standalone cluster, then on a Spark Connect server"
-	@SPARK=standalone $(BIN)/pytest -q tests/contract
-	@SPARK=connect $(BIN)/pytest -q tests/contract
+# The lines of the contract that depend on Spark, on a standalone cluster or on a Spark Connect server.
+standalone connect: $(READY)
+	@echo "Contract tests with Spark: $@"
+	@$(MEMORY) SPARK=$@ $(BIN)/pytest -q tests/contract
 
 # The contract in a bucket on an S3 server that honors conditional puts, with clocks ten minutes apart. A test that has a
 # bucket of its own anyway runs with the others.
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
-	@STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3' tests/contract
+	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3' tests/contract
 
 MINUTES ?= 2
 

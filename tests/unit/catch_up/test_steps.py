@@ -72,6 +72,7 @@ def test_each_step_commits_its_rows_and_the_last_one_clears_the_gap(slow):
     slow.assert_exactly_once()
 
 
+@pytest.mark.slow
 def test_a_step_starts_at_the_last_record_of_the_one_before(slow):
     starts, ends = [], []
     fill_gaps(
@@ -82,6 +83,7 @@ def test_a_step_starts_at_the_last_record_of_the_one_before(slow):
     assert starts == [slow.numbers[2], *ends[:-1]]
 
 
+@pytest.mark.slow
 def test_a_killed_backfill_continues_where_the_last_step_ended(slow):
     with pytest.raises(Killed):
         fill_gaps(slow, report=kill)
@@ -106,6 +108,7 @@ def test_killed_at_the_commit_of_a_step(slow, monkeypatch, step, after):
     slow.assert_exactly_once()
 
 
+@pytest.mark.slow
 def test_the_filled_part_of_a_gap_is_recorded_once(slow):
     counts = []
     fill_gaps(slow, report=lambda _: counts.append(len(slow.amendment.cleared[A])))
@@ -140,6 +143,7 @@ def test_a_shard_that_is_split_and_finished_between_steps_is_filled(slow):
     slow.assert_exactly_once()
 
 
+@pytest.mark.slow
 def test_an_operators_replay_clears_a_gap_that_was_filled_in_part(slow):
     with pytest.raises(Killed):
         fill_gaps(slow, report=kill)
@@ -150,6 +154,7 @@ def test_an_operators_replay_clears_a_gap_that_was_filled_in_part(slow):
     assert slow.items == list(range(1, 10))
 
 
+@pytest.mark.slow
 def test_a_filled_part_is_open_again_after_a_seek_back_into_it(slow, faults):
     with pytest.raises(Killed):
         fill_gaps(slow, report=kill)
@@ -165,6 +170,7 @@ def test_a_filled_part_is_open_again_after_a_seek_back_into_it(slow, faults):
 # Expired
 
 
+@pytest.mark.slow
 def test_records_that_expire_between_steps_are_recorded_as_lost_and_the_others_are_added(slow):
     def expire(_):
         if len(slow.items) < 5:  # once, after the first step

@@ -53,6 +53,7 @@ def copy_options(stream_options: list[str], run: Callable[[], str], tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_copy_is_printed_and_changes_nothing(cli: RunCommand, copy_options, stream, tmp_path):
     done = cli("adopt", *copy_options, "--json")
     assert done.exit_code == 0, done.err
@@ -82,6 +83,7 @@ def test_an_applied_plan_is_in_the_table(cli: RunCommand, copy_options):
     }
 
 
+@pytest.mark.slow
 def test_a_restore_is_printed_and_accepted(cli: RunCommand, stream_options, run, tmp_path):
     run()
     before = DeltaTable(tmp_path / "table").version()

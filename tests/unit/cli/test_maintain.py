@@ -30,6 +30,7 @@ def empty_table(kinesis, stream, settings, table):
     return listing.summary.identity
 
 
+@pytest.mark.slow
 def test_json_output_has_one_object_per_step(cli, stream_options, stream, empty_table, table):
     done = cli("maintain", *stream_options, "--retention-days", "30", "--json")
     assert done.exit_code == 0, done.err
@@ -42,6 +43,7 @@ def test_json_output_has_one_object_per_step(cli, stream_options, stream, empty_
     assert {line["stream"] for line in done.lines} == {stream}
 
 
+@pytest.mark.slow
 def test_default_output_is_a_table_with_a_header(cli, stream_options, empty_table):
     del empty_table
     header, row = (line.split() for line in cli("maintain", *stream_options).out.splitlines())

@@ -119,6 +119,7 @@ def test_a_missing_table_and_a_missing_reason_are_refused(cli, bench, tmp_path):
 UNREACHABLE = ["--endpoint-url", "http://127.0.0.1:1"]
 
 
+@pytest.mark.slow
 def test_a_stream_is_paused_and_resumed_while_kinesis_cannot_be_reached(paused, bench):
     done = paused("pause", *UNREACHABLE, "--reason", "an outage", "--by", "ann", "--json")
     assert done.exit_code == 0, done.err

@@ -33,6 +33,7 @@ def production(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterI
         yield instance
 
 
+@pytest.mark.slow
 def test_runs_of_the_same_shard_are_not_concurrent(production):
     (limit,) = production.get_concurrency_config().run_queue_config.tag_concurrency_limits
     assert limit == {

@@ -27,6 +27,7 @@ def zstd(data: bytes) -> bytes:
 FORMATS = pytest.mark.parametrize(("codec", "compress"), [("gzip", gzip.compress), ("zstd", zstd)])
 
 
+@pytest.mark.slow
 @FORMATS
 @settings(derandomize=True, max_examples=50)
 @given(parts=st.lists(st.binary(max_size=5000), min_size=1, max_size=4))

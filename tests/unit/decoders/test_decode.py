@@ -15,6 +15,7 @@ from support.raw_rows import decoded, raw_table
 from support.spark_types import spark_type
 
 
+@pytest.mark.slow
 def test_large_decoded_records_are_returned_in_small_batches():
     grown = 5 << 20
     (batch,) = raw_table([pa.Codec("zstd").compress(bytes(grown), asbytes=True)] * 20).to_batches()

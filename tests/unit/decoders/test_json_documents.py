@@ -192,6 +192,7 @@ def test_any_document_is_decoded_exactly_or_an_error(document):
             read(text)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=300)
 @given(
     document=st.binary(max_size=50) | st.text('{}[]":,abc0123456789.eE-+\\ud ', max_size=50).map(str.encode)

@@ -44,6 +44,7 @@ def test_the_sessions_of_the_role_have_a_name(registry, sts, given, name):
     assert {request["RoleSessionName"] for request in sts.requests} == {name}
 
 
+@pytest.mark.slow
 def test_without_a_role_the_credentials_of_the_process_are_used(endpoint, registries, sts):
     GlueRegistry("us-east-1", endpoint).resolved().get(UNKNOWN)
     assert (registries.keys, sts.requests) == ([BASE_KEY], [])

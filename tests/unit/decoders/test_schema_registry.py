@@ -18,6 +18,7 @@ ORDER = {"type": "record", "name": "Order", "fields": [{"name": "order_id", "typ
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
+@pytest.mark.slow
 def test_a_schema_version_is_requested_once_per_process(registries):
     endpoint = registries.start(200, {"DataFormat": "AVRO", "SchemaDefinition": json.dumps(ORDER)})
     registry = GlueRegistry(endpoint_url=endpoint).resolved()
@@ -27,6 +28,7 @@ def test_a_schema_version_is_requested_once_per_process(registries):
     assert registry.get(UNKNOWN) is found
 
 
+@pytest.mark.slow
 def test_an_invalid_schema_is_an_error_on_its_rows_only(registries):
     endpoint = registries.start(200, {"DataFormat": "AVRO", "SchemaDefinition": '{"type": "record"}'})
     registry = GlueRegistry(endpoint_url=endpoint)
@@ -53,6 +55,7 @@ def test_an_incomplete_response_is_a_failure(registries, body):
         registry.resolved().get(UNKNOWN)
 
 
+@pytest.mark.slow
 def test_an_unreachable_registry_is_a_failure(monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with socket.create_server(("127.0.0.1", 0)) as probe:

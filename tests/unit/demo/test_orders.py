@@ -45,6 +45,7 @@ def kinesis():
         client.close()
 
 
+@pytest.mark.slow
 def test_put_orders_are_returned_as_acknowledged(kinesis):
     acknowledged = [each for batch in put_orders(kinesis, 7, 1_203) for each in batch]
 

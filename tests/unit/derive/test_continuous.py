@@ -114,6 +114,7 @@ def test_commits_do_not_shorten_the_wait_of_a_failing_table_but_the_end_of_the_r
     assert tables.reported == [("orders", 1)]
 
 
+@pytest.mark.slow
 def test_a_failure_is_reported_once_until_its_reason_changes(tables):
     tables.pending["orders"] = [1]
     tables.errors["orders"] = OSError("the disk is full")

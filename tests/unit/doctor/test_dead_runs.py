@@ -54,6 +54,7 @@ def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(benc
     assert materialized(bench, home) == {A}
 
 
+@pytest.mark.slow
 def test_a_dead_run_that_has_ended_is_not_a_problem(bench, home, dead):
     home.report_run_failed(dead)
     assert bench.problems(instance=home, add_events=True) == []

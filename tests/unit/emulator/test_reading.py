@@ -203,6 +203,7 @@ def test_a_page_holds_10_000_records(stream, client):
     assert len(stream.page(page["NextShardIterator"])["Records"]) == 500
 
 
+@pytest.mark.slow
 def test_a_page_holds_10_mib(stream):
     for _ in range(11):
         stream.put(bytes(MIB - 3))

@@ -84,6 +84,7 @@ def test_a_batch_of_more_than_500_records_is_refused(stream, client, refused):
         client.put_records(StreamName=stream.name, Records=entries)
 
 
+@pytest.mark.slow
 def test_a_batch_has_at_most_10_mib_including_partition_keys(stream, client, refused):
     entries = [{"Data": bytes(MIB - 10), "PartitionKey": "0123456789"}] * 10
     client.put_records(StreamName=stream.name, Records=entries)
@@ -104,6 +105,7 @@ def test_an_invalid_record_is_named_and_its_batch_is_refused(stream, client, ref
     assert stream.data() == []
 
 
+@pytest.mark.slow
 def test_a_larger_maximum_record_size_allows_larger_records(stream, client):
     client.update_max_record_size(StreamARN=stream.arn, MaxRecordSizeInKiB=10240)
     stream.put(bytes(10 * MIB - 3))

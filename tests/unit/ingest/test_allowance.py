@@ -61,6 +61,7 @@ def test_a_run_that_runs_out_of_time_commits_and_the_next_run_continues(bench, f
 # Records and bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("land", [land_group, in_tasks(3)], ids=["one_task", "three_tasks"])
 @pytest.mark.parametrize(
     "allowance", [Allowance(records=100), Allowance(bytes=400)], ids=["records", "bytes"]
@@ -272,6 +273,7 @@ def test_unread_shards_with_a_backlog_come_first(bench):
     assert list(bench.plan().ranges) == [*others, first]
 
 
+@pytest.mark.slow
 def test_no_more_calls_than_connections_run_at_once(bench, faults, monkeypatch):
     shard_ids = bench.create(CONNECTIONS + 8)
     for shard_id in shard_ids:

@@ -26,6 +26,7 @@ def test_after_a_conflict_the_iteration_is_planned_again_and_not_reported(bench)
     assert bench.items == [1, 2]
 
 
+@pytest.mark.slow
 def test_during_handover_the_run_of_an_idle_stream_ends_when_another_run_starts(bench):
     bench.create(2)
     timing = RunTiming(600.0, commit_interval=0.05, handover=600.0)
@@ -39,6 +40,7 @@ def test_during_handover_the_run_of_an_idle_stream_ends_when_another_run_starts(
     assert (harness.iterations, harness.events, other_events) == (3, [], [[]])
 
 
+@pytest.mark.slow
 def test_before_handover_the_run_continues_when_another_run_starts(bench):
     bench.create()
 
@@ -50,6 +52,7 @@ def test_before_handover_the_run_continues_when_another_run_starts(bench):
     assert harness.iterations == 6
 
 
+@pytest.mark.slow
 def test_during_handover_the_runs_own_tip_commits_do_not_end_it(bench):
     bench.create()
     timing = RunTiming(600.0, commit_interval=0.05, handover=600.0)
@@ -61,6 +64,7 @@ def test_during_handover_the_runs_own_tip_commits_do_not_end_it(bench):
     assert version[1] > version[0]
 
 
+@pytest.mark.slow
 def test_only_the_first_iteration_commits_without_new_records(bench):
     bench.create()
     bench.run()
@@ -106,6 +110,7 @@ def test_during_handover_the_run_detects_another_commit_before_it_reads(bench):
     assert bench.items == [1, 2]
 
 
+@pytest.mark.slow
 def test_before_handover_the_run_continues_when_another_run_commits(bench):
     bench.create()
     bench.put(1)

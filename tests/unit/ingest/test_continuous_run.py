@@ -22,6 +22,7 @@ ALWAYS_LISTED = replace(TIMING, max_listing_age=0.0)
 """Each iteration lists the shards."""
 
 
+@pytest.mark.slow
 def test_each_iteration_with_new_records_is_committed_and_reported(bench):
     bench.create()
     bench.put(1)
@@ -41,6 +42,7 @@ def test_only_shards_with_new_records_are_reported(bench):
     assert harness.events == [{B: ("committed", 1)}, {A: ("committed", 1)}]
 
 
+@pytest.mark.slow
 def test_an_iteration_without_new_records_commits_and_reports_nothing(bench):
     bench.create(2)
     RunHarness(bench, last_iteration=1).run(A, B)  # the first commit of a tip
@@ -150,6 +152,7 @@ def test_the_run_ends_after_its_duration(bench):
     assert (harness.iterations, clock.now - started) == (3, 60.0)
 
 
+@pytest.mark.slow
 def test_several_iterations_share_one_shard_list(bench, faults):
     bench.create()
     plan = bench.plan([A])
@@ -158,6 +161,7 @@ def test_several_iterations_share_one_shard_list(bench, faults):
     assert faults.count("ListShards") == before + 1
 
 
+@pytest.mark.slow
 def test_idle_iterations_do_not_describe_the_stream_again(bench, faults):
     bench.create()
     bench.run()
@@ -185,6 +189,7 @@ def test_one_incomplete_shard_list_does_not_end_the_run(bench, faults):
     assert len(harness.events) == 1
 
 
+@pytest.mark.slow
 def test_a_reused_shard_list_does_not_delay_records(bench):
     """Records that arrived after the shards were listed are read as well."""
     bench.create()

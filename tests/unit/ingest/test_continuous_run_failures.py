@@ -69,6 +69,7 @@ def test_a_failing_shard_is_retried_with_growing_backoff(bench, faults, ticking)
     assert [round(wait / 100) for wait in waits] == [1, 2, 4, 8, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ticking")
 def test_a_recovered_shard_does_not_fail_the_run(bench, faults):
     bench.create()
@@ -101,6 +102,7 @@ def test_a_failed_run_reports_its_healthy_shards_at_the_end(bench):
     assert harness.events == [{B: ("committed", 1), "bogus": ("failed", 0)}, {A: ("committed", 0)}]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ticking")
 def test_a_recovered_shard_is_reported_at_the_end_of_a_failed_run(
     bench,
@@ -130,6 +132,7 @@ def test_a_shard_that_fails_and_is_then_throttled_fails_the_run(bench, faults):
 # Throttling
 
 
+@pytest.mark.slow
 def test_a_throttled_shard_is_not_reported_and_does_not_delay_the_other_shards(bench, faults):
     bench.set_timing(stall_seconds=3600.0)  # the run never ends if an iteration waits for them
     bench.create(2)
@@ -139,6 +142,7 @@ def test_a_throttled_shard_is_not_reported_and_does_not_delay_the_other_shards(b
     assert harness.events == [{B: ("committed", 1)}] * 3
 
 
+@pytest.mark.slow
 def test_a_temporarily_throttled_shard_is_read_later_and_does_not_fail_the_run(bench, faults):
     bench.create()
     bench.put(1)

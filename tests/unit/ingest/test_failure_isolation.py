@@ -86,6 +86,7 @@ def test_a_failing_shard_fails_alone_and_a_later_run_lands_its_remaining_records
     assert bench.data == [b"1-0", b"1-1", b"1-2", b"1-3", b"2-0", b"2-1", b"2-2", b"3-0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("inject", "error", "cause"), CASES)
 def test_a_shard_that_fails_on_its_first_page_keeps_its_position(bench, faults, inject, error, cause):
     first, second = bench.create(2)
@@ -146,6 +147,7 @@ def test_a_temporarily_throttled_shard_is_read_along_with_the_others(bench, faul
     assert bench.data == [b"1-0", b"1-1", b"1-2", b"2-0", b"2-1", b"2-2"]
 
 
+@pytest.mark.slow
 def test_every_failing_shard_is_reported_and_no_other_shard_fails(bench, faults):
     shard_ids = bench.create(20)
     for number, shard_id in enumerate(shard_ids):

@@ -41,6 +41,7 @@ def test_an_idle_shard_read_every_59_minutes_has_a_tip_time_within_the_hour(benc
     assert bench.items == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_consumer_that_stays_20_hours_behind_has_no_loss(bench):
     (shard,) = bench.create()
     for item in range(20):

@@ -76,6 +76,7 @@ def test_a_commit_records_how_long_it_took(bench, measurements):
     assert measurements.of(COMMIT_DURATION) == {(bench.table.uri,): 1}
 
 
+@pytest.mark.slow
 def test_a_commit_that_fails_records_the_class_of_its_error_and_no_rows(bench, measurements):
     bench.create()
     bench.put(1)

@@ -119,6 +119,7 @@ def test_a_list_that_shows_an_unfinished_parent_of_known_children_as_open_is_sta
     assert bench.items == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_continuous_run_lists_again_if_its_list_contradicts_the_table(bench):
     parent, other = bench.create(2)
     bench.put(1)

@@ -79,6 +79,7 @@ def test_idle_shards_write_no_file(shards, land):
     assert [(shard.stats.through, shard.stats.rows) for shard in landing.shards] == [(BEGINNING, 0)] * 2
 
 
+@pytest.mark.slow
 def test_a_failing_shard_ends_only_its_own_range(shards, land, faults):
     first, second = shards(2, 4)
     faults.page_size(2)

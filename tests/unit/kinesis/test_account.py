@@ -41,6 +41,7 @@ def test_all_pages_are_listed(local, names):
     assert not streams[7].deleting
 
 
+@pytest.mark.slow
 def test_all_tags_of_a_stream_are_listed(local, names):
     client = boto3_of(local)
     tags = {f"key-{number:02}": str(number) for number in range(50)}

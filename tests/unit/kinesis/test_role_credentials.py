@@ -59,6 +59,7 @@ def test_credentials_that_would_not_last_for_an_open_file_are_refreshed(
     assert ending[0] != ending[1]
 
 
+@pytest.mark.slow
 def test_the_stream_is_called_with_the_credentials_of_the_role(
     role: AssumedRole, sts: TokenService, signed_stream: SignedRequests, signed_client: Any, stream: str
 ) -> None:

@@ -116,6 +116,7 @@ def test_an_exporter_that_raises_is_logged():
     assert "no such host" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_exporter_that_hangs_is_given_up():
     exporter = WITH_EXPORTER.replace("EXPORT", "threading.Event().wait()")
     done = run(f"{exporter}\n{RECORD}\nflush(0.2)\nprint('done')")

@@ -14,6 +14,7 @@ from support.replays import A, fill_then, ingest_and_lose, states
 from support.single_task import fill_as_in_spark
 
 
+@pytest.mark.slow
 def test_concurrent_replays_add_no_duplicates(bench):
     ingest_and_lose(bench, 2, 3, 8, count=10)
     both_filled = threading.Barrier(2)

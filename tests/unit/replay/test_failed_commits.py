@@ -32,6 +32,7 @@ def test_a_commit_whose_response_is_lost_is_found(bench, monkeypatch, others):
     assert bench.items == list(range(5))
 
 
+@pytest.mark.slow
 def test_a_commit_that_always_fails_is_reported(bench, monkeypatch):
     ingest_and_lose(bench, 2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from kinesis_assets.kinesis.data_loss import Gap
@@ -134,6 +135,7 @@ def test_a_gap_whose_records_may_have_expired_is_not_cleared(bench):
     assert open_gaps(bench) == [fourth]
 
 
+@pytest.mark.slow
 def test_a_cleared_gap_is_open_again_after_a_seek_back_into_it(bench):
     fourth = ingest_with_gap(bench)
     bench.replay()

@@ -190,6 +190,7 @@ def test_a_shard_that_is_no_longer_listed_is_not_moved(bench):
 # Parents and children
 
 
+@pytest.mark.slow
 def test_a_parent_is_not_moved_back_without_its_children(bench):
     parent, low, high = create_and_split(bench)
     bench.put(2, shard_id=low)
@@ -216,6 +217,7 @@ def test_a_parent_is_not_moved_back_while_a_child_keeps_a_row(bench):
         bench.seek("TRIM_HORIZON", parent)
 
 
+@pytest.mark.slow
 def test_a_move_of_all_shards_moves_the_whole_lineage_back(bench):
     _, low, high = create_and_split(bench)
     bench.put(2, shard_id=high)

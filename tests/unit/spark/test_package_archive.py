@@ -22,6 +22,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+@pytest.mark.slow
 def test_a_bare_interpreter_imports_the_package_from_it(tmp_path):
     code = "import kinesis_assets.spark.probe_task as module; print(module.__file__)"
     found = subprocess.run(
@@ -66,6 +67,7 @@ def test_it_is_made_once():
     assert package_archive().stat().st_mtime_ns == before.st_mtime_ns
 
 
+@pytest.mark.slow
 def test_a_truncated_zip_is_replaced():
     archive = package_archive()
     content = archive.read_bytes()

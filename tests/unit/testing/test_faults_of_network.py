@@ -70,6 +70,7 @@ def test_reset_affects_only_the_connection_of_the_call(orders, faults, in_thread
     assert stalled.result(SECONDS)["Records"] == []
 
 
+@pytest.mark.slow
 def test_stalled_call_times_out_in_the_client(orders, faults, connect, local_kinesis):
     iterator = orders.iterator()
     impatient = connect(local_kinesis, read_timeout=0.2)

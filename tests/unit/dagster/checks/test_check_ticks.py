@@ -103,6 +103,7 @@ def test_a_tick_without_news_reads_no_positions_and_no_files_for_the_checks(chec
     assert evaluations(checked) == {}
 
 
+@pytest.mark.slow
 def test_a_new_materialization_gets_the_results_again(checked, source):
     checked.tick()
     source.put(A, 1)
@@ -124,6 +125,7 @@ def test_a_break_of_the_chain_turns_the_check_red_without_a_run(checked):
     assert evaluations(checked) == {}
 
 
+@pytest.mark.slow
 def test_a_lag_turns_the_check_red_and_a_run_turns_it_green(checked):
     checked.tick()
     now = checked.positions.shards[A].tip_time.timestamp()

@@ -76,6 +76,7 @@ def test_nothing_is_read_without_a_new_commit(filled):
     assert (again, files_read) == (progress, 0)
 
 
+@pytest.mark.slow
 def test_only_new_commits_are_checked(filled):
     progress, _ = verify(filled)
     filled.put(4)

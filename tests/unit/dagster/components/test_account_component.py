@@ -111,6 +111,7 @@ def test_without_a_list_loading_fails_with_the_way_out(account):
     assert "`dg utils refresh-defs-state`" in account.refusal()
 
 
+@pytest.mark.slow
 def test_a_list_for_other_settings_is_not_used(account):
     account.create("orders", "clicks")
     assert account.streams(stream_names=["orders"]) == ["orders"]
@@ -132,6 +133,7 @@ def test_a_stream_that_is_no_longer_listed_keeps_its_assets_until_it_is_excluded
     assert account.streams(exclude=["orders"]) == ["clicks"]
 
 
+@pytest.mark.slow
 def test_a_stream_that_loses_its_tag_keeps_its_assets_too(account):
     account.create("orders", "clicks", team="shop")
     assert account.streams(stream_tags={"team": "shop"}) == ["clicks", "orders"]
@@ -148,6 +150,7 @@ def test_a_refresh_that_fails_changes_nothing(account):
     assert "orders" in str(account.load().resources)
 
 
+@pytest.mark.slow
 def test_a_stream_may_have_settings_of_its_own(account, monkeypatch):
     monkeypatch.setenv("SETTING_OF_THE_TESTS", "5")
     account.create("orders", "clicks")

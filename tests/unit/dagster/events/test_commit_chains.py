@@ -223,6 +223,7 @@ def test_a_search_with_slow_files_ends_in_time_and_the_next_one_continues(daemon
     assert done == ComparisonProgress(10)
 
 
+@pytest.mark.slow
 def test_a_search_with_slow_events_ends_in_time_and_the_next_one_continues(daemon, chain, monkeypatch):
     """The events of 500 shards or more are searched together before the time is checked again."""
     chain = with_shards({number: chain[number] for number in range(1, 6)}, 500)

@@ -67,6 +67,7 @@ def test_only_runs_of_the_last_minutes_are_read_without_a_cursor():
 # Ticks
 
 
+@pytest.mark.slow
 def test_a_shard_whose_run_failed_is_requested_again_after_its_wait(source, daemon, clock):
     source.create(1)
     asked = []

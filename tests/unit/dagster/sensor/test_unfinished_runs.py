@@ -118,6 +118,7 @@ def test_a_users_job_over_the_raw_asset_holds_its_shards(source, stream, project
     assert daemon.requested_ranges() == [(B,)]
 
 
+@pytest.mark.slow
 def test_streams_do_not_see_each_others_runs_and_partitions(source, make_project, instance, tmp_path):
     other = source.sibling()
     source.create(3)

@@ -133,6 +133,7 @@ def test_a_commit_is_at_most_as_much_younger_than_its_files_as_pruning_assumes()
     assert MAX_ATTEMPT_AGE < CHAIN_NEEDED / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [MaintenanceLimits(chain_files=3), MaintenanceLimits(chain_bytes=1500)])
 def test_records_beyond_the_bound_are_deleted_if_no_attempt_needs_them(derived, limits):
     for number in range(12):

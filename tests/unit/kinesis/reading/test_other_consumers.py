@@ -133,6 +133,7 @@ def run(virtual, *consumers, seconds=SECONDS):
                 step.block()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pages")
 def test_a_reading_that_has_the_shard_to_itself_is_never_refused_and_nearly_as_fast_as_the_limits_allow(
     reading_of, virtual

@@ -140,6 +140,7 @@ def test_the_sdk_and_direct_calls_share_a_connection():
         assert (len(peer.requests), peer.connections) == (3, 1)
 
 
+@pytest.mark.slow
 def test_the_sdk_waits_for_the_response_on_a_connection_of_a_direct_call():
     with ScriptedServer(Response(SIZED), Response(SIZED, after=0.2)) as peer:
         client = client_of(peer.url, read_timeout=7)
@@ -150,6 +151,7 @@ def test_the_sdk_waits_for_the_response_on_a_connection_of_a_direct_call():
         assert (len(peer.requests), peer.connections) == (2, 1)
 
 
+@pytest.mark.slow
 def test_the_connection_of_an_abandoned_call_is_not_reused():
     with ScriptedServer(Response(SIZED, after=0.2), Response(SIZED)) as peer:
         client = client_of(peer.url)

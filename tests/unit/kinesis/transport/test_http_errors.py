@@ -34,6 +34,7 @@ def test_an_unknown_host_is_an_endpoint_connection_error(by_sdk, monkeypatch):
     assert code_of(client_of("http://kinesis.invalid", by_sdk)) == "EndpointConnectionError"
 
 
+@pytest.mark.slow
 @directly_and_by_the_sdk
 def test_an_endpoint_that_does_not_accept_in_time_is_a_connect_timeout_error(by_sdk):
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
@@ -48,6 +49,7 @@ def test_an_endpoint_that_does_not_accept_in_time_is_a_connect_timeout_error(by_
             each.close()
 
 
+@pytest.mark.slow
 @directly_and_by_the_sdk
 @pytest.mark.parametrize("data", [b"", HEAD])
 def test_a_response_that_does_not_arrive_in_time_is_a_read_timeout_error(by_sdk, data):
@@ -55,6 +57,7 @@ def test_a_response_that_does_not_arrive_in_time_is_a_read_timeout_error(by_sdk,
         assert code_of(client_of(peer.url, by_sdk, **SHORT_TIMEOUTS)) == "ReadTimeoutError"
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_arrive_in_time_is_a_read_timeout_error():
     with ScriptedServer(Response(LONG, After.HOLD)) as peer:
         assert code_of(client_of(peer.url, **SHORT_TIMEOUTS)) == "ReadTimeoutError"
@@ -79,6 +82,7 @@ def test_a_response_that_is_not_http_is_an_http_client_error():
     assert "HTTP/1.1" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_partial_response_does_not_keep_its_body():
     with (
         ScriptedServer(Response(LONG + bytes(500_000), After.HOLD)) as peer,

@@ -192,6 +192,7 @@ def test_a_body_of_unknown_length_is_refused_when_it_is_longer_than_allowed():
         receive_from(OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (LARGEST // (1 << 16) + 1))
 
 
+@pytest.mark.slow
 def test_a_partial_response_times_out():
     for sent in (b"", OK, SIZED[:-1], CHUNKED[:-1]):
         ours, theirs = socket.socketpair()

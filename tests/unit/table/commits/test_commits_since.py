@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
@@ -11,6 +13,7 @@ from support.attempts import Attempt, current_positions, freeze_all, shards
 from support.watched_files import WatchedFiles
 
 
+@pytest.mark.slow
 def test_a_process_reads_each_positions_file_once_even_if_its_attempt_is_overtaken_several_times(table):
     frozen = freeze_all(table, shards("a", "b"))
     slow = PositionedTable(table.uri)

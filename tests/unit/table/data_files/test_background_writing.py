@@ -145,6 +145,7 @@ def test_each_row_is_written_once_to_slow_storage(table, monkeypatch, row_group,
         assert sorted(found) == list(range(1, 16))
 
 
+@pytest.mark.slow
 def test_at_most_one_file_more_than_the_limit_is_open_while_files_are_closed(table, monkeypatch):
     open_now, open_counts = set(), []
     open_file = files_module._OpenFile

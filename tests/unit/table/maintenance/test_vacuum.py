@@ -63,6 +63,7 @@ def text_of(table, path):
     return (folder_of(table) / path).read_text()
 
 
+@pytest.mark.slow
 def test_vacuum_keeps_just_removed_files_after_the_log_entry_of_their_removal_is_deleted(busy):
     before = files_of(busy, DATA_FILES)
     steps_of(busy)

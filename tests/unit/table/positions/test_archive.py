@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -107,6 +108,7 @@ def test_a_shard_id_beyond_the_archived_ones_does_not_read_the_archive(chain_of)
     assert chain.files_read > files
 
 
+@pytest.mark.slow
 def test_archived_shards_do_not_affect_commit_size_or_reads(chain_of):
     folder = chain_of()
     named = {f"shardId-{number:012}": finished_shard(number) for number in range(5_000)}

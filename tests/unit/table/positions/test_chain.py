@@ -19,6 +19,7 @@ def test_commits_each_second_on_a_thousand_shards_take_at_most_ten_gigabytes_in_
     assert mean_bytes(1000, moving) * THREE_DAYS < MAX_BYTES
 
 
+@pytest.mark.slow
 def test_positions_of_many_moving_shards_are_read_from_two_files(chain_of):
     stream, folder = BusyStream(300), chain_of()
     for _ in range(9):
