@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets import KinesisStreamComponent
 from support.dagster_components import definitions_of
 
@@ -45,6 +47,18 @@ def test_the_make_targets_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE)
     assert documented >= {"demo", "dev"}
     assert documented <= set(targets)
+
+
+def test_make_demo_runs_the_demonstration() -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "demo"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == ".venv/bin/kinesis-assets demo"
 
 
 def test_the_yaml_block_defines_a_stream() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import zipfile
 from email.parser import BytesParser
@@ -15,6 +16,7 @@ from deltalake import DeltaTable
 
 import kinesis_assets
 from support.clean_environment import run
+from support.mentions import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,9 +46,15 @@ def test_the_metadata_name_the_version_of_the_package(wheel):
     assert not any(requirement.startswith("pandas") for requirement in fields.get_all("Requires-Dist"))
 
 
-def test_the_demonstration_runs(installed, tmp_path):
+def test_the_demonstration_verifies_that_each_record_is_in_the_table_exactly_once(installed, tmp_path):
     printed = run(installed / "kinesis-assets", "demo", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
-    assert "exactly once" in printed
+    *_, result, place = printed.splitlines()
+    assert numbers(result) == [25_000] * 3  # acknowledged, in the table, and there exactly once
+    assert "exactly once" in result
+    assert Path(place.partition(": ")[2], "_delta_log").is_dir()
+    shards = re.findall(r"^(shardId-\d{12}) .* (open|finished) ", printed, flags=re.MULTILINE)
+    assert [state for _, state in shards] == ["finished"] * 3 + ["open"] * 4
+    assert "Traceback" not in printed
 
 
 @pytest.fixture

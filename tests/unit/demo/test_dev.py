@@ -1,4 +1,4 @@
-"""The supervision of Spark by `dev`. tests/deployments/test_demo.py tests the command."""
+"""The supervision of Spark by `dev`. tests/deployments/test_dev.py tests the command."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""`kinesis-assets demo` and `kinesis-assets dev` as a user starts them."""
+"""`kinesis-assets dev` as a user starts it. The tests of the wheel start `kinesis-assets demo`."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -21,7 +20,6 @@ import pytest
 
 import kinesis_assets
 from benchmarks.harness.waiting import SECONDS, wait_until
-from support.mentions import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,26 +43,6 @@ def test_dev_reports_a_port_in_use(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith(f"Error: port {port}: ")
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_make_demo_verifies_that_each_record_is_in_the_table_exactly_once(tmp_path):
-    done = subprocess.run(
-        ["make", "--no-print-directory", "demo"],
-        cwd=PROJECT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    *_, result, place = done.stdout.splitlines()
-    assert numbers(result) == [25_000] * 3  # acknowledged, in the table, and there exactly once
-    assert "exactly once" in result
-    assert Path(place.partition(": ")[2], "_delta_log").is_dir()
-    shards = re.findall(r"^(shardId-\d{12}) .* (open|finished) ", done.stdout, flags=re.MULTILINE)
-    assert [state for _, state in shards] == ["finished"] * 3 + ["open"] * 4
-    assert "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.fixture
