@@ -51,7 +51,7 @@ def test_the_make_targets_exist() -> None:
 
 def test_make_demo_runs_the_demonstration() -> None:
     done = subprocess.run(
-        ["make", "--dry-run", "demo"],
+        ["make", "--no-print-directory", "--dry-run", "demo"],
         cwd=PROJECT,
         capture_output=True,
         text=True,
