@@ -50,7 +50,7 @@ integration: $(ARCHIVE)
 # Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, and what happens
 # when processes are killed and responses are lost.
 test-all: test deployments
-	@$(MAKE) --no-print-directory -j 2 chaos soak wheel standalone connect spark35 bucket
+	@$(MAKE) --no-print-directory -j 2 chaos spark35 wheel connect soak bucket standalone
 
 deployments: $(ARCHIVE)
 	@echo "Tests of deployments, clusters and the documentation"
