@@ -10,7 +10,7 @@ ARCHIVE := .venv/spark-archive
 # Tests are compiled once, even where Python writes no bytecode by default: it takes longer than to run many of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests write thousands of small tables, and some execute programs: in memory, if it has 4 GB for them and allows both.
+# Tests write thousands of small tables, and some execute programs: in memory, if /dev/shm has 4 GB and allows it.
 MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
 	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
