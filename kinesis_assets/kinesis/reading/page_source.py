@@ -54,7 +54,7 @@ class PageSource:
         self._iterator = None
 
     def continue_after(self, page: Page, served: datetime) -> None:
-        """Read the next page with the iterator of this one."""
+        """Take the iterator of the next page from a page that was read."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
     def iterator(self, position: Position) -> NonBlocking[str]:

@@ -53,8 +53,8 @@ class ShardPosition(
     Attributes:
         parents: The ids of the shards that it was split or merged from.
         hash_range: First and last hash key, both inclusive, as decimal text.
-        position: Where the next read starts. No record after it is in the table. Each record before it is, if
-            it was wanted and is not in a gap.
+        position: Where the next read starts. No record after it is in the table. Each record before it is,
+            unless it was not wanted, is in a gap, or was deleted by the table's retention.
         finished: Whether the shard was read to its end. A finished shard is never read again.
         tip_time: When it was last read to its tip (service's clock). None if it was not since an operator
             last set its position; the same applies to `last_arrival`.
