@@ -26,6 +26,7 @@ from benchmarks.harness.interruption import wait_for_interruption
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.spark import environment
 from kinesis_assets.spark.class_data_archive import archive_options
+from kinesis_assets.spark.local_settings import QUICK_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +37,8 @@ LOOPBACK = "127.0.0.1"
 ENVIRONMENTS = Path(__file__).parents[2] / ".local" / "environments"
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-QUICK_START = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()])
-"""Java options of processes that live for a few tests: compiling for speed costs more than it saves."""
+QUICK_START = " ".join([QUICK_JAVA, *archive_options()])
+"""Java options of processes that live for a few tests."""
 
 WORKERS = 2
 

@@ -2,10 +2,14 @@
 
 It imports what tasks import before it forks, which each worker would have to do otherwise. Spark starts it
 instead of its own daemon, see PYTHON_DAEMON_MODULE in org/apache/spark/internal/config/Python.scala.
+
+It also excludes what it imported from garbage collection, as https://docs.python.org/3/library/gc.html#gc.freeze
+recommends. Spark collects garbage after each task and would traverse every module again.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import runpy
 import sys
@@ -21,4 +25,5 @@ if __name__ == "__main__":
         for module in (WORKER, *TASK_MODULES):
             with suppress(ImportError):  # a task that needs it says what is missing
                 importlib.import_module(module)
+        gc.freeze()
     runpy.run_module("pyspark.daemon", run_name="__main__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -32,3 +33,14 @@ def test_a_worker_has_the_modules_of_tasks_before_its_first_task(new_workers):
 
     rows = new_workers.range(1).mapInArrow(loaded, "name string").collect()
     assert set(TASK_MODULES) <= {row.name for row in rows}
+
+
+def test_a_worker_does_not_search_what_it_has_imported_for_garbage(new_workers):
+    def searched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch({"objects": [len(gc.get_objects())], "excluded": [gc.get_freeze_count()]})
+
+    ((objects, excluded),) = (
+        new_workers.range(1).mapInArrow(searched, "objects long, excluded long").collect()
+    )
+    assert objects < excluded / 10

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 from kinesis_assets.spark.class_data_archive import archive_path
-from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, local_settings
+from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, QUICK_JAVA, local_settings
 from kinesis_assets.spark.setting_names import WORKER_DAEMON
 
 ADDRESSES = ["spark.driver.host", "spark.driver.bindAddress"]
@@ -25,7 +25,7 @@ def isolated_environment(tmp_path, monkeypatch):
 def test_local_spark_has_no_ui_a_fast_compiler_and_one_collector_thread(config):
     settings = local_settings(config)
     assert settings.items() >= {"spark.ui.enabled": "false", **config}.items()
-    assert {"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"} <= set(settings[JAVA_OPTIONS].split())
+    assert set(QUICK_JAVA.split()) <= set(settings[JAVA_OPTIONS].split())
 
 
 def test_local_spark_has_a_log_configuration_without_warnings_that_every_session_has():
