@@ -45,21 +45,20 @@ slow: $(READY)
 # In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(ARCHIVE)
 	@echo "Integration and contract tests: they start Spark, Dagster, S3 servers and other processes"
-	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/integration/emulators \
+	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
 		tests/contract tests/integration
 
-# Also the documentation, deployments, clusters, other emulators, a bucket, the wheel in an empty environment, Spark 3.5,
-# and what happens when processes are killed and responses are lost.
+# Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, the benchmarks with
+# little data, and what happens when processes are killed and responses are lost.
 test-all: test deployments
 	@$(MAKE) --no-print-directory -j 2 chaos spark35 wheel connect soak bucket standalone
 
 deployments: $(ARCHIVE)
-	@echo "Tests of deployments, clusters, other emulators and the documentation"
-	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
-		tests/deployments tests/docs tests/integration/emulators
+	@echo "Tests of deployments, clusters and the documentation"
+	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/deployments tests/docs
 
 chaos: $(ARCHIVE)
-	@echo "Chaos tests: processes are killed, disks are full, responses are lost"
+	@echo "Chaos tests: processes are killed, disks are full, responses are lost; and the benchmarks with little data"
 	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
 
 # Builds the wheel, installs it into an empty environment, and follows the tutorial there; about five minutes.

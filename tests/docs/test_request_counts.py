@@ -16,6 +16,7 @@ from benchmarks.sections.requests import (
     TABLES,
     TICK,
     measure,
+    target,
 )
 from benchmarks.servers.request_log import Requests
 from docs.scale_table import values
@@ -35,6 +36,11 @@ def measured(environment: None) -> list[Mapping[str, Requests]]:
     """The requests of each operation, of each of `TABLES`."""
     del environment
     return measure()
+
+
+def test_the_target_of_the_benchmarks_is_met(measured: list[Mapping[str, Requests]]) -> None:
+    found = target(measured[-1])
+    assert found.met, found.measured
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -25,7 +25,7 @@ def section(full: bool) -> Section:
         calls = empty_calls.measure(server, ROUNDS)
         runs = backlog.measure(server, backlog.BACKLOG, slow_rounds)
         deployed = deployed_run.measure(server, backlog.BACKLOG)
-        ticks = sensor_ticks.measure(server, slow_rounds)
+        ticks = sensor_ticks.measure(server, idle_shards.IDLE, slow_rounds)
         rates = [
             *small_pages.measure(server, 64, 200 if full else 100, ROUNDS, paced_rounds=slow_rounds),
             *small_pages.measure(server, 256, 10, ROUNDS, paced_rounds=slow_rounds),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.servers.replay_client import ReplayServer
+    from benchmarks.servers.replay_streams import StreamSpec
 
 LATENCY_MS = 20
 MAX_SECONDS = 8
@@ -48,28 +49,28 @@ class Tick:
     runs: int
 
 
-def measure(server: ReplayServer, rounds: int) -> list[list[Tick]]:
+def measure(server: ReplayServer, spec: StreamSpec, rounds: int) -> list[list[Tick]]:
     """Measure the same series of ticks in each round.
 
     The first tick sees new shards. The next ones see shards that were committed without an event, until no
     event is missing. The last one sees nothing new.
     """
-    server.create(IDLE)
-    ticks = [_measure_round(server) for _ in range(rounds)]
-    server.delete(IDLE.name)
+    server.create(spec)
+    ticks = [_measure_round(server, spec) for _ in range(rounds)]
+    server.delete(spec.name)
     return ticks
 
 
-def _measure_round(server: ReplayServer) -> list[Tick]:
+def _measure_round(server: ReplayServer, spec: StreamSpec) -> list[Tick]:
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         Path(home, "dagster.yaml").touch()
         folder = str(Path(home, "table"))
         instance = stack.enter_context(dg.DagsterInstance.from_config(home))
         definitions = build_kinesis_stream(
-            IDLE.name, table=folder, endpoint_url=server.url, region_name=REGION
+            spec.name, table=folder, endpoint_url=server.url, region_name=REGION
         )
-        opened = stack.enter_context(StreamProject(IDLE.name, definitions).open_stream())
-        partitions = StreamNames(IDLE.name).partitions
+        opened = stack.enter_context(StreamProject(spec.name, definitions).open_stream())
+        partitions = StreamNames(spec.name).partitions
         cursor: str | None = None
 
         def tick(state: str) -> Tick:
@@ -88,9 +89,9 @@ def _measure_round(server: ReplayServer) -> list[Tick]:
             shards = sum(isinstance(event, dg.AssetMaterialization) for event in result.asset_events)
             return Tick(state, seconds, storing, shards, len(result.run_requests or []))
 
-        ticks = [tick("1,000 shards are new")]
-        run(server.url, IDLE.name, folder)
-        ticks.append(tick("1,000 shards were committed without events"))
+        ticks = [tick(f"{spec.shards:,} shards are new")]
+        run(server.url, spec.name, folder)
+        ticks.append(tick(f"{spec.shards:,} shards were committed without events"))
         while ticks[-1].events:
             ticks.append(tick("the next tick"))
         ticks.append(tick("nothing is new"))

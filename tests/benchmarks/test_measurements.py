@@ -1,0 +1,128 @@
+"""What the benchmarks measure, with so little data that only counts mean anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.harness.rounds import Input, measure_in_turn
+from benchmarks.sections import cluster, commits, continuous, imports
+from benchmarks.sections.derived import increments, typed, upserts
+from benchmarks.sections.derived.workers import OURS, workers
+from benchmarks.sections.landing import readers, targets
+from benchmarks.sections.landing.comparison import Comparison
+from benchmarks.sections.scale import backlog, deployed_run, empty_calls, sensor_ticks, small_pages
+from benchmarks.servers.replay_client import replay_server
+from benchmarks.servers.replay_streams import StreamSpec
+from benchmarks.servers.standalone_cluster import standalone_cluster
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from benchmarks.servers.replay_client import ReplayServer
+
+FEW = StreamSpec("few", shards=8, pages=1, page_records=10)
+
+
+@pytest.fixture
+def server() -> Iterator[ReplayServer]:
+    """A replay server without streams."""
+    with replay_server() as running:
+        yield running
+
+
+def test_replay_server_returns_each_record_once(server: ReplayServer) -> None:
+    orders = StreamSpec("orders", shards=2, pages=2, page_records=50, record_bytes=600)
+    server.create(orders)
+    client = StreamClient(orders.name, ClientSettings("us-east-1", server.url))
+    numbers = []
+    for shard in client.list_shards():
+        iterator: str | None = client.shard_iterator(shard.shard_id, Position.parse("TRIM_HORIZON"))
+        while iterator is not None:
+            page, _ = client.get_records(iterator, 10_000)
+            numbers += [record.sequence_number for record in page.records]
+            iterator = page.next_shard_iterator if page.millis_behind_latest else None
+    assert len(set(numbers)) == len(numbers) == orders.records
+
+
+def test_landing_is_compared_with_its_bare_parts(server: ReplayServer) -> None:
+    server.create(FEW)
+    source = Input(server.url, FEW.name, FEW.records, FEW.data_bytes)
+    inputs = {command.name: source for command in readers.OURS}
+    measured, failed = measure_in_turn(readers.OURS, source, inputs, rounds=1)
+    compared = Comparison(measured, failed, server_cpu_per_gb=0.0)
+    assert not failed
+    assert [target.met is not None for target in targets(compared)] == [False, False, True, False]
+
+
+def test_landings_on_a_cluster_are_measured_beside_those_of_a_local_session(server: ReplayServer) -> None:
+    with standalone_cluster() as running:
+        landings = [cluster.measure_landings(server, running, cluster.EXECUTORS, FEW, rounds=1)]
+    assert cluster.target(landings).met is not None
+    assert "| 2 | cluster |" in cluster.describe_landings(landings)
+
+
+def test_whole_run_over_many_shards_makes_one_commit_with_few_files(server: ReplayServer) -> None:
+    many = StreamSpec("many", shards=100, pages=1, page_records=10)
+    (run,) = backlog.measure(server, many, rounds=1)
+    assert (run.records, run.commits) == (1_000, 1)
+    assert max(run.files.values()) <= backlog.MAX_FILES_PER_DATE
+
+
+def test_ticks_of_a_deployment_without_new_records_request_no_run(server: ReplayServer) -> None:
+    run = deployed_run.measure(server, FEW)
+    assert run is not None, "PostgreSQL is not installed"
+    assert run.idle_runs == 0
+
+
+def test_ticks_report_each_shard_that_was_committed_without_an_event(server: ReplayServer) -> None:
+    ((new, committed, *others),) = sensor_ticks.measure(server, FEW, rounds=1)
+    assert (new.runs, committed.runs) == (1, 0)
+    assert committed.events == FEW.shards
+    assert [(tick.events, tick.runs) for tick in others] == [(0, 0)] * len(others)
+
+
+def test_small_pages_are_read_with_and_without_pacing(server: ReplayServer) -> None:
+    rates = small_pages.measure(server, 4, 1, rounds=1, paced_rounds=1)
+    assert [(each.shards, each.paced) for each in rates] == [(4, False), (4, True)]
+
+
+def test_calls_without_records_are_measured_in_three_ways(server: ReplayServer) -> None:
+    measured = empty_calls.measure(server, rounds=1)
+    assert measured.keys() == {empty_calls.DIRECT, empty_calls.SESSION, empty_calls.SDK}
+
+
+def test_costs_of_derived_tables_are_measured_for_small_tables() -> None:
+    with workers(peer=False) as running:
+        added = increments.measure(running.running[OURS], rounds=1, sizes=(1, 2), file_rows=100)
+        decoded = typed.measure(running, records=80, rounds=1)
+        upserted = upserts.measure(running, files=2, rounds=1, file_rows=100, count=10)
+    assert added.target().met is not None
+    assert [each.met for each in (decoded.target("no peer"), *upserted.targets("no peer"))] == [None] * 3
+    assert all(OURS in part.describe() for part in (decoded, upserted))
+
+
+def test_freshness_is_measured_for_a_raw_table_and_a_typed_table_below_it() -> None:
+    measured = continuous.measure(1.0, derived=True)
+    assert len(measured.derived) == len(measured.seconds) > 0
+
+
+def test_logs_with_few_and_many_commits_are_compared_in_a_folder_and_a_bucket(tmp_path: Path) -> None:
+    rows = commits.measure((1, 12), rounds=1, copies=tmp_path)
+    logs = commits.compare(tmp_path, 1, 12, rounds=1)
+    assert [row.commits for row in rows] == [1, 12]
+    assert [(log.location, log.row.commits) for log in logs[:4]] == [
+        (commits.FOLDER, 1),
+        (commits.FOLDER, 12),
+        (commits.BUCKET, 1),
+        (commits.BUCKET, 12),
+    ]
+
+
+def test_imports_of_a_code_location_are_measured() -> None:
+    assert all(imports.cpu(statement) > 0 for statement in imports.DESCRIPTIONS)
