@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import subprocess
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +14,10 @@ import dagster as dg
 from benchmarks.harness.cpu import Usage, tree_cpu
 from benchmarks.harness.section import Section, markdown_table
 from benchmarks.harness.spread import Spread
+from benchmarks.servers.postgresql import postgresql, storage_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 ROUNDS = 5
 SHARDS = 250
@@ -35,44 +33,6 @@ _PARTITIONS = dg.DynamicPartitionsDefinition(name="shards")
 def shards() -> dg.MaterializeResult[None]:
     """An asset that does nothing but report events."""
     return dg.MaterializeResult(metadata=METADATA)
-
-
-@contextmanager
-def postgresql() -> Iterator[tuple[str, int]]:
-    """Run a PostgreSQL server on the loopback until the end of the block.
-
-    PostgreSQL refuses to run as root, so that root runs it as the user `postgres`.
-
-    Yields:
-        Its URL, and the id of its process.
-
-    Raises:
-        FileNotFoundError: PostgreSQL is not installed.
-    """
-    on_path = shutil.which("initdb")
-    found = [Path(on_path).parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found:
-        raise FileNotFoundError("PostgreSQL's initdb is not installed")
-    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if as_user:
-            shutil.chown(folder, "postgres")
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-
-        def run(program: str, *arguments: str) -> None:
-            command = [*as_user, str(found[-1] / program), "-D", str(folder / "data"), *arguments]
-            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
-
-        run("initdb", "-A", "trust", "-U", "dagster")
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder}"
-        run("pg_ctl", "-o", options, "-l", str(folder / "log"), "-w", "start")
-        try:
-            pid = int((folder / "data" / "postmaster.pid").read_text().split()[0])
-            yield f"postgresql://dagster:-@127.0.0.1:{port}/postgres", pid
-        finally:
-            run("pg_ctl", "-m", "fast", "stop")
 
 
 def run_all_partitions(instance: dg.DagsterInstance, server: int | None, keys: Sequence[str]) -> Usage:
@@ -107,13 +67,12 @@ def measure(count: int, rounds: int) -> dict[tuple[str, int], list[Usage]]:
         Path(sqlite, "dagster.yaml").touch()
         instances["SQLite"] = stack.enter_context(dg.DagsterInstance.from_config(sqlite)), None
         try:
-            url, pid = stack.enter_context(postgresql())
+            port, pid = stack.enter_context(postgresql())
         except FileNotFoundError:
             pass  # the report has no row for it
         else:
             home = stack.enter_context(tempfile.TemporaryDirectory())
-            storage = f"storage: {{postgres: {{postgres_url: '{url}'}}}}"
-            Path(home, "dagster.yaml").write_text(storage, encoding="utf-8")
+            Path(home, "dagster.yaml").write_text(storage_on(port), encoding="utf-8")
             instances["PostgreSQL"] = stack.enter_context(dg.DagsterInstance.from_config(home)), pid
         for instance, _ in instances.values():
             instance.add_dynamic_partitions(str(_PARTITIONS.name), keys)

@@ -15,10 +15,11 @@ import pytest
 from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
+from benchmarks.servers.postgresql import storage_on
 from docs.scale_table import values
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.pipeline import SPARK_CONFIG
-from support.postgresql import postgresql, storage_on
+from support.postgresql import postgresql
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:

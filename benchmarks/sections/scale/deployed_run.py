@@ -20,7 +20,7 @@ from benchmarks.harness.paths import ROOT
 from benchmarks.harness.section import Goal, Target
 from benchmarks.harness.single_process import REGION
 from benchmarks.harness.waiting import wait_until
-from benchmarks.sections.events import postgresql
+from benchmarks.servers.postgresql import postgresql, storage_on
 from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ def measure(server: ReplayServer, spec: StreamSpec) -> DeployedRun | None:
     """
     with ExitStack() as stack:
         try:
-            url, database = stack.enter_context(postgresql())
+            port, database = stack.enter_context(postgresql())
         except FileNotFoundError:
             return None
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (home / "dagster.yaml").write_text(f"storage: {{postgres: {{postgres_url: '{url}'}}}}\n{_SETTINGS}")
+        (home / "dagster.yaml").write_text(storage_on(port) + _SETTINGS)
         place = {"stream": spec.name, "table": str(home / "table"), "url": server.url, "region": REGION}
         (home / "deployed.py").write_text(_DEFINITIONS.format(**place))
         instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))

@@ -11,9 +11,10 @@ import sqlalchemy
 import yaml
 
 import kinesis_assets
+from benchmarks.servers.postgresql import storage_on
 from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.partitions.partition_ranges import range_tags
-from support.postgresql import postgresql, storage_on
+from support.postgresql import postgresql
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:
