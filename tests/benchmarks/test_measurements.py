@@ -1,19 +1,17 @@
-"""What the benchmarks measure, with so little data that only counts mean anything."""
+"""The sections of the benchmarks can be measured, here with so little data that the figures mean nothing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from benchmarks.harness.rounds import Input, measure_in_turn
+from benchmarks.harness.section import Goal
 from benchmarks.sections import cluster, commits, continuous, imports
 from benchmarks.sections.derived import increments, typed, upserts
 from benchmarks.sections.derived.workers import OURS, workers
 from benchmarks.sections.landing import readers, targets
 from benchmarks.sections.landing.comparison import Comparison
-from benchmarks.sections.scale import backlog, deployed_run, empty_calls, sensor_ticks, small_pages
-from benchmarks.servers.replay_client import replay_server
+from benchmarks.sections.scale import empty_calls, sensor_ticks, small_pages
 from benchmarks.servers.replay_streams import StreamSpec
 from benchmarks.servers.standalone_cluster import standalone_cluster
 from kinesis_assets.kinesis.client import StreamClient
@@ -21,19 +19,11 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.settings import ClientSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from benchmarks.servers.replay_client import ReplayServer
 
 FEW = StreamSpec("few", shards=8, pages=1, page_records=10)
-
-
-@pytest.fixture
-def server() -> Iterator[ReplayServer]:
-    """A replay server without streams."""
-    with replay_server() as running:
-        yield running
 
 
 def test_replay_server_returns_each_record_once(server: ReplayServer) -> None:
@@ -57,7 +47,7 @@ def test_landing_is_compared_with_its_bare_parts(server: ReplayServer) -> None:
     measured, failed = measure_in_turn(readers.OURS, source, inputs, rounds=1)
     compared = Comparison(measured, failed, server_cpu_per_gb=0.0)
     assert not failed
-    assert [target.met is not None for target in targets(compared)] == [False, False, True, False]
+    assert [target.goal for target in targets(compared) if target.met is not None] == [Goal.OVERHEAD]
 
 
 def test_landings_on_a_cluster_are_measured_beside_those_of_a_local_session(server: ReplayServer) -> None:
@@ -65,19 +55,6 @@ def test_landings_on_a_cluster_are_measured_beside_those_of_a_local_session(serv
         landings = [cluster.measure_landings(server, running, cluster.EXECUTORS, FEW, rounds=1)]
     assert cluster.target(landings).met is not None
     assert "| 2 | cluster |" in cluster.describe_landings(landings)
-
-
-def test_whole_run_over_many_shards_makes_one_commit_with_few_files(server: ReplayServer) -> None:
-    many = StreamSpec("many", shards=100, pages=1, page_records=10)
-    (run,) = backlog.measure(server, many, rounds=1)
-    assert (run.records, run.commits) == (1_000, 1)
-    assert max(run.files.values()) <= backlog.MAX_FILES_PER_DATE
-
-
-def test_ticks_of_a_deployment_without_new_records_request_no_run(server: ReplayServer) -> None:
-    run = deployed_run.measure(server, FEW)
-    assert run is not None, "PostgreSQL is not installed"
-    assert run.idle_runs == 0
 
 
 def test_ticks_report_each_shard_that_was_committed_without_an_event(server: ReplayServer) -> None:

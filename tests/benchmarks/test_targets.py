@@ -6,24 +6,40 @@ tests/chaos/test_contention.py.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks.sections import chain, memory
-from benchmarks.sections.scale import idle_shards
-from benchmarks.servers.replay_client import replay_server
+from benchmarks.sections.scale import backlog, deployed_run, idle_shards
+from benchmarks.servers.replay_streams import StreamSpec
 
 if TYPE_CHECKING:
     from benchmarks.harness.section import Target
+    from benchmarks.servers.replay_client import ReplayServer
 
 
 def assert_met(target: Target) -> None:
     assert target.met, f"{target.goal.description}: {target.measured}"
 
 
-def test_calls_of_a_run_over_idle_shards() -> None:
-    with replay_server() as server:
-        _, calls = idle_shards.targets(idle_shards.measure(server, rounds=1))
+def test_calls_of_a_run_over_idle_shards(server: ReplayServer) -> None:
+    _, calls = idle_shards.targets(idle_shards.measure(server, rounds=1))
     assert_met(calls)
+
+
+def test_commits_and_files_of_a_run_over_many_shards(server: ReplayServer) -> None:
+    (run,) = backlog.measure(server, StreamSpec("many", shards=100, pages=1, page_records=10), rounds=1)
+    assert (run.records, run.commits) == (1_000, 1)
+    assert max(run.files.values()) <= backlog.MAX_FILES_PER_DATE
+
+
+def test_runs_that_a_deployment_requests_without_new_records(server: ReplayServer) -> None:
+    run = deployed_run.measure(server, StreamSpec("few", shards=8, pages=1, page_records=10))
+    if run is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("PostgreSQL is not installed")
+    assert run.idle_runs == 0
 
 
 def test_positions_files_of_three_days() -> None:
