@@ -74,6 +74,13 @@ def packed_environment() -> Path:
     return archive
 
 
+def unpacked_environment(folder: Path) -> Path:
+    """Unpack these packages into a new folder, and return a Python interpreter that has them."""
+    folder.mkdir()
+    subprocess.run(["tar", "-xzf", packed_environment(), "-C", folder], check=True)  # noqa: S607
+    return folder / "bin" / "python"
+
+
 class SparkProcesses(ABC):
     """Processes of Spark, which are killed at the end of the context.
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import tarfile
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.servers.spark_cluster import StandaloneCluster, bare_python, packed_environment
+from benchmarks.servers.spark_cluster import (
+    StandaloneCluster,
+    bare_python,
+    packed_environment,
+    unpacked_environment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,8 +41,6 @@ def standalone_cluster() -> Iterator[Cluster]:
     """Run a cluster until the end of the block."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        archive = packed_environment()
-        with tarfile.open(archive) as content:
-            content.extractall(folder / "packages", filter="data")
+        python = unpacked_environment(folder / "packages")
         with StandaloneCluster(folder, bare_python(folder / "bare")) as cluster:
-            yield Cluster(cluster.config, cluster.pids, archive, folder / "packages/bin/python")
+            yield Cluster(cluster.config, cluster.pids, packed_environment(), python)

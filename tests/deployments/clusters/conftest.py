@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -39,12 +38,9 @@ def packed():
 
 
 @pytest.fixture(scope="session")
-def python_with_packages(packed, tmp_path_factory):
+def python_with_packages(tmp_path_factory):
     """A Python interpreter with these packages, for runs that do not have to send them."""
-    folder = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
-    return str(folder / "bin" / "python")
+    return str(spark_cluster.unpacked_environment(tmp_path_factory.mktemp("packages") / "unpacked"))
 
 
 @pytest.fixture(scope="module")
