@@ -3,8 +3,8 @@
 It imports what tasks import before it forks, which each worker would have to do otherwise. Spark starts it
 instead of its own daemon, see PYTHON_DAEMON_MODULE in org/apache/spark/internal/config/Python.scala.
 
-It also excludes what it imported from garbage collection, as https://docs.python.org/3/library/gc.html#gc.freeze
-recommends. Spark collects garbage after each task and would traverse every module again.
+It also excludes what it imported from garbage collection, as Python's documentation of `gc.freeze` recommends
+before a fork. Spark collects garbage after each task and would traverse every module again.
 """
 
 from __future__ import annotations
