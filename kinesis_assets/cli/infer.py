@@ -9,7 +9,7 @@ import yaml
 
 from kinesis_assets.cli.options import project_of, stream_options
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.redaction import without_secrets
+from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ import click
 
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.redaction import without_secrets
+from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
+from kinesis_assets.errors.redaction import mask_secrets
 from kinesis_assets.metrics.current_values import CurrentValues
 from kinesis_assets.metrics.instruments import ERROR, Instrument, Kind
-from kinesis_assets.redaction import mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -63,8 +63,8 @@ INNER_LAYERS = {
 UPWARDS = {("dagster.checks.remembered", "dagster.sensor.sensor_cursor")}
 """Imports against this order: in a run, the checks continue from what the sensor remembers."""
 
-EVERYWHERE = frozenset({"errors", "redaction", "retry"})
-"""Modules of the package's root that every folder may import."""
+EVERYWHERE = frozenset({"errors", "retry"})
+"""What every folder may import."""
 
 
 @cache

@@ -17,8 +17,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable
+from kinesis_assets.errors.redaction import without_secrets
 from kinesis_assets.kinesis.role_credentials import credentials_of
-from kinesis_assets.redaction import without_secrets
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.role import AssumedRole

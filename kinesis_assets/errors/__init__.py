@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.redaction import without_secrets
+from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
