@@ -45,8 +45,7 @@ slow: $(READY)
 # In the order of the files, here and below: the one with the most tests is not the longest.
 integration: $(ARCHIVE)
 	@echo "Integration and contract tests: they start Spark, Dagster, S3 servers and other processes"
-	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
-		tests/contract tests/integration
+	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/contract tests/integration
 
 # Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, the benchmarks with
 # little data, and what happens when processes are killed and responses are lost.

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""Records never enter the JVM. It only schedules tasks, so compiling its code with full optimization, and
-collecting its small heap with several threads, would cost more than they save. The space for compiled code is
-Java's default for full optimization: in the 48 MB that it reserves otherwise, a session that plans queries
-drops code and compiles it again."""
+"""Java options of a session. Records never enter the JVM. It only schedules tasks, so compiling its code with
+full optimization, and collecting its small heap with several threads, would cost more than they save. The
+space for compiled code is Java's default for full optimization: in the 48 MB that it reserves otherwise, a
+session that plans queries drops code and compiles it again."""
 
 LOOPBACK = "127.0.0.1"
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
-
 from benchmarks.servers import postgresql as servers
+from support.skipping import give_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,5 +19,5 @@ def postgresql() -> Iterator[int]:
         try:
             port, _ = stack.enter_context(servers.postgresql())
         except FileNotFoundError as error:
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+            give_up(str(error))
         yield port

@@ -15,6 +15,7 @@ from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
 from kinesis_assets.spark.setting_names import PY_FILES
 from kinesis_assets.testing import LocalKinesis
+from support.skipping import give_up
 from support.token_service import signing_key
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
@@ -73,8 +74,6 @@ def mounts():
             ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=True, capture_output=True
         )
     except (OSError, subprocess.CalledProcessError):
-        # In CI, a skipped test would count as passed.
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
         give_up("only root may mount a file system")
 
 
