@@ -12,6 +12,7 @@ from kinesis_assets.decoders.glue import Glue
 from kinesis_assets.decoders.spark_types import decoded_type, value_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.arrow_steps import map_in_arrow
+from kinesis_assets.spark.carried_column import carried, carry, is_in_order, with_carried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,12 +58,14 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         _, arrow_type = value_type(spark_type)
         types = {"error": StringType(), "schema_id": StringType(), "value": decoded_type(spark_type)}
         new = {name: StructField(name, type_) for name, type_ in types.items()}
-        fields = [new.get(field.name, field) for field in rows.schema] + [new[name] for name in added]
+        full, column = with_carried(rows), carried(rows)
+        fields = [new.get(field.name, field) for field in full.schema] + [new[name] for name in added]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _decoded_batches(batches, ready, arrow_type, added)
 
-        return map_in_arrow(rows, run, StructType(fields))
+        result = map_in_arrow(full, run, StructType(fields))
+        return result if column is None else carry(result, column, in_order=is_in_order(rows))
 
     return decoded
 

@@ -18,6 +18,7 @@ from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING, RECORD, quoted
 from kinesis_assets.spark.arrow_steps import map_in_arrow
+from kinesis_assets.spark.carried_column import map_each_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -106,7 +107,7 @@ class Projection:
         columns = [F.when(error.isNull(), F.col(quoted(name))).alias(name) for name in selected.columns[:-1]]
         reason = F.concat_ws(": ", *(F.col(f"{RECORD}.{name}") for name in _MARK_OF))
         marked = selected.select(*columns, F.when(error.isNotNull(), reason).alias(MARK))
-        return marked if self._selects else map_in_arrow(decoded, _marked_fields, marked.schema)
+        return marked if self._selects else map_each_row(decoded, _marked_fields, marked.schema)
 
     def kept(self, decoded: DataFrame) -> DataFrame:
         """Return all records, see `typed_columns`.
@@ -145,7 +146,7 @@ class Projection:
             if name not in present
         ]
         kept = selected.select(columns)
-        return kept if self._selects else map_in_arrow(decoded, _kept_fields, kept.schema)
+        return kept if self._selects else map_each_row(decoded, _kept_fields, kept.schema)
 
     def of_columns(self, rows: DataFrame) -> DataFrame:
         """Return rows that need no decoding. Expressions see their columns."""
@@ -190,12 +191,11 @@ class Projection:
         return selected
 
 
-def _marked_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the fields of all records, and the mark of those that could not be decoded."""
-    for batch in batches:
-        value = batch["value"]
-        names = [*(field.name for field in value.type), MARK]
-        yield pa.RecordBatch.from_arrays([*value.flatten(), _marks(batch)], names)
+def _marked_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the fields of all records, and the mark of those that could not be decoded."""
+    value = batch["value"]
+    names = [*(field.name for field in value.type), MARK]
+    return pa.RecordBatch.from_arrays([*value.flatten(), _marks(batch)], names)
 
 
 def _marks(batch: pa.RecordBatch) -> pa.Array:
@@ -206,14 +206,13 @@ def _marks(batch: pa.RecordBatch) -> pa.Array:
     return pc.if_else(pc.is_valid(error), reason, pa.scalar(None, pa.string()))
 
 
-def _kept_fields(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the fields of all records, and the columns that keep those which could not be decoded."""
-    for batch in batches:
-        is_bad = pc.is_valid(batch["error"])
-        value = batch["value"]
-        kept = [pc.if_else(is_bad, batch[name], pa.scalar(None, batch[name].type)) for name in KEEPING]
-        names = [*(field.name for field in value.type), *KEEPING]
-        yield pa.RecordBatch.from_arrays([*value.flatten(), *kept], names)
+def _kept_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the fields of all records, and the columns that keep those which could not be decoded."""
+    is_bad = pc.is_valid(batch["error"])
+    value = batch["value"]
+    kept = [pc.if_else(is_bad, batch[name], pa.scalar(None, batch[name].type)) for name in KEEPING]
+    names = [*(field.name for field in value.type), *KEEPING]
+    return pa.RecordBatch.from_arrays([*value.flatten(), *kept], names)
 
 
 def errors(decoded: DataFrame) -> DataFrame:

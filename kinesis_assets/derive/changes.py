@@ -21,8 +21,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_groups
-from kinesis_assets.derive.upsert import Upsert, upserted
+from kinesis_assets.derive.row_order import ORDER_COLUMN
+from kinesis_assets.derive.upsert import Upsert, upserted, with_order
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
+from kinesis_assets.spark.carried_column import carry
 from kinesis_assets.spark.session import first_line, spark_errors
 
 if TYPE_CHECKING:
@@ -141,8 +143,11 @@ def changes_of(
             source.delta,
             rows.files,
             selection=rows.selection,
-            batch_column=rows.batch_column,
+            batch_column=rows.order.batch_column,
+            order=None if mode is None else rows.order,
         )
+        if mode is not None:
+            source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
         checked = _transformed(table, transform, source_rows)
         checked = replace(checked, rows=with_null_for_empty(checked.rows, partition_by))
         count = None if checked.records is None else partial(counted, checked.records, "error")
@@ -150,12 +155,13 @@ def changes_of(
             yield StepChanges(checked, count)
             return
         _check_condition(table, checked.rows, mode.delete_where)
-        checked = replace(checked, rows=cache(checked.rows))
+        columns = checked.of_table.columns
+        checked = replace(checked, rows=cache(with_order(checked.rows)))
         if count is None and checked.error_column is not None:
             count = partial(counted, checked.rows, checked.error_column)
         new, tasks = checked.of_table, shuffle_tasks(spark, rows.bytes)
         plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
-        yield StepChanges(CheckedRows(new, check=checked.check), count, plan)
+        yield StepChanges(CheckedRows(new.select(columns), check=checked.check), count, plan)
 
 
 def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> CheckedRows:

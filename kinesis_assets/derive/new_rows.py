@@ -14,6 +14,7 @@ from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.ranked_files import ranked_files
 from kinesis_assets.derive.row_check import missing_rows
+from kinesis_assets.derive.row_order import RowOrder
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import TableOfAnotherSource
 
@@ -35,7 +36,7 @@ class NewRows:
         version: The version.
         files: The files with these rows. Some may have other rows too.
         selection: Which rows of the files.
-        batch_column: The column with the batch id to which the selection applies.
+        order: The order of the rows, and the column with the batch id to which the selection applies.
         cursor: The position after these rows.
         more: Whether the version has rows after these.
         replaced: Files with rows that the same commits replaced or deleted. They are not part of the table.
@@ -46,7 +47,7 @@ class NewRows:
     version: int
     files: Sequence[TableFile]
     selection: Selection
-    batch_column: str
+    order: RowOrder
     cursor: Cursor
     more: bool
     replaced: Sequence[TableFile] = ()
@@ -55,7 +56,7 @@ class NewRows:
     @property
     def condition(self) -> str:
         """The selection as a condition in SQL."""
-        return self.selection.condition(self.batch_column)
+        return self.selection.condition(self.order.batch_column)
 
     @property
     def bytes(self) -> int:
@@ -140,7 +141,7 @@ def _history(
         version=source.delta.version(),
         files=[each.file for each in files if selection.may_include(each.first, each.last)],
         selection=selection,
-        batch_column=source.batch_column,
+        order=RowOrder(source.batch_column, None, source.order_columns),
         cursor=msgspec.structs.replace(start, history=through, unread=_first_date(source, files, through)),
         more=through is not None or bool(commits),
         deleted=[
@@ -188,7 +189,7 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
         version=source.delta.version(),
         files=[each.file for each in files],
         selection=selection,
-        batch_column=source.batch_column,
+        order=RowOrder(source.batch_column, tuple(commit.batch_id for commit in taken), source.order_columns),
         cursor=msgspec.structs.replace(
             start,
             commit=landed[-1] if landed else start.commit,

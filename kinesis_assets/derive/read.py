@@ -15,6 +15,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.parallelism import parallelism
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.store.storage import TableFolder
 
@@ -55,6 +57,7 @@ def read(
     columns: Sequence[str] | None = None,
     selection: Selection = _ALL,
     batch_column: str | None = None,
+    order: RowOrder | None = None,
     with_place: bool = False,
 ) -> DataFrame:
     """Return rows of some files of a table as a DataFrame.
@@ -67,10 +70,11 @@ def read(
         columns: The columns; None for all.
         selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.
+        order: Add the column `ORDER_COLUMN` with this order of the rows. Only with all columns.
         with_place: Add the columns `FILE_COLUMN`, the index of the row's file in *files*, and
-            `POSITION_COLUMN`. Not with a selection.
+            `POSITION_COLUMN`. Not with a selection or an order.
     """
-    from pyspark.sql.types import IntegerType, LongType, StructType  # noqa: PLC0415  # tasks do not need them
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructType  # noqa: PLC0415  # not for tasks
 
     fields = StructType.fromJson(json.loads(delta.schema().to_json()))
     schema = pa.schema(delta.schema().to_arrow())
@@ -81,6 +85,9 @@ def read(
     groups = _groups(files, max(parallelism(spark), size // _TASK_BYTES)) or [[]]
     numbers = spark.range(0, len(groups), 1, len(groups))
     task = _reading(folder, groups, schema, selection, batch_column)
+    if order is not None:
+        task = _adding_order(task, order)
+        fields = fields.add(ORDER_COLUMN, StringType())
     if with_place:
         fields = fields.add(FILE_COLUMN, IntegerType()).add(POSITION_COLUMN, LongType())
         task = _reading_places(folder, groups, schema)
@@ -137,6 +144,15 @@ def _reading(
         filesystem = folder.open()
         for _, file in _files_of(numbers, groups):
             yield from rows_of_file(filesystem, file, schema, selection, batch_column)
+
+    return run
+
+
+def _adding_order(step: ArrowStep, order: RowOrder) -> ArrowStep:
+    """Return a step that adds the order of the rows that another one reads."""
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(order.with_order, step(numbers))
 
     return run
 

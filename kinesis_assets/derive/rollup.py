@@ -42,7 +42,7 @@ def touched_groups(
         rows.files,
         columns=by,
         selection=rows.selection,
-        batch_column=rows.batch_column,
+        batch_column=rows.order.batch_column,
     )
     replaced = read(spark, source.folder, source.delta, rows.replaced, columns=by)
     return with_null_for_empty(added.unionByName(replaced), partition_by).distinct()

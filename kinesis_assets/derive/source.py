@@ -71,10 +71,12 @@ class Source(ABC):
         delta: The table, opened by delta-rs.
         batch_column: The column with each row's batch id.
         date_column: The partition column with the date by which rows expire; None if they do not.
+        order_columns: The columns by which the rows of a commit are ordered, see `RowOrder`.
     """
 
     batch_column: ClassVar[str]
     date_column: ClassVar[str | None] = None
+    order_columns: ClassVar[Sequence[str]] = ()
 
     def __init__(self, uri: str, folder: TableFolder, delta: DeltaTable) -> None:
         self.uri = uri
@@ -148,6 +150,7 @@ class RawSource(Source):
 
     batch_column = "batch_id"
     date_column = "arrival_date"
+    order_columns = ("sequence_number", "sub_sequence_number", "shard_id")
 
     def __init__(self, table: PositionedTable) -> None:
         snapshot = table.snapshot()

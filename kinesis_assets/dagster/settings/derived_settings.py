@@ -85,12 +85,14 @@ class DerivedTableSettings(DerivedSettings):
     order_by: Texts = Field(
         default=(),
         description="Columns by which the newest row of a key is found, most significant first. Required "
-        "with a key. Of equal rows, the later one is newer.",
+        "with a key. Of equal rows, the later one is newer: by the commits of the source, and then by the "
+        "sequence number.",
         examples=[["updated_at"]],
     )
     delete_where: str | None = Field(
         default=None,
-        description="Condition in Spark SQL. If it is true for the newest row of a key, the key is deleted.",
+        description="Condition in Spark SQL. A row for which it is true deletes its key, unless the table has a "
+        "newer row.",
         examples=["op = 'DELETE'"],
     )
     max_bytes: int = Field(

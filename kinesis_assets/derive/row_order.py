@@ -1,0 +1,58 @@
+"""The order of a source's rows, by which of two rows that are equal in `order_by` the newer one is found.
+
+The rows of a later commit are newer. Within a commit of a raw table the greater sequence number is newer, and
+then the greater sub-sequence number: so each shard's own order holds, and that of parents and children. Rows
+of one commit of a derived table have no order but that of their values. The order is a column of texts. Tasks
+add it to the rows that they read, and Spark carries it through a transformation, see `spark.carried_column`.
+
+Spark tasks import this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ORDER_COLUMN = "__order"
+
+_ID_DIGITS = 19
+"""Those of the greatest number with 64 bits."""
+
+_LENGTH_DIGITS = 3
+"""A sequence number has at most 129 digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """The order of the rows of a step.
+
+    Attributes:
+        batch_column: The column with each row's batch id.
+        commits: The batch ids of the commits, oldest first; None if the order of their ids is theirs. That is
+            so for the rows that a source had when its consumer started, whose commits need not be recorded
+            any more.
+        within: Columns by which the rows of a commit are ordered, most significant first. Of two values the
+            longer one is greater, as of two numbers.
+    """
+
+    batch_column: str
+    commits: tuple[int, ...] | None = None
+    within: Sequence[str] = ()
+
+    def with_order(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with their order as the last column."""
+        ids = batch[self.batch_column]
+        if self.commits is not None:
+            ids = pc.index_in(ids, value_set=pa.array(self.commits, pa.int64()))
+        parts = [pc.utf8_lpad(ids.cast(pa.string()), _ID_DIGITS, "0")]
+        for name in self.within:
+            text = batch[name].cast(pa.string())
+            parts += [pc.utf8_lpad(pc.utf8_length(text).cast(pa.string()), _LENGTH_DIGITS, "0"), text]
+        order = pc.binary_join_element_wise(*parts, "")
+        return pa.RecordBatch.from_arrays([*batch.columns, order], [*batch.schema.names, ORDER_COLUMN])
