@@ -13,17 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from benchmarks.harness.waiting import SECONDS
-from contract.derivations import APPENDED, KINDS, ROLLED_UP, UPSERTED, Kind
+from contract.derivations import APPENDED, KEYS, KINDS, ROLLED_UP, UPSERTED, Kind, number, number_of
 from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.derive.run import Derivation
+from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import CursorConflict, LandingFailed
 from support.derived import DerivedBench
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from support.pipeline import Pipeline
 
@@ -144,3 +147,29 @@ def test_a_repeated_run_adds_nothing(pipeline: Pipeline, derived: DerivedBench, 
         derived.run()
         assert derived.run() == []
         kind.assert_exact(derived, pipeline.acknowledged)
+
+
+def versions(rows: DataFrame) -> DataFrame:
+    """Return the number of each record and its key, all at one time."""
+    return rows.select((number() % KEYS).alias("key"), F.lit(0).alias("at"), number().alias("number"))
+
+
+@pytest.mark.any_spark
+@pytest.mark.parametrize("max_bytes", [1, MAX_BYTES])
+def test_of_equal_rows_the_one_with_the_greatest_sequence_number_of_the_last_commit_stays(
+    pipeline: Pipeline, derived: DerivedBench, max_bytes: int
+) -> None:
+    derived.derivation = Derivation(
+        pipeline.table.uri, versions, Upsert(("key",), ("at",)), max_bytes=max_bytes
+    )
+    land(pipeline, 100)
+    derived.run()
+    committed = len(pipeline.acknowledged)
+    land(pipeline, 5)
+    land(pipeline, 100)
+    derived.run()
+    last = pipeline.acknowledged[committed + 5 :]
+    expected = {
+        number_of(each) % KEYS: number_of(each) for each in sorted(last, key=lambda each: int(each[1]))
+    }
+    assert derived.values("key", "number") == sorted(expected.items(), key=repr)
