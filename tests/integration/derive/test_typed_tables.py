@@ -106,3 +106,17 @@ def test_an_invalid_schema_or_expression_is_refused_in_one_line(typed, settings,
         typed.consume(order(1), **settings)
     assert "\n" not in str(caught.value)
     assert typed.is_missing()
+
+
+# The order of rows
+
+EXPRESSIONS = {"select": ["*", "amount * 2 AS twice", "shard_id"], "where": "amount > 0"}
+
+
+@pytest.mark.parametrize("on_bad_record", ["keep", "separate", "fail"])
+@pytest.mark.parametrize("expressions", [{}, EXPRESSIONS], ids=["fields", "expressions"])
+def test_of_rows_that_are_equal_in_order_by_the_later_one_stays(typed, on_bad_record, expressions):
+    versions = [order(id_, 1.0, at=at) for at in (5, 7, 6) for id_ in range(40)]
+    settings = {"key": ["id"], "order_by": ["amount"], "on_bad_record": on_bad_record, **expressions}
+    typed.consume(*versions, schema="id INT, amount DOUBLE, at INT", **settings)
+    assert typed.values("at") == [6] * 40
