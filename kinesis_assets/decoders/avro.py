@@ -56,7 +56,7 @@ class Avro:
         if self.spark_type is None:
             try:
                 schema = json.loads(self.definition)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InvalidInput(f"the Avro schema is not JSON: {error}; correct it") from None
             object.__setattr__(self, "spark_type", avro_columns(schema))
 

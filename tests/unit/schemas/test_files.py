@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 
 from kinesis_assets.errors import InvalidInput
@@ -12,6 +14,10 @@ from kinesis_assets.schemas.json_schema import json_schema_columns
 def avro(*types: object, name: str = "Order") -> dict[str, object]:
     fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(types)]
     return {"type": "record", "name": name, "fields": fields}
+
+
+def decimal(precision: object, scale: object) -> dict[str, object]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +33,7 @@ def avro(*types: object, name: str = "Order") -> dict[str, object]:
         (["null", "long"], "BIGINT"),
         (["int", "null", "long"], "BIGINT"),
         (["float", "double"], "DOUBLE"),
+        (["string", {"type": "null"}], "STRING"),
         ({"type": "string"}, "STRING"),
         ({"type": "enum", "name": "State", "symbols": ["A"]}, "STRING"),
         ({"type": "fixed", "name": "Hash", "size": 4}, "BINARY"),
@@ -38,6 +45,9 @@ def avro(*types: object, name: str = "Order") -> dict[str, object]:
         ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "DECIMAL(9, 2)"),
         ({"type": "string", "logicalType": "uuid"}, "STRING"),
         ({"type": "int", "logicalType": "time-millis"}, "INT"),
+        ({"type": "long", "logicalType": "date"}, "BIGINT"),
+        ({"type": "long", "logicalType": ["date"]}, "BIGINT"),
+        (decimal(38, 38), "DECIMAL(38, 38)"),
         (avro("int", name="Inner"), "STRUCT<f0: INT>"),
     ],
     ids=str,
@@ -46,29 +56,44 @@ def test_an_avro_type_has_a_spark_type(type_, expected):
     assert avro_columns(avro(type_)) == f"f0 {expected}"
 
 
-def test_a_named_avro_type_can_be_used_again():
-    state = {"type": "enum", "name": "State", "namespace": "shop", "symbols": ["A"]}
-    assert avro_columns(avro(state, "shop.State", "State")) == "f0 STRING, f1 STRING, f2 STRING"
-
-
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
         ("long", "is not a record"),
-        (avro(), "the record Order has no fields"),
+        (avro(), "the Avro schema is a record without fields"),
+        (avro(avro(name="Inner")), "f0 is a record without fields"),
         (avro("Order"), "f0 is recursive"),
         (avro({"type": "array", "items": ["null", "Order"]}), "f0 is recursive"),
         (avro("Customer"), "f0 has the unknown type Customer"),
         (avro(["string", "long"]), "f0 is a union of BIGINT, STRING"),
         (avro(avro(["string", "long"], name="Inner")), "f0.f0 is a union"),
-        (avro(["null"]), "f0 is a union of no types"),
+        (avro([]), "f0 is a union of no types"),
+        (avro(avro(["null"], name="Inner")), r"f0\.f0 is always null"),
+        (avro("null"), "f0 is always null"),
+        (avro({"type": "array", "items": {"type": "null"}}), "f0 is always null"),
         (avro(None), "f0 has no type"),
+        (avro({"logicalType": "date"}), "f0 has no type"),
+        (avro("enum"), "f0 has the unknown type enum"),
+        (avro({"type": {"type": "long"}}), "f0 has the unknown type"),
+        (avro({"type": "enum", "symbols": ["A"]}), "f0 has a definition without a name"),
+        ({"type": "record", "name": "Order", "fields": [{"type": "long"}]}, "has a field without a name"),
+        (avro(decimal(39, 2)), "f0 is a decimal of 39 digits"),
+        (avro(["null", decimal(2, 3)]), "f0 is a decimal with the precision 2 and the scale 3"),
+        (avro(decimal(None, 0)), "f0 is a decimal with the precision None"),
+        (avro(decimal("9", 0)), "f0 is a decimal with the precision 9"),
+        (avro(decimal(9, -1)), "f0 is a decimal with .* the scale -1"),
     ],
     ids=str,
 )
 def test_an_avro_schema_without_a_spark_type_is_refused(schema, reason):
     with pytest.raises(InvalidInput, match=reason):
         avro_columns(schema)
+
+
+def test_an_avro_schema_with_thousands_of_types_within_each_other_is_refused():
+    arrays = reduce(lambda items, _: {"type": "array", "items": items}, range(2000), "long")
+    with pytest.raises(InvalidInput, match="too many types within each other"):
+        avro_columns(avro(arrays))
 
 
 @pytest.mark.parametrize(

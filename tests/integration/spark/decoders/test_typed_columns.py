@@ -22,9 +22,9 @@ SCHEMA = {
 NO_ORDER = b'{"amount": 1}'
 
 
-def avro(value: object) -> bytes:
+def avro(value: object, schema: object = SCHEMA) -> bytes:
     out = BytesIO()
-    fastavro.schemaless_writer(out, SCHEMA, value)
+    fastavro.schemaless_writer(out, schema, value)
     return out.getvalue()
 
 
@@ -62,6 +62,22 @@ def test_avro_records_have_the_type_of_their_schema(raw):
     assert tuple(good.value) == (1, None)
     assert_mentions(empty.error, "avro: ", "EOFError")
     assert_mentions(long.error, "avro: ", "1 bytes")
+
+
+def test_avro_types_with_one_name_in_two_namespaces_are_columns_of_their_own(raw):
+    billing, shipping = (
+        {"type": "record", "name": "Address", "namespace": space, "fields": [{"name": name, "type": type_}]}
+        for space, name, type_ in (("billing", "iban", "string"), ("shipping", "postcode", "int"))
+    )
+    status = {"type": "enum", "name": "Status", "symbols": ["NEW", "PAID"]}
+    types = {"a": status, "b": "shop.Status", "p": billing, "q": shipping, "r": "billing.Address"}
+    fields = [{"name": name, "type": type_} for name, type_ in types.items()]
+    schema = {"type": "record", "name": "Order", "namespace": "shop", "fields": fields}
+    order = {"a": "NEW", "b": "PAID", "p": {"iban": "DE1"}, "q": {"postcode": 1}, "r": {"iban": "DE2"}}
+    (row,) = typed_columns(raw([avro(order, schema)]), Avro(json.dumps(schema))).collect()
+    assert row.error is None
+    assert (row.a, row.b) == ("NEW", "PAID")
+    assert [row.p.iban, row.q.postcode, row.r.iban] == ["DE1", 1, "DE2"]
 
 
 @pytest.mark.parametrize(
