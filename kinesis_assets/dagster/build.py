@@ -34,7 +34,7 @@ from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
 _START_OF_A_RUN = 30.0
 """Seconds from a tick of the sensor until the run that it requests starts to read."""
@@ -128,11 +128,12 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
     @dg.sensor(
         name=names.sensor,
-        target=raw if follow_for is None else below | dg.AssetSelection.assets(raw),
+        target=below | dg.AssetSelection.assets(raw),
         minimum_interval_seconds=settings.sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         required_resource_keys={manager_key},
-        description=f"Lists the shards of {stream} and requests runs over those that can be read.",
+        description=f"Lists the shards of {stream} and requests runs over those that can be read, and over "
+        "derived tables whose last run failed.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from kinesis_assets.dagster.sensor.sensor import evaluate  # noqa: PLC0415  # definitions do not read the table
@@ -140,7 +141,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         # A test evaluates the sensor without a repository.
         assets = {} if context.repository_def is None else context.repository_def.assets_defs_by_key
         tables = {key: each.table for key, each in derived_tables(assets, names).items()}
-        derived = [] if follow_for is None else _tables_in_continuous_runs(assets, tables, below)
+        derived = _tables_after_landing(assets, tables, below)
         opened = open_stream(context.resources, names)
         return evaluate(
             opened,
@@ -177,13 +178,13 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     )
 
 
-def _tables_in_continuous_runs(
+def _tables_after_landing(
     definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
-    tables: Iterable[dg.AssetKey],
+    tables: Collection[dg.AssetKey],
     below: dg.AssetSelection,
 ) -> list[dg.AssetKey]:
     """Return those of some derived tables that are materialized when their source has new rows."""
-    if not definitions:
+    if not tables:
         return []
     selected = below.resolve(list(definitions.values()))
     return [key for key in tables if key in selected and moves_after_landing(definitions[key], key)]

@@ -95,23 +95,30 @@ def end_dead_runs(
     return liveness
 
 
+def assets_of_steps(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[str, list[dg.AssetKey]]:
+    """Return the assets that each step of a run materializes, by step key; nothing if the run has no plan."""
+    if run.execution_plan_snapshot_id is None:
+        return {}
+    plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+    return {
+        step.key: [
+            output.properties.asset_key
+            for output in step.outputs
+            if output.properties and output.properties.asset_key  # a check has none
+        ]
+        for step in plan.steps
+        if step.key in plan.step_keys_to_execute
+    }
+
+
 def _unfinished(instance: dg.DagsterInstance, tables: Mapping[dg.AssetKey, str]) -> Iterator[_DerivedRun]:
     for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED)):
         run = record.dagster_run
-        if run.status is dg.DagsterRunStatus.QUEUED or run.execution_plan_snapshot_id is None:
+        if run.status is dg.DagsterRunStatus.QUEUED:
             continue
         if not set(run.asset_selection or ()).issubset(tables):  # which is less work than reading the plan
             continue
-        plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-        assets = {
-            step.key: [
-                output.properties.asset_key
-                for output in step.outputs
-                if output.properties and output.properties.asset_key  # a check has none
-            ]
-            for step in plan.steps
-            if step.key in plan.step_keys_to_execute
-        }
+        assets = assets_of_steps(instance, run)
         if assets and all(len(keys) == 1 and keys[0] in tables for keys in assets.values()):
             yield _DerivedRun(run, {step: tables[key] for step, (key,) in assets.items()})
 

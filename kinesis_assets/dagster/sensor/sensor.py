@@ -1,4 +1,4 @@
-"""The sensor: adds new shards as partitions, requests runs over readable shards, and adds missing events.
+"""The sensor: adds new shards, requests runs over readable shards and failed tables, and adds missing events.
 
 It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread records
 it requests one record at most, which it does not keep.
@@ -19,6 +19,7 @@ from kinesis_assets.dagster.checks.unread import readable
 from kinesis_assets.dagster.partitions.idle_ranges import finished_between
 from kinesis_assets.dagster.partitions.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, tagged_partitions
+from kinesis_assets.dagster.sensor.derived_retries import failing_tables, retry_requests
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs
 from kinesis_assets.dagster.sensor.due_shards import DueShards
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
@@ -64,7 +65,8 @@ def evaluate(
         instance: The instance with the partitions, runs and events.
         cursor: The cursor that the previous tick returned.
         clock: Returns the time of the tick, in seconds since the epoch.
-        derived: The derived tables that one of the stream's continuous runs includes.
+        derived: The derived tables that are materialized when their source has new rows. One of the stream's
+            continuous runs includes them, and each is requested again after a failed run.
         tables: The paths or URIs of all derived tables of the stream, by asset key.
         checked: Those of these tables that have checks.
     """
@@ -108,9 +110,14 @@ def evaluate(
         opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
     )
     derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now, opened.role)
+    failing = failing_tables(instance, derived, before.failing_tables, now)
     of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
     after = structs.replace(
-        after, checks=checks, derived_liveness=derived_liveness, derived_checks=derived_checks
+        after,
+        checks=checks,
+        derived_liveness=derived_liveness,
+        derived_checks=derived_checks,
+        failing_tables=failing,
     )
     record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
     blocked = {
@@ -122,19 +129,23 @@ def evaluate(
     if not continuous or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
         derived = ()
     discoveries = [_discovery(names, shard_id, shards[shard_id]) for shard_id in new]
+    requests = run_requests(opened, ranges, blocked, backoff.shards, derived)
+    if not pause:
+        requests += retry_requests(instance, failing, now, derived if requests else ())
+    tables_waiting = {name: table for name, table in failing.items() if table.until > now}
     reason = skip_reason(
-        waiting,
+        waiting | tables_waiting,
         liveness.dead,
         idle=len(candidates),
         busy=not to_read.isdisjoint(busy),
         not_probed=due.error,
     )
     return dg.SensorResult(
-        run_requests=run_requests(opened, ranges, blocked, backoff.shards, derived),
+        run_requests=requests,
         dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
         asset_events=[*missing, *seen, *discoveries, *evaluations, *of_derived],
         cursor=after.encode(),
-        skip_reason=None if ranges else str(pause or reason),
+        skip_reason=None if requests else str(pause or reason),
     )
 
 

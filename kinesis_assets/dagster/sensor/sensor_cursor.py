@@ -9,7 +9,7 @@ from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.dagster.sensor.due_shards import Signal
 from kinesis_assets.dagster.sensor.run_liveness import Liveness
-from kinesis_assets.dagster.sensor.sensor_backoff import ShardBackoff
+from kinesis_assets.dagster.sensor.sensor_backoff import Failing, ShardBackoff
 from kinesis_assets.dagster.sensor.stream_observation import Observed
 
 
@@ -28,6 +28,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         observed: The last observation of the stream.
         checks: What the asset checks of the raw table remember.
         derived_checks: What those of each derived table remember, by `CheckedTable.name`.
+        failing_tables: The derived tables whose last run failed, by asset key.
     """
 
     last_requested: str | None = msgspec.field(default=None, name="last_asked")
@@ -40,6 +41,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     checks: ChecksProgress = ChecksProgress()
     derived_liveness: Liveness = Liveness()
     derived_checks: dict[str, DerivedProgress] = {}
+    failing_tables: dict[str, Failing] = {}
 
     @property
     def waiting_to_be_read(self) -> set[str]:

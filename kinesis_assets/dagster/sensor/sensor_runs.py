@@ -242,10 +242,14 @@ def _materialized_by(instance: dg.DagsterInstance, names: StreamNames, run_id: s
 
 
 def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames) -> bool:
-    """Whether a run materializes the raw asset. Without an asset selection it materializes all of its job."""
+    """Whether a run materializes the raw asset."""
+    return names.raw_key in assets_of_run(instance, run)
+
+
+def assets_of_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Collection[dg.AssetKey]:
+    """Return the assets of a run. Without an asset selection it materializes all of its job."""
     if run.asset_selection:  # that of a job's subset, as commands execute it, is empty
-        return names.raw_key in run.asset_selection
+        return run.asset_selection
     if run.execution_plan_snapshot_id is None:
-        return False  # the run executes nothing
-    plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
-    return names.raw_key in plan.asset_selection
+        return ()  # the run executes nothing
+    return instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).asset_selection

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import StreamError
 
 _NAMED = 5
-"""How many shards the reason names. It counts the others."""
+"""How many shards and tables the reason names. It counts the others."""
 
 _NOT_PROBED = "shards could not be probed for new records, so they are requested less and less often: %s"
 
@@ -30,7 +30,7 @@ def skip_reason(
     """Return why a tick requests no run.
 
     Args:
-        waiting: The shards that wait after a failed run.
+        waiting: The shards and derived tables that wait after a failed run.
         dead: The ids of the runs that show no sign of life.
         idle: The number of shards that have no unread records, as far as is known.
         busy: Whether a readable shard has an unfinished run.
@@ -50,8 +50,8 @@ def skip_reason(
     return "; ".join([*reasons, *(DEAD % run_id for run_id in sorted(dead))])
 
 
-def _waits(shard_id: str, failing: Failing) -> str:
-    """Return why a shard waits, and until when."""
+def _waits(name: str, failing: Failing) -> str:
+    """Return why a shard or a table waits, and until when."""
     until = datetime.fromtimestamp(failing.until, UTC)
     runs = "its last run" if failing.runs == 1 else f"its last {failing.runs} runs"
-    return f"{shard_id} waits until {until:%Y-%m-%dT%H:%M:%SZ}: {runs} failed, the last was {failing.run_id}"
+    return f"{name} waits until {until:%Y-%m-%dT%H:%M:%SZ}: {runs} failed, the last was {failing.run_id}"

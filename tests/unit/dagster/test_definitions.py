@@ -40,12 +40,13 @@ class TestDeployed:
         policy = deployed.resolve_asset_graph().get(raw_key("orders")).backfill_policy
         assert policy.policy_type.value == "SINGLE_RUN"
 
-    def test_the_sensor_runs_by_default_and_targets_the_raw_table(self, deployed):
+    def test_the_sensor_runs_by_default_and_targets_the_raw_table_and_what_is_derived_from_it(self, deployed):
         sensor = deployed.get_repository_def().get_sensor_def("kinesis__orders_raw_sensor")
         assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
         (target,) = sensor.targets
         selection = target.resolvable_to_job.selection
-        assert selection.resolve(deployed.resolve_asset_graph()) == {raw_key("orders")}
+        derived = {dg.AssetKey("orders"), dg.AssetKey("revenue_by_day")}
+        assert selection.resolve(deployed.resolve_asset_graph()) == {raw_key("orders"), *derived}
 
     def test_runs_execute_in_the_process_that_dagster_starts_for_them(self, deployed):
         assert deployed.executor is dg.in_process_executor
