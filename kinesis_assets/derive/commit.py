@@ -191,9 +191,7 @@ def remove_action(file: TableFile, *, data_change: bool = True) -> RemoveAction:
         data_change=data_change,
         deletion_timestamp=_now(),
         size=file.size,
-        partition_values={
-            name: None if value is None else str(value) for name, value in file.partition.items()
-        },
+        partition_values=file.partition_texts,
     )
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from kinesis_assets.derive.files import partition_folder
 from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.table.data_files.data_file import NEW_FILES, Compression
 from kinesis_assets.table.data_files.data_file_writer import FileLayout
@@ -125,7 +126,8 @@ def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
         batch_id: The attempt's batch id.
         folder: The folder within that of the table, with a slash at its end.
     """
-    name = rf"{folder}part-{batch_id}-[0-9a-f]{{32}}\.{NEW_FILES.name}\.parquet"
+    folder += partition_folder(file.partition)
+    name = rf"{re.escape(folder)}part-{batch_id}-[0-9a-f]{{32}}\.{NEW_FILES.name}\.parquet"
     return re.fullmatch(name, file.path) is not None and file.size > 0 and file.new_rows <= file.rows
 
 
@@ -160,7 +162,7 @@ class DerivedFileWriter:
                     self._close(next(iter(self._open)))
                 partition = dict(zip(self._job.partition_by, values, strict=True))
                 name = f"part-{self._job.batch_id}-{uuid4().hex}.{self._job.compression.name}.parquet"
-                path = f"{self._folder}{name}"
+                path = f"{self._folder}{partition_folder(partition)}{name}"
                 self._open[values] = _OpenFile(self._filesystem, path, self._schema, self._job, partition)
             file = self._open[values]
             file.write(part)
@@ -251,7 +253,7 @@ class _OpenFile:
             rows=self._rows,
             new_rows=self._new_rows,
             partition=self._partition,
-            statistics=_statistics(self._schema, self._footers[0]),
+            statistics=statistics_of(self._schema, self._footers[0]),
         )
 
     def _write_pending(self) -> None:
@@ -288,8 +290,8 @@ def bounded_columns(columns: Iterable[pa.Field]) -> list[str]:
     ]
 
 
-def _statistics(schema: pa.Schema, footer: pq.FileMetaData) -> str:
-    """Return the statistics of the Delta protocol, as JSON.
+def statistics_of(schema: pa.Schema, footer: pq.FileMetaData) -> str:
+    """Return the statistics of a file as in the Delta protocol, in JSON.
 
     If the values of one column are not known, those of no column are named, see `bounded_columns`.
     """

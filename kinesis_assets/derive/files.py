@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -19,6 +19,31 @@ WITHOUT_PARTITIONS = "data files"
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of null in the folders of partitions."""
+
+_MAX_FOLDER = 255
+"""Maximum length of the folder of a partition in bytes: no disk has a longer name, and a key of S3, which
+includes the path of the table, has at most 1,024."""
+
+
+def partition_folder(partition: Mapping[str, Any]) -> str:
+    """Return the folder of a partition's files within that of the table, with a slash at its end.
+
+    Spark and delta-rs name it likewise. Polars takes the values of partition columns from its name, and not
+    from the log. Where no store could have such a folder, it is that of the table.
+
+    Args:
+        partition: The values of the partition columns, by name, or their texts in the log.
+    """
+    folder = "".join(f"{part}/" for part in _parts(partition))
+    is_possible = len(folder.encode()) <= _MAX_FOLDER and not any("/" in name for name in partition)
+    return folder if is_possible else ""
+
+
+def _parts(partition: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name}={_NULL if value is None else quote(str(value), safe='')}"
+        for name, value in partition.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +71,18 @@ class TableFile:
 
     @property
     def partition_name(self) -> str:
-        """The name of the file's partition, as in the folders of other engines."""
-        values = {name: _NULL if value is None else value for name, value in self.partition.items()}
-        return "/".join(f"{name}={value}" for name, value in values.items()) or WITHOUT_PARTITIONS
+        """The name of the file's partition, as in `partition_folder`, however long it is."""
+        return "/".join(_parts(self.partition)) or WITHOUT_PARTITIONS
+
+    @property
+    def partition_texts(self) -> dict[str, str | None]:
+        """The values of the partition columns as the log stores them."""
+        return {name: None if value is None else str(value) for name, value in self.partition.items()}
+
+    @property
+    def is_in_folder(self) -> bool:
+        """Whether the file is in the folder of its partition. Older versions of this package used none."""
+        return "/" in self.path or not partition_folder(self.partition)
 
 
 def files_of(delta: DeltaTable, columns: Sequence[str] = ()) -> list[TableFile]:

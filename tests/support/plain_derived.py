@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from copy import copy as copy_of
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -237,3 +239,15 @@ def steps_of(
     time = service or datetime.now(UTC)
     clock = machine if callable(machine) else lambda: machine or time
     return {(step.step, step.of): step for step in maintain(derived.table, time, machine=clock, **options)}
+
+
+def flatten(derived: PlainDerived) -> None:
+    """Move all data files of a table's first versions out of their folders, as older releases wrote them."""
+    folder = folder_of(derived.table)
+    for entry in (folder / "_delta_log").glob("*.json"):
+        lines = [json.loads(line) for line in entry.read_text().splitlines()]
+        for file in (line[kind] for line in lines for kind in ("add", "remove") if kind in line):
+            path, file["path"] = unquote(file["path"]), file["path"].rpartition("/")[2]
+            if (folder / path).exists():
+                (folder / path).rename(folder / file["path"])
+        entry.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

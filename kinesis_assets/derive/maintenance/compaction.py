@@ -1,4 +1,4 @@
-"""Merges the small files of each partition of a derived table.
+"""Merges the small files of each partition of a derived table, and moves files to the partition's folder.
 
 delta-rs accepts a compaction although another commit has replaced the same files since, which doubles rows.
 And if every other commit refused a compaction, it would never succeed while a table gets rows every few
@@ -8,17 +8,20 @@ version that still has all files that they replace, and only if no other commit 
 
 from __future__ import annotations
 
-from collections import defaultdict
+import shutil
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import add_action, remove_action
-from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter
+from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFile, DerivedFileWriter, statistics_of
 from kinesis_assets.derive.features import refuse_irreplaceable
-from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
+from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of, partition_folder
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachable, TableUnsuitable
@@ -28,21 +31,27 @@ from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.data_files.data_file import REWRITTEN_FILES
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
 from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.store.storage import write_new
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.limits import MaintenanceLimits
 
+_MOVED_BYTES = 16 << 30
+"""Size of the large files of a partition that are moved in one commit, which must not take hours."""
+
+_COPIED_BYTES = 8 << 20
+"""How much of a file is copied at once."""
+
 
 def compact(
     table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Compact each partition that has enough small files.
+    """Compact each partition that has enough small files, or files outside of its folder.
 
     Args:
         table: The table.
@@ -60,8 +69,8 @@ def compact(
     snapshot = table.snapshot()
     due = {
         partition: files
-        for partition, files in _small_files(snapshot).items()
-        if len(files) >= limits.small_files
+        for partition, files in _replaceable_files(snapshot).items()
+        if len(files) >= limits.small_files or not all(file.is_in_folder for file in files)
     }
     try:
         refuse_irreplaceable(table.uri, snapshot.delta)
@@ -73,7 +82,7 @@ def compact(
 
 
 def compact_partition(table: DerivedTable, partition: str) -> None:
-    """Merge the small files of a partition, in one commit.
+    """Merge the small files of a partition, and move large ones to its folder, in one commit.
 
     Args:
         table: The table.
@@ -86,21 +95,50 @@ def compact_partition(table: DerivedTable, partition: str) -> None:
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot, batch_id = table.snapshot(), new_id(table.clock)
-    files = _small_files(snapshot).get(partition, [])
-    if len(files) > 1:
-        _replace(table, files, _merged(snapshot, files, batch_id), batch_id)
+    files = _replaceable_files(snapshot).get(partition, [])
+    if len(files) > 1 or not all(file.is_in_folder for file in files):
+        small = [file for file in files if file.size < SMALL_BYTES]
+        large = [file for file in files if file.size >= SMALL_BYTES]
+        new = [*_merged(snapshot, small, batch_id), *_moved(snapshot, large, batch_id)]
+        _replace(table, files, new, batch_id)
 
 
-def _small_files(snapshot: DerivedSnapshot) -> Mapping[str, list[TableFile]]:
-    """Return the small files by the name of their partition. Those with the oldest rows come first."""
-    small: defaultdict[str, list[TableFile]] = defaultdict(list)
+def _replaceable_files(snapshot: DerivedSnapshot) -> Mapping[str, list[TableFile]]:
+    """Return files by the name of their partition: small ones, and large ones outside of its folder.
+
+    Those with the oldest rows come first. What is too much for one commit is left to the next maintenance.
+    """
+    found: defaultdict[str, list[TableFile]] = defaultdict(list)
+    moved: Counter[str] = Counter()
     for file in files_of(snapshot.delta, [BATCH_COLUMN]):
-        if file.size < SMALL_BYTES:
-            small[file.partition_name].append(file)
+        if file.size >= SMALL_BYTES:
+            if file.is_in_folder or moved[file.partition_name] >= _MOVED_BYTES:
+                continue
+            moved[file.partition_name] += file.size
+        found[file.partition_name].append(file)
     return {
         partition: sorted(files, key=lambda file: (file.smallest[BATCH_COLUMN] or 0, file.path))
-        for partition, files in sorted(small.items())
+        for partition, files in sorted(found.items())
     }
+
+
+def _moved(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
+    """Copy files to the folder of their partition, without committing them."""
+    table, copies = snapshot.table, []
+    schema = writing_job(table, snapshot.schema, (), batch_id).schema
+    try:
+        for file in files:
+            codec = file.path.partition(".")[2]
+            path = f"{partition_folder(file.partition)}part-{batch_id}-{uuid4().hex}.{codec}"
+            with table.files.open_input_file(file.path) as source, write_new(table.files, path) as copy:
+                footer = pq.ParquetFile(source).metadata
+                source.seek(0)
+                shutil.copyfileobj(source, copy, _COPIED_BYTES)
+            statistics = statistics_of(schema, footer)
+            copies.append(DerivedFile(path, file.size, footer.num_rows, 0, file.partition_texts, statistics))
+    except (OSError, pa.ArrowException) as error:
+        raise TableUnreachable(table.uri, f"its files cannot be moved to folders: {error}") from None
+    return copies
 
 
 def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:

@@ -1,15 +1,19 @@
-"""What readers of a derived table find with a filter, by which delta-rs may skip files."""
+"""What readers of a derived table find with a filter, by which they may skip files."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, date, datetime
 
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from support.derived import order, orders
+from kinesis_assets.derive.upsert import Upsert
+from support.derived import maintain_derived, order, orders
+from support.readers import READERS, Filter, found_by, found_by_delta_spark
 
 YEAR_2026 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,3 +51,92 @@ def test_a_filter_on_any_column_finds_its_rows(bench, derived, condition):
         derived.run(transform=readable)
     dataset = DeltaTable(derived.table.folder.uri).to_pyarrow_dataset()
     assert sorted(dataset.to_table(filter=condition)["id"].to_pylist()) == [1, 2]
+
+
+TEXTS = ("a b", "a/b=100%", "ü😀", "", None)
+"""Values of a partition column; tests/unit/derive/test_readers.py has more of them."""
+
+DAYS = ("2026-01-01", "9999-12-31", None)
+COLUMNS = ("id", "item", "day", "amount")
+ALL = Filter("id", 0, is_bound=True)
+
+
+class Orders:
+    """A table of orders, partitioned by day and item, and the rows that it should have.
+
+    Args:
+        bench: The stream and its table.
+        derived: The table, which is not partitioned yet.
+        mode: How orders replace others.
+    """
+
+    def __init__(self, bench, derived, mode):
+        derived.derivation = replace(derived.derivation, mode=mode, partition_by=("day", "item"))
+        self.bench, self.derived = bench, derived
+        self.is_upserted = mode is not None
+        self.rows = []
+
+    def put(self, amount, **settings):
+        """Consume an order of each item, in a step of its own, with some settings of the table."""
+        new = [
+            {"id": number, "item": item, "day": DAYS[number % len(DAYS)], "amount": amount}
+            for number, item in enumerate(TEXTS)
+        ]
+        self.bench.put(*(order(row["id"], amount, item=row["item"], day=row["day"]) for row in new))
+        self.bench.run()
+        self.derived.run(**settings)
+        self.rows = new if self.is_upserted else self.rows + new
+
+    @property
+    def expected(self):
+        """The rows as Delta stores them."""
+        return [
+            row | {"item": row["item"] or None, "day": row["day"] and date.fromisoformat(row["day"])}
+            for row in self.rows
+        ]
+
+    @property
+    def filters(self):
+        found = [ALL, Filter("id", 3), Filter("amount", 2.0, is_bound=True), Filter("day", None)]
+        return [*found, Filter("day", date(2026, 1, 1)), *(Filter("item", text) for text in TEXTS if text)]
+
+    def check(self):
+        for reader in READERS:
+            for condition in self.filters:
+                found = found_by(reader, self.derived.table.folder.uri, COLUMNS, condition)
+                assert found == matching(self.expected, condition), (reader, condition)
+
+
+def matching(rows, condition, columns=COLUMNS):
+    return Counter(tuple(row[name] for name in columns) for row in rows if condition.accepts(row))
+
+
+def with_note(rows):
+    return orders(rows).withColumn("note", F.lit("n"))
+
+
+@pytest.fixture(params=[None, Upsert(("id",), ("amount",))], ids=["appended", "upserted"])
+def table(request, bench, derived):
+    return Orders(bench, derived, request.param)
+
+
+def test_every_reader_finds_the_rows_of_a_partitioned_table(table):
+    table.put(1.0)
+    table.check()
+    table.put(2.0)
+    table.check()
+    assert any(step.step == "compact" for step in maintain_derived(table.derived))
+    table.check()
+    table.put(3.0, transform=with_note)
+    table.check()
+
+
+def test_delta_spark_finds_the_rows_of_a_partitioned_table(table):
+    table.put(1.0)
+    table.put(2.0)
+    maintain_derived(table.derived)
+    table.put(3.0, transform=with_note)
+    rows = [row | {"day": row["day"] and str(row["day"])} for row in table.expected]
+    filters = [*table.filters[:4], Filter("day", "2026-01-01"), Filter("item", TEXTS[1])]
+    found = found_by_delta_spark(table.derived.table.folder.uri, COLUMNS, filters)
+    assert found == [matching(rows, condition) for condition in filters]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import duckdb
-import duckdb_extension_delta
 import pytest
 
+from support import readers
 from support.attempts import freeze_all, shards
 
 
@@ -27,8 +25,4 @@ def three_tries(table):
 @pytest.fixture(scope="session")
 def duck():
     """DuckDB with its Delta extension."""
-    (extension,) = Path(duckdb_extension_delta.__path__[0]).glob("extensions/*/delta.duckdb_extension")
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        connection.load_extension(str(extension))
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
+    return readers.duck()

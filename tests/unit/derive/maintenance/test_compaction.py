@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
 
+from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
 from kinesis_assets.derive.maintenance import compaction
 from kinesis_assets.derive.maintenance.compaction import compact_partition
 from kinesis_assets.errors import DataFileInvalid, TableUnsuitable
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from kinesis_assets.table.maintenance.steps import State
-from support.plain_derived import PlainDerived, steps_of
+from support.plain_derived import PlainDerived, flatten, steps_of
+from support.readers import READERS, Filter, found_by
 
 SMALL_FILES = DEFAULT_LIMITS.small_files
 
@@ -124,3 +127,55 @@ def test_a_table_whose_files_cannot_be_replaced_is_not_compacted(busy):
     assert busy.active == active
     with pytest.raises(TableUnsuitable):
         compact_partition(busy.table, "part=a")
+
+
+# Files outside of folders, as older releases wrote them
+
+
+@pytest.fixture
+def flat(derived):
+    """A table with files outside of folders in two partitions, and one in its folder."""
+    derived.append((1, 1, "a/b"), (2, 2, None))
+    derived.append((3, 3, None))
+    flatten(derived)
+    derived.append((4, 4, "a/b"))
+    return derived
+
+
+@pytest.mark.parametrize("reader", sorted(READERS.keys() - {"Polars"}))
+def test_files_outside_of_folders_stay_readable(flat, reader):
+    rows = found_by(reader, flat.table.uri, ("key", "part"), Filter("part", "a/b"))
+    assert rows == {(1, "a/b"): 1, (4, "a/b"): 1}
+
+
+def test_an_upsert_replaces_rows_outside_of_folders(flat):
+    flat.upsert((1, 5, "a/b"), (2, 5, "c"))
+    assert flat.rows == dict.fromkeys([(1, 5, "a/b"), (2, 5, "c"), (3, 3, None), (4, 4, "a/b")], 1)
+
+
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["large", "small"])
+def test_maintenance_moves_files_to_the_folders_of_their_partitions(flat, monkeypatch, small):
+    monkeypatch.setattr(compaction, "SMALL_BYTES", small)
+    rows, batch_ids = flat.rows, flat.batch_ids
+    assert {of for step, of in steps_of(flat) if step == "compact"} == {
+        "part=a%2Fb",
+        "part=__HIVE_DEFAULT_PARTITION__",
+    }
+    assert all(path.startswith("part=") for path in flat.active)
+    assert (flat.rows, flat.batch_ids) == (rows, batch_ids)
+    assert found_by("Polars", flat.table.uri, ("key",), Filter("part", "a/b")) == {(1,): 1, (4,): 1}
+    assert not any(step == "compact" for step, _ in steps_of(flat))
+
+
+def facts(file):
+    """Return all facts of a file but its path."""
+    return repr(replace(file, path=""))
+
+
+def test_a_moved_file_keeps_its_statistics(flat, monkeypatch):
+    monkeypatch.setattr(compaction, "SMALL_BYTES", 0)
+    columns = ["key", "value", BATCH_COLUMN]
+    before = files_of(flat.table.snapshot().delta, columns)
+    steps_of(flat)
+    after = files_of(flat.table.snapshot().delta, columns)
+    assert sorted(map(facts, before)) == sorted(map(facts, after))

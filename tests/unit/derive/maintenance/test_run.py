@@ -25,7 +25,7 @@ from support.table_folder import LOG_ENTRIES, files_of, set_age
 
 HOUR = timedelta(hours=1)
 YEAR = timedelta(days=365)
-DATA_FILES = "part-*.parquet"
+DATA_FILES = "part=*/part-*.parquet"
 LATER = CHAIN_KEPT.days + 1
 
 
