@@ -7,10 +7,13 @@ document or where.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import msgspec
+from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.exact_numbers import parse_number
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
+_MANY_DIGITS = re.compile(r"\.[0-9]{7}")
+_ESCAPED_ASCII = "\\u00"  # the digits may be written like this
+_EXCESS = re.compile(r"(\.[0-9]{6})[0-9]+")
+
 
 @dataclass(frozen=True)
 class Json:
@@ -29,8 +36,8 @@ class Json:
     Values must have the requested type: `"1"` and `1.0` are not a long, `1` is not a string. Fields are
     matched by their exact names. Other fields are ignored. A missing field is null, or an error if it is
     declared NOT NULL. A date (`2026-01-31`), a timestamp (RFC 3339 with an offset), a timestamp_ntz (without
-    an offset) and binary (base64) are text. A decimal is a number or text and is not rounded. A variant is
-    any value, of which the result is the JSON text.
+    an offset) and binary (base64) are text. Digits of a timestamp beyond microseconds are cut off. A decimal
+    is a number or text and is not rounded. A variant is any value, of which the result is the JSON text.
 
     Attributes:
         spark_type: The type as DDL (`order_id long, amount double`) or as a Spark type.
@@ -55,13 +62,49 @@ class Json:
 
 def json_reader(spark_type: DataType) -> Callable[[bytes], Any]:
     """Create a function that decodes a document or raises `Undecodable`."""
-    decoder = msgspec.json.Decoder(value_type(spark_type)[0], dec_hook=convert, float_hook=parse_number)
+
+    def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(kind, dec_hook=convert, float_hook=parse_number)
+
+    decoder = decoder_of(value_type(spark_type)[0])
+    truncating = None
+    if "timestamp" in spark_type.json():
+        truncating = decoder_of(value_type(spark_type, _TRUNCATED)[0])
 
     def read(document: bytes) -> Any:
         try:
             # Decoded to text first, because msgspec does not validate the UTF-8 of ignored fields.
-            return decoder.decode(document.decode())
+            text = document.decode()
+            if truncating is not None and (_MANY_DIGITS.search(text) or _ESCAPED_ASCII in text):
+                return truncating.decode(text)
+            return decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Undecodable(str(error)) from error
 
     return read
+
+
+class _Truncated(datetime):
+    """A timestamp whose text may have digits beyond microseconds, by which msgspec would round it.
+
+    It is slower than msgspec's own type, so documents without such a text are decoded without it.
+    """
+
+    kind: ClassVar[Any]
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Convert the text of a timestamp."""
+        try:
+            text = _EXCESS.sub(r"\1", value) if isinstance(value, str) else value
+            moment = msgspec.convert(text, cls.kind)
+        except msgspec.ValidationError as error:
+            raise ValueError(error) from error  # msgspec adds the path to it
+        return cls.combine(moment.date(), moment.timetz())
+
+
+def _truncated(spark_type: DataType) -> type[_Truncated]:
+    return type("datetime", (_Truncated,), {"kind": value_type(spark_type)[0]})
+
+
+_TRUNCATED: dict[DataType, Any] = {each: _truncated(each) for each in (TimestampType(), TimestampNTZType())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
-from typing import Annotated, Any, Required, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +17,9 @@ from kinesis_assets.decoders.json_text import JsonText
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.pyspark_internals import parse_ddl
 from kinesis_assets.spark.spark_3 import error_condition, require_spark_4
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _typed_dict: Any = TypedDict  # for mypy: the fields are only known at run time
 
@@ -46,6 +49,8 @@ _VARIANT: Any = getattr(spark_types, "VariantType", ())
 if _VARIANT:
     _PLAIN[_VARIANT()] = (JsonText, pa.string())
 
+_NONE: Mapping[spark_types.DataType, Any] = {}
+
 _MENTIONS_VARIANT = re.compile(r"\bvariant\b", re.IGNORECASE)
 
 
@@ -67,21 +72,27 @@ def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
         ) from error
 
 
-def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
+def value_type(
+    spark_type: spark_types.DataType, replaced: Mapping[spark_types.DataType, Any] = _NONE
+) -> tuple[Any, pa.DataType]:
     """Return the Python type with which msgspec validates values, and the Arrow type that stores them.
 
     A struct is a dict. A nullable field may be missing; all other fields are required.
+
+    Args:
+        spark_type: The Spark type.
+        replaced: Python types for some Spark types that are used instead of the usual ones.
 
     Raises:
         InvalidInput: The type is not supported.
     """
     if isinstance(spark_type, spark_types.StructType):
-        return _struct(spark_type)
+        return _struct(spark_type, replaced)
     if isinstance(spark_type, spark_types.ArrayType):
-        element, arrow_type = value_type(spark_type.elementType)
+        element, arrow_type = value_type(spark_type.elementType, replaced)
         return list[_nullable(element, spark_type.containsNull)], pa.list_(arrow_type)  # type: ignore[misc]
     if isinstance(spark_type, spark_types.MapType) and spark_type.keyType == spark_types.StringType():
-        element, arrow_type = value_type(spark_type.valueType)
+        element, arrow_type = value_type(spark_type.valueType, replaced)
         element = _nullable(element, spark_type.valueContainsNull)
         return dict[str, element], pa.map_(pa.string(), arrow_type)  # type: ignore[valid-type]
     if isinstance(spark_type, spark_types.DecimalType):
@@ -92,7 +103,8 @@ def value_type(spark_type: spark_types.DataType) -> tuple[Any, pa.DataType]:
             f"the type {spark_type.simpleString()} is not supported; use a struct, array, map with string "
             "keys, decimal, variant, or a plain boolean, number, string, binary, date or timestamp"
         )
-    return _PLAIN[spark_type]
+    usual, arrow_type = _PLAIN[spark_type]
+    return replaced.get(spark_type, usual), arrow_type
 
 
 def convert(kind: Any, value: Any) -> Any:
@@ -115,7 +127,9 @@ def decoded_type(spark_type: spark_types.DataType) -> spark_types.DataType:
     return spark_type
 
 
-def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
+def _struct(
+    spark_type: spark_types.StructType, replaced: Mapping[spark_types.DataType, Any]
+) -> tuple[Any, pa.DataType]:
     if len(set(spark_type.names)) < len(spark_type.names):
         raise InvalidInput(
             f"the type {spark_type.simpleString()} has two fields with the same name; rename one"
@@ -123,7 +137,7 @@ def _struct(spark_type: spark_types.StructType) -> tuple[Any, pa.DataType]:
     expected = {}
     fields = []
     for field in spark_type.fields:
-        element, arrow_type = value_type(field.dataType)
+        element, arrow_type = value_type(field.dataType, replaced)
         # msgspec finds a name beyond ASCII only if Python has cached its UTF-8, as this encoding makes it do.
         # Source: https://github.com/msgspec/msgspec/pull/1126
         msgspec.json.encode(field.name)

@@ -61,6 +61,11 @@ def test_a_json_payload_is_decoded_by_the_given_type(framed):
     assert (row["value"], row["schema_id"], row["error"]) == ({"order_id": 7, "amount": 2.5}, SCHEMA_ID, None)
 
 
+def test_digits_of_a_timestamp_in_json_beyond_microseconds_are_cut_off():
+    (row,) = decoded([plain(b'{"at": "2026-01-31T12:00:00.9999999Z"}')], glue("at timestamp", "{}", "JSON"))
+    assert row["value"] == {"at": NOON.replace(microsecond=999_999)}
+
+
 @pytest.mark.parametrize("framed", [plain, compressed])
 def test_the_payload_is_the_value_without_schemas(framed):
     (row,) = decoded([framed(b"payload")], Glue())

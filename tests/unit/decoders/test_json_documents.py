@@ -150,6 +150,55 @@ def test_a_document_that_does_not_fit_is_an_error_with_its_path(ddl, document, e
     assert error in row["error"]
 
 
+LAST = datetime(2026, 1, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2026-01-31T23:59:59.999999999Z", LAST),
+        ("2026-01-31T23:59:59.9999995Z", LAST),
+        ("2026-02-01T00:59:59.999999999+01:00", LAST),
+        ("1969-12-31T23:59:59.999999999Z", datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        ("1969-12-31T23:59:59.0000009Z", datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        ("9999-12-31T23:59:59.999999999Z", datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        ("2026-01-31t23:59:59.%sz" % ("9" * 40), LAST),
+        (r"2026-01-31T23:59:59.999999\u0039Z", LAST),
+        (r"2026-01-31T23:59:59\u002e9999999Z", LAST),
+    ],
+)
+def test_digits_of_a_timestamp_beyond_microseconds_are_cut_off(text, value):
+    document = b'{"a": [{"b": "%s"}]}' % text.encode()
+    (row,) = decoded([document], Json(spark_type("a array<struct<b: timestamp>>")))
+    assert (row["value"], row["error"]) == ({"a": [{"b": value}]}, None)
+
+
+def test_digits_of_a_timestamp_without_an_offset_are_cut_off_too():
+    (row,) = decoded([b'{"a": "2026-01-31T23:59:59.999999999"}'], Json(spark_type("a timestamp_ntz")))
+    assert row["value"] == {"a": LAST.replace(tzinfo=None)}
+
+
+def test_digits_are_cut_off_of_timestamps_only():
+    text = "2026-01-31T23:59:59.999999999Z"
+    document = b'{"a": "%s", "b": "%s", "c": 0.123456789, "d": 0.123456789}' % (text.encode(), text.encode())
+    (row,) = decoded([document], Json(spark_type("a timestamp, b string, c double, d decimal(10,9)")))
+    value = {"a": LAST, "b": text, "c": 0.123456789, "d": Decimal("0.123456789")}
+    assert (row["value"], row["error"]) == (value, None)
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        (b'{"a": "2026-01-31T23:59:59.999999999"}', "Expected `datetime` with a timezone component"),
+        (b'{"a": 1.123456789}', "Expected `datetime`, got `decimal`"),
+        (b'{"a": "2026-02-30T23:59:59.999999999Z"}', "Invalid RFC3339 encoded datetime"),
+    ],
+)
+def test_a_timestamp_with_many_digits_that_is_invalid_is_an_error_with_its_path(document, error):
+    (row,) = decoded([document], Json(spark_type("a timestamp")))
+    assert row["error"] == f"json: {error} - at `$.a`"
+
+
 @pytest.mark.slow
 @settings(derandomize=True, max_examples=300)
 @given(
