@@ -24,8 +24,9 @@ from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_grou
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.derive.upsert import Upsert, upserted, with_order
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
-from kinesis_assets.spark.carried_column import carry
+from kinesis_assets.spark.carried_column import carried, carry, with_carried
 from kinesis_assets.spark.session import first_line, spark_errors
+from kinesis_assets.spark.spark_3 import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,7 +133,7 @@ def changes_of(
             tasks = shuffle_tasks(spark, rows.bytes)
             groups = cache(touched_groups(spark, source, rows, mode.by, partition_by).coalesce(tasks))
             source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
-            checked = _transformed(table, transform, source_rows)
+            checked = _transformed(spark, table, transform, source_rows)
             new = cache(with_null_for_empty(checked.rows, partition_by).coalesce(tasks))
             plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by, cache=cache)
             yield StepChanges(CheckedRows(new), plan=plan)
@@ -148,7 +149,7 @@ def changes_of(
         )
         if mode is not None:
             source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
-        checked = _transformed(table, transform, source_rows)
+        checked = _transformed(spark, table, transform, source_rows)
         checked = replace(checked, rows=with_null_for_empty(checked.rows, partition_by))
         count = None if checked.records is None else partial(counted, checked.records, "error")
         if mode is None:
@@ -164,7 +165,9 @@ def changes_of(
         yield StepChanges(CheckedRows(new.select(columns), check=checked.check), count, plan)
 
 
-def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> CheckedRows:
+def _transformed(
+    spark: SparkSession, table: str, transform: Transform, source_rows: DataFrame
+) -> CheckedRows:
     """Return the rows that a transformation returns, analyzed by Spark."""
     try:
         rows = _called(table, transform, source_rows)
@@ -176,6 +179,7 @@ def _transformed(table: str, transform: Transform, source_rows: DataFrame) -> Ch
             )
         checked.rows.schema  # noqa: B018  # a session on Spark Connect analyzes only now
         _analyze(checked.rows)
+        checked = replace(checked, rows=_in_session(spark, checked.rows))
     except _REFUSALS as error:
         raise InvalidInput(
             f"table {table}: Spark refuses the transformation, so nothing was written: {first_line(error)}. "
@@ -212,6 +216,19 @@ def _name(transform: Transform) -> str:
 def _analyze(rows: DataFrame) -> None:
     """Let Spark analyze rows. On Spark Connect, the schema after a filter is known without that."""
     rows.select(F.lit(True)).schema  # noqa: B018  # this analyzes
+
+
+def _in_session(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """Return rows as those of a session. They have another one if a function has joined its rows to them.
+
+    On Spark Connect, such a join is not possible.
+    """
+    if rows.sparkSession is spark or is_remote():
+        return rows
+    full, column = with_carried(rows), carried(rows)
+    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in full.schema]
+    united = spark.range(0).select(columns).union(full)
+    return united if column is None else carry(united, column, in_order=False)
 
 
 def _described(value: object) -> str:

@@ -7,6 +7,9 @@ from enum import StrEnum
 MAX_BYTES = 1 << 30
 """The default size in bytes of the source's files after which a step includes no further commit."""
 
+TIME_ZONE = "UTC"
+"""The default of the time zone of expressions."""
+
 
 class OnDeleted(StrEnum):
     """The policy for rows of the source that were deleted, which a run has consumed or was to consume.

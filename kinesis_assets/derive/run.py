@@ -13,7 +13,7 @@ from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import Manifest
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import rows_since
-from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.derive.schema import (
@@ -36,7 +36,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import record
-from kinesis_assets.spark.session import wrap_spark_errors
+from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.refusals import require_writable
@@ -77,6 +77,7 @@ class Derivation:
         max_bytes: Size of the source's files in bytes after which a step includes no further commit.
         all_columns: Whether the rows must have all columns of the table. Otherwise those that they lack are
             null in them.
+        time_zone: The time zone in which expressions are evaluated.
     """
 
     source: str
@@ -86,6 +87,7 @@ class Derivation:
     on_deleted: OnDeleted = OnDeleted.FAIL
     max_bytes: int = MAX_BYTES
     all_columns: bool = False
+    time_zone: str = TIME_ZONE
 
     @property
     def step_bytes(self) -> float:
@@ -99,7 +101,7 @@ def derive(
     """Consume the rows that the source has now, one step after the other.
 
     Args:
-        spark: The session.
+        spark: The session. It is not changed, unless it is on Spark Connect: see `SessionInTimeZone`.
         table: The derived table; it is created if it does not exist.
         derivation: How it is computed.
         by: The Dagster run id or the person that runs it.
@@ -114,10 +116,11 @@ def derive(
         SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
         TableError: The source or the table cannot be used, or another run was first; see `commit`.
     """
+    session = SessionInTimeZone(spark, derivation.time_zone)
     more = True
     while more:
         with wrap_spark_errors(f"table {table.uri}"):
-            done, more = _step(spark, table, derivation, by)
+            done, more = _step(session, table, derivation, by)
         if done is not None:
             record(DERIVED_ROWS, done.rows, {TABLE: table.uri})
             record(DERIVED_BAD_RECORDS, done.bad_records or 0, {TABLE: table.uri})
@@ -125,7 +128,7 @@ def derive(
 
 
 def _step(
-    spark: SparkSession, table: DerivedTable, derivation: Derivation, by: str | None
+    session: SessionInTimeZone, table: DerivedTable, derivation: Derivation, by: str | None
 ) -> tuple[DerivedCommit | None, bool]:
     """Consume the next rows.
 
@@ -144,7 +147,7 @@ def _step(
         return None, False
     mode = derivation.mode
     partition_by = derivation.partition_by
-    with _changes(spark, table, source, rows, derivation) as changes:
+    with session.active() as spark, _changes(spark, table, source, rows, derivation) as changes:
         new, plan = changes.new, changes.plan
         wanted = table_schema(table.uri, new.of_table, partition_by, () if mode is None else mode.columns)
         outdated = _outdated(table, present, wanted, source, derivation)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -16,7 +18,7 @@ from uuid import uuid4
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
@@ -84,6 +86,78 @@ def java_errors() -> tuple[type[Exception], ...]:
     except ImportError:
         return ()  # only a session on Spark Connect is possible
     return (Py4JError,)
+
+
+def copied_session(spark: SparkSession) -> SparkSession:
+    """Return a copy of a classic session, with its temporary views, functions and settings."""
+    missing: tuple[type[Exception], ...] = (AttributeError, TypeError, *java_errors())
+    try:
+        return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
+    except missing:
+        _warn("SparkSession.cloneSession", "derived tables see no temporary views and functions of a session")
+    copy = spark.newSession()
+    for name, value in spark.conf.getAll.items():
+        if copy.conf.isModifiable(name):
+            copy.conf.set(name, value)
+    return copy
+
+
+@contextmanager
+def active_session(spark: SparkSession) -> Iterator[None]:
+    """Make a classic session the active one of this thread within the context.
+
+    There, `SparkSession.getActiveSession` and `SparkSession.builder.getOrCreate` return it. Both keep the
+    session in a variable of the process, although PySpark documents that of a thread.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    try:
+        of_jvm = _java_class(spark)
+        java: Any = spark._jsparkSession  # noqa: SLF001
+        for name in ("_activeSession", "_instantiatedSession"):
+            of_process = vars(SparkSession)[name]
+            if not isinstance(of_process, _SessionOfThread):
+                setattr(SparkSession, name, _SessionOfThread(of_process))
+    except (AttributeError, KeyError):
+        _warn("SparkSession._activeSession", "in derived tables, rows are not of the active session")
+        yield
+        return
+    before, before_in_jvm = getattr(_of_thread, "session", None), of_jvm.getActiveSession()
+    _of_thread.session = spark
+    of_jvm.setActiveSession(java)
+    try:
+        yield
+    finally:
+        _of_thread.session = before
+        with suppress(*java_errors(), ConnectionError):  # Java may have ended
+            if before_in_jvm.isDefined():
+                of_jvm.setActiveSession(before_in_jvm.get())
+            else:
+                of_jvm.clearActiveSession()
+
+
+def _java_class(spark: SparkSession) -> Any:
+    """Return the class of the JVM's session. PySpark 3.5 has no function that does."""
+    found: Any = getattr(spark, "_get_j_spark_session_class", None)
+    return spark._jvm.SparkSession if found is None else found(spark._jvm)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+_of_thread = threading.local()
+
+
+@dataclass(frozen=True)
+class _SessionOfThread:
+    """A class variable of `SparkSession` that has another value in a thread with an active session.
+
+    Attributes:
+        of_process: The value in other threads.
+    """
+
+    of_process: SparkSession | None
+
+    def __get__(self, instance: object, owner: object) -> SparkSession | None:
+        session: SparkSession | None = getattr(_of_thread, "session", None)
+        return self.of_process if session is None else session
 
 
 def server_setting(url: str, name: str, seconds: float) -> str:

@@ -23,8 +23,8 @@ from kinesis_assets.spark.local_settings import (
     setting,
 )
 from kinesis_assets.spark.package_archive import add_package
-from kinesis_assets.spark.pyspark_internals import java_errors
-from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PY_FILES, PYTHON
+from kinesis_assets.spark.pyspark_internals import active_session, copied_session, java_errors
+from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PY_FILES, PYTHON, TIME_ZONE
 from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
 if TYPE_CHECKING:
@@ -154,6 +154,37 @@ def end_session(spark: SparkSession) -> None:
     finally:
         if managed is not None:
             managed.stop()
+
+
+class SessionInTimeZone:
+    """A session in which Spark evaluates expressions in a time zone, whatever that of a given session is.
+
+    A classic session belongs to the process. It is copied on first use, with its temporary views, functions
+    and settings, so that other code keeps its time zone. The copy has the same `SparkContext`, so
+    `cancel_tagged` reaches its jobs. A session on Spark Connect belongs to the run, and is used itself.
+
+    Args:
+        spark: The given session.
+        time_zone: The name of the time zone.
+    """
+
+    def __init__(self, spark: SparkSession, time_zone: str) -> None:
+        self._spark = spark
+        self._time_zone = time_zone
+        self._copy: SparkSession | None = None
+
+    @contextmanager
+    def active(self) -> Iterator[SparkSession]:
+        """Yield the session, which `SparkSession.getActiveSession` returns in this thread in the context."""
+        if is_remote():
+            self._spark.conf.set(TIME_ZONE, self._time_zone)  # another table of the run may have another one
+            yield self._spark
+            return
+        if self._copy is None:
+            self._copy = copied_session(self._spark)
+            self._copy.conf.set(TIME_ZONE, self._time_zone)
+        with active_session(self._copy):
+            yield self._copy
 
 
 @contextmanager

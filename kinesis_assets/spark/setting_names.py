@@ -6,6 +6,9 @@ PYTHON = "spark.pyspark.python"
 WORKER_DAEMON = "spark.python.daemon.module"
 """The module of the process from which Spark forks Python workers."""
 
+TIME_ZONE = "spark.sql.session.timeZone"
+"""The time zone in which a session evaluates expressions."""
+
 ARCHIVES = "spark.archives"
 """Archives that each executor unpacks, separated by commas: path or URI, #, and the name of the folder."""
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -173,3 +174,27 @@ def test_of_equal_rows_the_one_with_the_greatest_sequence_number_of_the_last_com
         number_of(each) % KEYS: number_of(each) for each in sorted(last, key=lambda each: int(each[1]))
     }
     assert derived.values("key", "number") == sorted(expected.items(), key=repr)
+
+
+@pytest.mark.any_spark
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Europe/Berlin"])
+def test_the_time_zone_of_the_session_changes_no_row(
+    pipeline: Pipeline, derived: DerivedBench, spark: SparkSession, zone: str
+) -> None:
+    def days(rows: DataFrame) -> DataFrame:
+        at = F.timestamp_seconds(number() * 3600)
+        day, hour, text = F.to_date(at), F.hour(at), at.cast("string")
+        return rows.select(
+            number().alias("number"), at.alias("at"), day.alias("day"), hour.alias("hour"), text.alias("text")
+        )
+
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        land(pipeline, 50)
+        derived.run(transform=days, partition_by=("day",), mode=Upsert(("number",), ("at",), "hour(at) = 7"))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    moments = [(n, datetime.fromtimestamp(n * 3600, UTC)) for n in map(number_of, pipeline.acknowledged)]
+    rows = [(n, at, at.date(), at.hour, f"{at:%Y-%m-%d %H:%M:%S}") for n, at in moments if at.hour != 7]
+    assert sorted(derived.values("number", "at", "day", "hour", "text")) == sorted(rows)

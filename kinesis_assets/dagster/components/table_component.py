@@ -67,6 +67,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                 table=f"{self.table.rstrip('/')}_errors",
                 on_deleted=self.on_deleted,
                 max_bytes=self.max_bytes,
+                time_zone=self.time_zone,
                 checks={**self.checks, **_NOT_OF_ERRORS},
                 **self.of(AssetSettings),
             )

@@ -88,6 +88,7 @@ def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinitio
                 mode=Rollup(tuple(settings.by)),
                 partition_by=tuple(settings.partition_by),
                 on_deleted=settings.on_deleted,
+                time_zone=settings.time_zone,
             )
 
         key = dg.AssetKey(transform.__name__)
@@ -130,6 +131,7 @@ def build_derived_table(
             on_deleted=settings.on_deleted,
             max_bytes=settings.max_bytes,
             all_columns=all_columns,
+            time_zone=settings.time_zone,
         )
 
     return _asset(key, settings, derivation, description, metadata or {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, ClassVar, Self
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, model_validator
 
@@ -10,9 +11,19 @@ from kinesis_assets.dagster.settings.asset_settings import AssetSettings, Descri
 from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, Texts, valid
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.store.storage import TableFolder
+
+
+def _check_time_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidInput(
+            f"time_zone: invalid time zone {name[:80]!r}; give its name in the IANA database, such as "
+            "Europe/Berlin"
+        ) from None
 
 
 class ConsumptionSettings(Settings):
@@ -44,12 +55,18 @@ class ConsumptionSettings(Settings):
         "that the source has, which is also done if a column gets another type.",
         examples=["rebuild"],
     )
+    time_zone: Annotated[str, valid(_check_time_zone)] = Field(
+        default=TIME_ZONE,
+        description="Time zone, by its name in the IANA database, in which Spark evaluates the function and "
+        "the expressions of the table, whatever that of the session or of the machine is.",
+        examples=["Europe/Berlin"],
+    )
 
 
 class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
     """The settings that all derived tables have."""
 
-    known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name"})
+    known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name", "time_zone"})
 
     checks: DerivedChecksField = Field(
         default={},
@@ -91,8 +108,8 @@ class DerivedTableSettings(DerivedSettings):
     )
     delete_where: str | None = Field(
         default=None,
-        description="Condition in Spark SQL. A row for which it is true deletes its key, unless the table has a "
-        "newer row.",
+        description="Condition in Spark SQL. A row for which it is true deletes its key, unless the table has "
+        "a newer row.",
         examples=["op = 'DELETE'"],
     )
     max_bytes: int = Field(

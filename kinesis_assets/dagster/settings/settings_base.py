@@ -98,7 +98,7 @@ class Settings(BaseModel):
     """Settings that raise `InvalidInput`, and may come from environment variables of a run.
 
     Attributes:
-        known_at_load: The settings that name definitions, so that a run is too late to read them.
+        known_at_load: The settings that definitions need, so that a run is too late to read them.
 
     Raises:
         InvalidInput: A setting is unknown, missing or invalid.

@@ -269,6 +269,7 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
         ({"source": "page views"}, "invalid stream name 'page views'"),
         ({"table": "gs://lake/orders"}, "s3://bucket/prefix"),
         ({"max_bad_share": 1.5}, r"max_bad_share .*1.*1\.5"),
+        ({"time_zone": "Berlin"}, "time_zone: invalid time zone 'Berlin'"),
         ({"partition_by": "order_date"}, "partition_by .*list.*'order_date'"),
         ({"format": "csv"}, "format .*'json', 'avro' or 'glue'.*'csv'"),
     ],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+
 import dagster as dg
 import pytest
 from dagster._utils.pydantic_yaml import parse_yaml_file_to_pydantic
 from pydantic import ValidationError
 
 from kinesis_assets import derived_table, rollup
+from kinesis_assets.dagster.consumption import consumption_of
 from kinesis_assets.dagster.settings.settings_base import Texts  # noqa: TC001  # pydantic reads it
 from kinesis_assets.errors import InvalidInput
 
@@ -38,13 +42,32 @@ def test_dagster_reports_a_text_in_place_of_a_list_with_its_place():
     assert "Input should be a valid array" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["Mars/Olympus", "+01:00", "Europe", "../UTC", ""])
+@pytest.mark.parametrize("decorator", [derived_table, partial(rollup, by=["day"])], ids=["append", "roll-up"])
+def test_a_time_zone_is_one_of_the_database_of_time_zones(decorator, name):
+    with pytest.raises(InvalidInput, match=f"^time_zone: invalid time zone '{re.escape(name)}'"):
+        decorator(source="orders", table="orders", time_zone=name)
+
+
+@pytest.mark.parametrize("decorator", [derived_table, partial(rollup, by=["day"])], ids=["append", "roll-up"])
+@pytest.mark.parametrize(
+    ("settings", "time_zone"), [({}, "UTC"), ({"time_zone": "Europe/Berlin"}, "Europe/Berlin")]
+)
+def test_expressions_of_a_table_use_utc_or_its_time_zone(decorator, settings, time_zone):
+    def orders(rows):
+        return rows
+
+    asset = decorator(source="orders", table="orders", **settings)(orders)
+    assert consumption_of(asset).derivation("source").time_zone == time_zone
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_maximum_share_of_bad_records_is_between_none_and_all(share):
     with pytest.raises(InvalidInput, match=r"^max_bad_share .*\b[01]\b"):
         derived_table(source="orders", table="orders", max_bad_share=share)
 
 
-@pytest.mark.parametrize("name", ["source", "upstream", "group_name"])
+@pytest.mark.parametrize("name", ["source", "upstream", "group_name", "time_zone"])
 def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
     with pytest.raises(InvalidInput, match=f"^{name}: "):
         derived_table(**{"source": "orders", "table": "orders", name: dg.EnvVar("NAME_OF_THE_TESTS")})
