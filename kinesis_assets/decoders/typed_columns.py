@@ -14,11 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType, StructType
 
 from kinesis_assets.decoders.decode import decode
+from kinesis_assets.decoders.failing_expressions import Expression, evaluating, with_failures
 from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING, RECORD, quoted
 from kinesis_assets.spark.arrow_steps import map_in_arrow
-from kinesis_assets.spark.carried_column import map_each_row
+from kinesis_assets.spark.carried_column import carried, carry, is_in_order, map_each_row, with_carried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,8 +38,8 @@ MARK = "__error"
 _MARK_OF = ("shard_id", "sequence_number", "error")
 """The columns that the reason is made of."""
 
-_GENERATORS = re.compile(r"\b(explode|posexplode|inline|stack)\s*\(", re.IGNORECASE)
-"""Functions that return no row, or several, for a record that cannot be decoded."""
+_OF_COLUMN = re.compile(r"(?:explode|posexplode|inline)_outer\s*\(\s*[\w.`]+\s*\)[^(]*", re.IGNORECASE)
+"""A generator that returns one row for a record that cannot be decoded."""
 
 _MULTIPLYING = re.compile(r"\b(explode|posexplode|inline|stack)(_outer)?\s*\(", re.IGNORECASE)
 """Functions that return several rows for a record, or none."""
@@ -116,17 +117,13 @@ class Projection:
         """
         scope, fields = _scope(decoded)
         expressions = self._expressions(fields)
-        for each in expressions:
-            if found := _GENERATORS.search(each):
-                raise InvalidInput(
-                    f"select: {found[1]} does not return one row for a record that cannot be decoded; use "
-                    "explode_outer, posexplode_outer or inline_outer, or keep such records in a table of "
-                    "their own"
-                )
-        selected = self._selected(self._filtered(scope), expressions)
-        names = selected.columns[:-1]
         raw = {each.lower() for each in scope.columns} - {each.lower() for each in fields} - {RECORD}
         unchanged = {each.strip("`").lower() for each in expressions} & raw
+        if all(_keeps_bad_record(each) for each in expressions):
+            selected = self._selected(self._filtered(scope), expressions)
+        else:
+            selected = self._apart(decoded, expressions, unchanged)
+        names = selected.columns[:-1]
         error = F.col(f"{RECORD}.error")
         columns = []
         for name in names:
@@ -153,6 +150,22 @@ class Projection:
         scope = rows.withColumn(RECORD, F.struct(F.lit(None).cast("string").alias("error")))
         return self._selected(self._filtered(scope), self._expressions(rows.columns)).drop(RECORD)
 
+    def with_failures(self, decoded: DataFrame) -> DataFrame:
+        """Return the same records, those for which an expression fails with an error, see `with_failures`."""
+        expressions = self._failing(decoded)
+        if not expressions:
+            return decoded
+        return with_failures(decoded, lambda rows: _scope(rows)[0], expressions)
+
+    def errors(self, decoded: DataFrame) -> DataFrame:
+        """Return what `errors` does. Spark's job fails if an expression fails for another record."""
+        expressions = self._failing(decoded)
+        if not expressions:
+            return errors(decoded)
+        scope, _ = _scope(decoded)
+        columns = [F.col(f"{RECORD}.{quoted(name)}").alias(name) for name in _columns_of_errors(decoded)]
+        return scope.where(F.expr(evaluating(expressions))).select(columns)
+
     @property
     def is_row_by_row(self) -> bool:
         """Whether `kept` and `marked` return one row for each record."""
@@ -170,12 +183,37 @@ class Projection:
             found += each_field if expression.strip() == "*" else [expression.strip()]
         return found
 
+    def _apart(self, decoded: DataFrame, expressions: Sequence[str], unchanged: Collection[str]) -> DataFrame:
+        """Return what `_selected` does, and one row for each record that cannot be decoded.
+
+        Generators return none for it, or several. Records are decoded twice.
+        """
+        scope, _ = _scope(decoded.where("error IS NULL"))
+        good = self._selected(self._filtered(scope), expressions)
+        bad, _ = _scope(decoded.where("error IS NOT NULL"))
+        columns = [
+            F.col(quoted(field.name))
+            if field.name.lower() in unchanged
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in good.schema.fields[:-1]
+        ]
+        rows = good.union(bad.select(*columns, RECORD))
+        column = carried(rows)  # and no record has rows in both
+        return rows if column is None else carry(with_carried(rows), column, in_order=is_in_order(good))
+
+    def _failing(self, decoded: DataFrame) -> list[Expression]:
+        """Return the expressions that may fail, that of `where` first."""
+        _, fields = _scope(decoded)
+        condition = [] if self.where is None else [Expression("where", self.where)]
+        selected = (Expression("select", each) for each in self._expressions(fields))
+        return condition + [each for each in selected if each.may_fail]
+
     def _filtered(self, scope: DataFrame) -> DataFrame:
         if self.where is None:
             return scope
         where, is_bad = self.where, F.col(f"{RECORD}.error").isNotNull()
         # Spark 3.5 parses an expression where it is created.
-        return _analyzed("where", where, lambda: scope.where(F.expr(where) | is_bad))
+        return _analyzed("where", where, lambda: scope.where(is_bad | F.expr(where)))
 
     def _selected(self, scope: DataFrame, expressions: Sequence[str]) -> DataFrame:
         """Return columns, and behind them `_record`, with which Spark refuses aggregations."""
@@ -217,13 +255,17 @@ def _kept_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def errors(decoded: DataFrame) -> DataFrame:
     """Return the records that `decode` could not decode, with the columns of the raw table and the reason."""
-    names = [name for name in decoded.columns if name not in _NOT_OF_ERRORS]
+    names = _columns_of_errors(decoded)
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch.select(names).filter(pc.is_valid(batch["error"]))
 
     return map_in_arrow(decoded, step, StructType([decoded.schema[name] for name in names]))
+
+
+def _columns_of_errors(decoded: DataFrame) -> list[str]:
+    return [name for name in decoded.columns if name not in _NOT_OF_ERRORS]
 
 
 def reasons(decoded: DataFrame) -> DataFrame:
@@ -257,6 +299,11 @@ def _scope(decoded: DataFrame) -> tuple[DataFrame, list[str]]:
         F.struct(*(F.col(quoted(name)) for name in raw)).alias(RECORD),
     )
     return scope, fields
+
+
+def _keeps_bad_record(expression: str) -> bool:
+    """Return whether an expression returns one row for a record that cannot be decoded."""
+    return _MULTIPLYING.search(expression) is None or _OF_COLUMN.fullmatch(expression) is not None
 
 
 def _analyzed(setting: str, expression: str, apply: Callable[[], DataFrame]) -> DataFrame:

@@ -11,6 +11,7 @@ from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.failing_record import failing_record
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
@@ -27,6 +28,7 @@ from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
     BadRecordsRefused,
+    LandingFailed,
     SchemaChangeRefused,
     SourceCommitsMissing,
     SourceRowsDeleted,
@@ -36,7 +38,13 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import record
-from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
+from kinesis_assets.spark.session import (
+    SessionInTimeZone,
+    may_be_of_value,
+    reason_of_value,
+    spark_errors,
+    wrap_spark_errors,
+)
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.refusals import require_writable
@@ -78,6 +86,8 @@ class Derivation:
         all_columns: Whether the rows must have all columns of the table. Otherwise those that they lack are
             null in them.
         time_zone: The time zone in which expressions are evaluated.
+        careful: The transformation of a step whose job failed. It takes longer, and returns a row instead of
+            an error for a record for which an expression fails. None if there is none.
     """
 
     source: str
@@ -88,6 +98,7 @@ class Derivation:
     max_bytes: int = MAX_BYTES
     all_columns: bool = False
     time_zone: str = TIME_ZONE
+    careful: Transform | None = None
 
     @property
     def step_bytes(self) -> float:
@@ -120,11 +131,47 @@ def derive(
     more = True
     while more:
         with wrap_spark_errors(f"table {table.uri}"):
-            done, more = _step(session, table, derivation, by)
+            done, more = _step_or_careful_step(session, table, derivation, by)
         if done is not None:
             record(DERIVED_ROWS, done.rows, {TABLE: table.uri})
             record(DERIVED_BAD_RECORDS, done.bad_records or 0, {TABLE: table.uri})
             yield done
+
+
+def _step_or_careful_step(
+    session: SessionInTimeZone, table: DerivedTable, derivation: Derivation, by: str | None
+) -> tuple[DerivedCommit | None, bool]:
+    """Consume the next rows as `_step` does, and once more with care if a value may have failed the job."""
+    try:
+        return _step(session, table, derivation, by)
+    except spark_errors() as error:
+        if not may_be_of_value(error):
+            raise
+        if derivation.careful is None:
+            with session.active() as spark:
+                _name_record(spark, table, derivation, error)
+            raise
+    return _step(session, table, replace(derivation, transform=derivation.careful), by)
+
+
+def _name_record(spark: SparkSession, table: DerivedTable, derivation: Derivation, error: Exception) -> None:
+    """Raise an error that names the record for which an expression of a function has failed.
+
+    Raises:
+        LandingFailed: The error is one of an expression.
+    """
+    reason = reason_of_value(error)
+    if reason is None or isinstance(derivation.mode, Rollup):
+        return
+    _, _, source, rows = _read(table, derivation)
+    place = None if rows is None else failing_record(spark, source, rows, derivation.transform)
+    found = (
+        f"the record {place}" if place else "one of the rows; apply the function to parts of them to find it"
+    )
+    raise LandingFailed(
+        f"table {table.uri}: an expression fails for {found}. Nothing was committed. The reason is {reason}. "
+        "Use one that returns null instead, such as try_cast, try_to_timestamp, try_divide or get"
+    ) from error
 
 
 def _step(

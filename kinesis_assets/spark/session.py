@@ -219,6 +219,22 @@ def spark_errors() -> tuple[type[Exception], ...]:
     return (PySparkException, ConnectionError, *java_errors())
 
 
+def may_be_of_value(error: Exception) -> bool:
+    """Return whether one of Spark's errors may be that of an expression which fails for some value.
+
+    Some releases and sessions report all errors of tasks in the same way.
+    """
+    from pyspark.errors import AnalysisException, PythonException  # noqa: PLC0415
+
+    return not isinstance(error, AnalysisException | PythonException | ConnectionError)
+
+
+def reason_of_value(error: Exception) -> str | None:
+    """Return Spark's own message about an expression that fails for some value; None if there is none."""
+    condition = _CONDITION.search(line := _cause(error))
+    return None if condition is None else line[condition.start() :]
+
+
 @contextmanager
 def wrap_spark_errors(subject: str) -> Iterator[None]:
     """Convert Spark's errors within the context to a one-line error.

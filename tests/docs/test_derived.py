@@ -30,7 +30,7 @@ YAMLS, SHELLS, PYTHONS = (
 )
 CLICKS, ORDERS, PAYMENTS = map(yaml.safe_load, YAMLS)
 (INFER,) = SHELLS
-ASSETS, OWN, ENGINES = PYTHONS
+ASSETS, INVALID, OWN, ENGINES = PYTHONS
 COLUMNS = ("order_id", "customer_id", "channel", "total", "placed_at", "day")
 
 
@@ -69,6 +69,14 @@ def test_the_assets_of_the_page_follow_the_stream(put: Any, cli: Any, instance: 
         )
     assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]
     assert rows("./derived/clicks_by_day", "day", "clicks") == [("2026-02-01", "1")]
+    exec(INVALID, names)  # noqa: S102  # the page's own lines
+    put("b", "/home", "0000-00-00")
+    assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
+    visits = dg.Definitions.merge(names["stream"], dg.Definitions(assets=[names["visits"]]))
+    job = visits.resolve_implicit_global_asset_job_def()
+    job.execute_in_process(instance=instance, asset_selection=[names["visits"].key])
+    found = rows("./derived/visits", "click_id", "error")
+    assert found == [("a", "None"), ("a", "None"), ("b", "invalid time")]
     exec(OWN, names)  # noqa: S102  # the page's own lines
     resources = {"pyspark": names["LazyPySparkResource"](spark_config={})}
     own = dg.materialize([names["pages"]], instance=instance, resources=resources)

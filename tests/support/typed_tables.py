@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
@@ -38,10 +39,10 @@ class TypedBench:
             self.bench.run()
         return self.run(schema, errors=False, **settings)
 
-    def errors(self, **settings: Any) -> list[dict[str, Any]]:
+    def errors(self, schema: str = "id INT, amount DOUBLE", **settings: Any) -> list[dict[str, Any]]:
         """Consume what is new into the table of errors, and return its rows."""
         table = DerivedTable(f"{self.derived.table.uri}_errors")
-        self.run("id INT, amount DOUBLE", errors=True, table=table, **settings)
+        self.run(schema, errors=True, table=table, **settings)
         return DeltaTable(table.folder.uri).to_pyarrow_table().to_pylist()
 
     def run(
@@ -50,9 +51,10 @@ class TypedBench:
         table = table or self.derived.table
         given = {"name": "orders", "source": "orders", "table": table.uri, "format": "json"} | settings
         rows = TypedRows(TableSettings(**given, schema="orders.avsc"), schema)
-        mode = Upsert(given["key"], given["order_by"]) if "key" in given else None
+        mode = Upsert(given["key"], given["order_by"], given.get("delete_where")) if "key" in given else None
         transform = rows.of_errors if errors else rows.of_table
-        return replace(self.derived, table=table).run(transform=transform, mode=mode)
+        careful = partial(transform, is_careful=True)
+        return replace(self.derived, table=table).run(transform=transform, mode=mode, careful=careful)
 
     @property
     def columns(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -55,6 +56,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                 key,
                 self,
                 rows.of_table,
+                careful=partial(rows.of_table, is_careful=True) if self.format else None,
                 all_columns=self.follows_registry,
                 metadata={"dagster/column_lineage": lineage} if lineage else None,
             )
@@ -77,6 +79,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                     errors_key,
                     settings,
                     rows.of_errors,
+                    careful=partial(rows.of_errors, is_careful=True),
                     description=description,
                     metadata={"dagster/column_lineage": lineage_of_errors(raw)},
                 )

@@ -43,15 +43,15 @@ class BadRecordLimit:
         """Check the records of a step.
 
         Raises:
-            BadRecordsRefused: Too many could not be decoded.
+            BadRecordsRefused: Too many are bad.
         """
         if counts.errors > self.share * counts.records:
             share = counts.errors / counts.records
             raise BadRecordsRefused(
                 table,
-                f"{counts.errors} of {counts.records} records (a share of {share:.3g}) cannot be decoded, "
+                f"{counts.errors} of {counts.records} records (a share of {share:.3g}) are bad, "
                 f"and {self.reason}. Nothing was committed. One of them is {counts.example}. Correct the "
-                f"schema or the producer, or {self.instead}",
+                f"schema, the expression or the producer, or {self.instead}",
             )
 
 

@@ -102,6 +102,7 @@ def build_derived_table(
     settings: DerivedTableSettings,
     transform: Callable[[DataFrame], DataFrame | CheckedRows],
     *,
+    careful: Callable[[DataFrame], DataFrame | CheckedRows] | None = None,
     all_columns: bool = False,
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -112,6 +113,7 @@ def build_derived_table(
         key: The asset's key.
         settings: What the table consumes, and how its rows are written.
         transform: The function of the rows, see `derived_table`.
+        careful: The function of the rows of a step whose job failed, see `Derivation`.
         all_columns: Whether the rows must have all columns of the table, see `Derivation`.
         description: The asset's description, unless the settings have one. It has a default.
         metadata: Metadata of the asset beyond that of every table.
@@ -132,6 +134,7 @@ def build_derived_table(
             max_bytes=settings.max_bytes,
             all_columns=all_columns,
             time_zone=settings.time_zone,
+            careful=careful,
         )
 
     return _asset(key, settings, derivation, description, metadata or {})

@@ -34,8 +34,13 @@ class TypedRows:
     settings: TableSettings
     schema: str
 
-    def of_table(self, new: DataFrame) -> DataFrame | CheckedRows:
+    def of_table(self, new: DataFrame, *, is_careful: bool = False) -> DataFrame | CheckedRows:
         """Return rows of the table from new rows of its source.
+
+        Args:
+            new: The rows.
+            is_careful: Whether records for which an expression fails are found, and are bad records. That
+                takes jobs. Otherwise the job that computes the rows fails.
 
         Raises:
             InvalidInput: The schema or an expression is invalid.
@@ -51,6 +56,8 @@ class TypedRows:
             if settings.format is None:
                 return projection.of_columns(new.drop(BATCH_COLUMN))
             decoded, check = self._decoded(new), self._check()
+            if is_careful:
+                decoded = projection.with_failures(decoded)
             # Rows that are not one for each record do not say how many records there are.
             records = None if check is None or projection.is_row_by_row else reasons(decoded)
             if settings.on_bad_record == "keep":
@@ -61,13 +68,17 @@ class TypedRows:
         except (InvalidInput, RegistryCallFailed) as error:
             raise type(error)(f"table {settings.table}: {error}") from None
 
-    def of_errors(self, new: DataFrame) -> CheckedRows:
-        """Return rows of the table of errors from the same new rows. Raises the errors of `of_table`."""
-        from kinesis_assets.decoders.typed_columns import errors  # noqa: PLC0415  # loads PySpark
+    def of_errors(self, new: DataFrame, *, is_careful: bool = False) -> CheckedRows:
+        """Return rows of the table of errors from the same new rows, see `of_table`. Raises its errors."""
+        from kinesis_assets.decoders.typed_columns import Projection  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # loads PySpark
 
+        projection = Projection(self.settings.select, self.settings.where)
         try:
-            return CheckedRows(errors(self._decoded(new)), error_column="error")
+            decoded = self._decoded(new)
+            if is_careful:
+                decoded = projection.with_failures(decoded)
+            return CheckedRows(projection.errors(decoded), error_column="error")
         except (InvalidInput, RegistryCallFailed) as error:
             raise type(error)(f"table {self.settings.table}: {error}") from None
 

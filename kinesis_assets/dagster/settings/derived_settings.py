@@ -108,8 +108,8 @@ class DerivedTableSettings(DerivedSettings):
     )
     delete_where: str | None = Field(
         default=None,
-        description="Condition in Spark SQL. A row for which it is true deletes its key, unless the table has "
-        "a newer row.",
+        description="Condition in Spark SQL. A row for which it is true deletes its key, unless the table "
+        "has a newer row.",
         examples=["op = 'DELETE'"],
     )
     max_bytes: int = Field(
@@ -123,7 +123,7 @@ class DerivedTableSettings(DerivedSettings):
         default=None,
         ge=0,
         le=1,
-        description="Maximum share of the records of a step that cannot be decoded. Above it, the run fails "
+        description="Maximum share of bad records among those of a step. Above it, the run fails "
         "before the step is committed. By default there is no limit. In Python, they are the rows in which "
         "the column error is not null, which the function must return.",
         examples=[0.01],

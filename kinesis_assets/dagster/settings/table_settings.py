@@ -76,21 +76,24 @@ class DecodingSettings(Settings):
         default=(),
         description="Columns of the table, as expressions in Spark SQL over the decoded fields and the "
         "columns of the source, such as shard_id; * are all fields. A column of the source with the name of "
-        "a field is in _record, as in _record.stream. By default the table has all fields. Use try_cast "
-        "where a value may not fit: a failed cast fails the run.",
+        "a field is in _record, as in _record.stream. By default the table has all fields. A record for "
+        "which an expression fails, as a cast of 0000-00-00 to a date does, is a bad record; without a "
+        "format it fails the run. try_cast and similar functions return null instead.",
         examples=[["*", "CAST(amount AS DECIMAL(10, 2)) AS price", "approximate_arrival_timestamp"]],
     )
     where: str | None = Field(
         default=None,
         description="Condition in Spark SQL over the same columns. Records for which it is not true are left "
-        "out of the table.",
+        "out, before keys are compared: a row of the table stays if a later version of it is left out. Use "
+        "delete_where to delete it.",
         examples=["type = 'order'"],
     )
     on_bad_record: OnBadRecord = Field(
         default="keep",
-        description="What to do with a record that cannot be decoded: keep it in the table, with null in all "
-        "columns but error, shard_id, sequence_number, sub_sequence_number and data; add it to a separate "
-        "table, which has the same name with _errors at its end and is an asset of its own; or fail.",
+        description="What to do with a record that cannot be decoded, or for which an expression of select "
+        "or where fails: keep it in the table, in one row with null in all columns but error, shard_id, "
+        "sequence_number, sub_sequence_number and data; add it to a separate table, which has the same name "
+        "with _errors at its end and is an asset of its own; or fail.",
         examples=["separate"],
     )
 

@@ -165,9 +165,39 @@ def test_a_field_with_the_name_of_the_mark_is_refused(typed):
         typed.consume(order(1), schema="__ERROR STRING", on_bad_record="separate")
 
 
-def test_a_generator_is_accepted_only_if_errors_are_separate(typed):
+@pytest.mark.parametrize("key", [{}, {"key": ("line",), "order_by": ("id",)}], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    ("generator", "lines"),
+    [
+        ("explode(lines) AS line", [1, 2]),
+        ("explode_outer(lines) AS line", [1, 2, None]),
+        ("explode(array_append(lines, 3)) AS line", [1, 2, 3, 3]),
+        ("explode_outer(array_append(coalesce(lines, array()), 3)) AS line", [1, 2, 3, 3]),
+    ],
+)
+def test_a_generator_returns_the_rows_of_good_records_beside_each_bad_one(typed, generator, lines, key):
+    typed.consume(
+        *(b'{"id": 1, "lines": [1, 2]}', b'{"id": 2, "lines": []}', b'{"lines": 3}'),
+        schema="id INT, lines ARRAY<INT>",
+        select=["id", generator, "arrival_date"],
+        **key,
+    )
+    rows = typed.derived.rows.to_pylist()
+    good = sorted((row["line"] for row in rows if row["error"] is None), key=str)
+    assert good == sorted({*lines} if key else lines, key=str)
+    (bad,) = (row for row in rows if row["error"] is not None)
+    assert (bad["id"], bad["line"], bad["data"]) == (None, None, b'{"lines": 3}')
+    assert bad["arrival_date"] is not None
+
+
+def test_of_the_rows_that_a_generator_returns_of_a_record_the_last_one_is_newer_beside_a_bad_record(typed):
+    by_key = {"key": ("id",), "order_by": ("at",), "select": ["id", "at", "explode(lines) AS line"]}
+    payloads = b'{"id": 1, "lines": [1, 3, 2]}', b'{"id": "one"}', b'{"id": 2, "lines": [3, 4]}'
+    typed.consume(*payloads, schema="id INT, at INT, lines ARRAY<INT>", **by_key)
+    assert typed.values("id", "line") == [(1, 2), (2, 4), (None, None)]
+
+
+def test_a_generator_is_accepted_if_errors_are_separate(typed):
     lines = {"schema": "lines ARRAY<INT>", "select": ["explode(lines) AS line"]}
     typed.consume(b'{"lines": [1, 2]}', b'{"lines": 3}', on_bad_record="separate", **lines)
     assert typed.values("line") == [1, 2]
-    with pytest.raises(InvalidInput, match=r"select: \bexplode\b"):
-        typed.consume(b'{"lines": [1]}', **lines)

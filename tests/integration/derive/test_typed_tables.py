@@ -120,3 +120,20 @@ def test_of_rows_that_are_equal_in_order_by_the_later_one_stays(typed, on_bad_re
     settings = {"key": ["id"], "order_by": ["amount"], "on_bad_record": on_bad_record, **expressions}
     typed.consume(*versions, schema="id INT, amount DOUBLE, at INT", **settings)
     assert typed.values("at") == [6] * 40
+
+
+# Rows that leave a condition
+
+
+def test_a_later_version_that_where_leaves_out_leaves_the_earlier_one_in_the_table(typed):
+    by_key = {"key": ("id",), "order_by": ("amount",)}
+    for amount in (1.0, 9.0):
+        typed.consume(order(1, amount), where="amount < 5", **by_key)
+    assert typed.values("id", "amount") == [(1, 1.0)]
+
+
+def test_a_later_version_that_matches_delete_where_deletes_it_and_an_older_one_does_not(typed):
+    by_key = {"key": ("id",), "order_by": ("amount",), "delete_where": "amount BETWEEN 3 AND 5"}
+    typed.consume(order(1, 1.0), order(2, 9.0), **by_key)
+    typed.consume(order(1, 4.0), order(2, 4.0), **by_key)
+    assert typed.values("id", "amount") == [(2, 9.0)]

@@ -1,0 +1,78 @@
+"""Finds a record for which the function of a derived table fails, after Spark's job has failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from kinesis_assets.derive.checked_rows import CheckedRows
+from kinesis_assets.derive.read import read
+from kinesis_assets.derive.record_counts import PLACE
+from kinesis_assets.spark.session import spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_assets.derive.changes import Transform
+    from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.source import Source
+
+_HALVINGS = 24
+"""Maximum number of times that the records of a file are halved. As many jobs read the file."""
+
+
+def failing_record(spark: SparkSession, source: Source, rows: NewRows, transform: Transform) -> str | None:
+    """Return the shard and the sequence number of a record for which a transformation fails.
+
+    First the files of a step are halved, then the records of one file, so that all jobs together read little
+    more than twice the step and a few times a file.
+
+    Args:
+        spark: The session.
+        source: The version of the source to which the rows belong.
+        rows: The rows of the step that failed.
+        transform: From rows of the source to rows of the table. It treats each row for itself.
+
+    Returns:
+        None if no record alone makes it fail, or rows of the source do not say which record they are of.
+    """
+    if not {*PLACE} <= {field.name for field in source.delta.schema().fields}:
+        return None
+    files = list(rows.files)
+
+    def source_rows() -> DataFrame:
+        return read(
+            spark,
+            source.folder,
+            source.delta,
+            files,
+            selection=rows.selection,
+            batch_column=rows.order.batch_column,
+        )
+
+    while len(files) > 1:
+        whole, files = files, files[: len(files) // 2]
+        if not _fails(source_rows(), transform):
+            files = whole[len(files) :]
+    suspects = source_rows()
+    part = F.xxhash64(*PLACE)
+    for bit in range(_HALVINGS):
+        places = suspects.select(*PLACE).distinct().limit(2).collect()
+        if len(places) < 2:  # noqa: PLR2004  # one is left
+            return ": ".join(map(str, places[0])) if places and _fails(suspects, transform) else None
+        in_half = F.shiftrightunsigned(part, bit).bitwiseAND(F.lit(1)) == 0
+        half = suspects.where(in_half)
+        suspects = half if _fails(half, transform) else suspects.where(~in_half)
+    return None
+
+
+def _fails(source_rows: DataFrame, transform: Transform) -> bool:
+    """Return whether a job that computes the rows of some rows of the source fails."""
+    try:
+        rows = transform(source_rows)
+        rows = rows.rows if isinstance(rows, CheckedRows) else rows
+        rows.write.format("noop").mode("overwrite").save()
+    except spark_errors():
+        return True
+    return False

@@ -1,0 +1,192 @@
+"""Records for which an expression of a typed table fails when Spark evaluates it."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from kinesis_assets.decoders import failing_expressions
+from kinesis_assets.decoders.typed_columns import from_json
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.errors import BadRecordsRefused, InvalidInput, LandingFailed
+from support.mentions import assert_mentions
+from support.typed_tables import BAD, KEEPING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SCHEMA = "id INT, at STRING, ms BIGINT, n INT, list ARRAY<STRING>"
+
+AT = "CAST(at AS TIMESTAMP) AS at"
+
+
+def event(id_: int, **fields: Any) -> bytes:
+    return json.dumps({"id": id_, **fields}).encode()
+
+
+POISON = {
+    "cast": (AT, event(2, at="0000-00-00 00:00:00"), "CAST_INVALID_INPUT"),
+    "index": ("split(at, ' ')[1] AS hour", event(2, at="2026-01-01"), "INVALID_ARRAY_INDEX"),
+    "division": ("1 / n AS share", event(2, n=0), "DIVIDE_BY_ZERO"),
+    "overflow": ("ms * 1000 AS us", event(2, ms=1764292800123456789), "ARITHMETIC_OVERFLOW"),
+    "nanoseconds": ("timestamp_millis(ms) AS t", event(2, ms=1764292800123456789), "verflow"),
+    "twice": ("split(at, ' ')[1] || split(at, ' ')[1] AS x", event(2, at=""), "INVALID_ARRAY_INDEX"),
+    "nothing read": ("IF(id = 2, raise_error('no'), at) AS x", event(2), "no"),
+    "generator": (
+        "explode_outer(array(CAST(at AS TIMESTAMP), NULL)) AS x",
+        event(2, at=")'"),
+        "CAST_INVALID",
+    ),
+}
+GOOD = [event(number, at="2026-01-01 00:00:00", ms=5, n=1) for number in (1, 3)]
+
+
+@pytest.mark.parametrize("name", POISON)
+def test_a_record_for_which_an_expression_fails_is_kept_with_the_expression_and_the_reason(typed, name):
+    expression, poison, reason = POISON[name]
+    (commit,) = typed.consume(GOOD[0], poison, GOOD[1], schema=SCHEMA, select=["id", expression])
+    assert {id_ for id_ in typed.values("id") if id_} == {1, 3}
+    (kept,) = (row for row in typed.derived.rows.to_pylist() if row["id"] is None)
+    (source,) = (row for row in typed.bench.rows if row["data"] == poison)
+    assert {each: kept[each] for each in KEEPING[1:]} == {each: source[each] for each in KEEPING[1:]}
+    assert kept["error"].startswith(f"select: {expression}: ")
+    assert reason in kept["error"]
+    assert commit.bad_records == 1 or name == "generator"
+    assert [column for column in typed.columns if column not in {"id", *KEEPING}] == [expression.split()[-1]]
+
+
+ZERO = event(2, at="0000-00-00")
+
+
+def test_a_condition_that_fails_makes_a_bad_record_and_the_others_are_filtered(typed):
+    condition = {"where": "CAST(at AS DATE) < DATE'2026-02-01'", "select": ["id", "at"]}
+    typed.consume(*GOOD, ZERO, event(4, at="2027-01-01"), BAD, schema=SCHEMA, **condition)
+    rows = typed.derived.rows.to_pylist()
+    assert sorted(row["id"] for row in rows if row["error"] is None) == [1, 3]
+    assert sorted(row["error"][:7] for row in rows if row["error"]) == ["json: E", "where: "]
+
+
+def test_no_expression_is_tried_for_a_record_that_the_condition_leaves_out(typed):
+    typed.consume(*GOOD, ZERO, event(4, at="x"), schema=SCHEMA, select=["id", AT], where="id <> 2")
+    assert [error and error[:30] for error in typed.values("error")] == [
+        "select: CAST(at AS TIMESTAMP) ",
+        None,
+        None,
+    ]
+
+
+def test_separate_errors_have_the_records_for_which_an_expression_fails(typed):
+    separate = {"on_bad_record": "separate", "select": ["id", AT], "where": "1 / n > 0 OR n IS NULL"}
+    typed.consume(*GOOD, ZERO, event(5, n=0), BAD, schema=SCHEMA, **separate)
+    assert typed.values("id") == [1, 3]
+    errors = {row["data"]: row["error"].partition(":")[0] for row in typed.errors(schema=SCHEMA, **separate)}
+    assert errors == {ZERO: "select", event(5, n=0): "where", BAD: "json"}
+    typed.consume(event(6), schema=SCHEMA, **separate)
+    assert typed.values("id") == [1, 3, 6]
+    assert len(typed.errors(schema=SCHEMA, **separate)) == 3
+
+
+@pytest.mark.parametrize("limit", [{"on_bad_record": "fail"}, {"max_bad_share": 0.3}], ids=str)
+def test_a_limit_counts_the_records_for_which_an_expression_fails(typed, limit):
+    with pytest.raises(BadRecordsRefused, match=r"1 of 3 records.*select: CAST.*CAST_INVALID_INPUT"):
+        typed.consume(*GOOD, ZERO, schema=SCHEMA, select=["id", AT], **limit)
+    assert typed.is_missing()
+
+
+def test_a_record_for_which_an_expression_fails_replaces_no_other(typed):
+    by_key = {"key": ("id",), "order_by": ("n",), "select": ["id", "n", AT]}
+    for payloads in (GOOD, [event(1, n=5, at="0000-00-00")], [event(1, n=3, at=None)]):
+        typed.consume(*payloads, schema=SCHEMA, **by_key)
+    found = [(row["id"], row["n"]) for row in typed.derived.rows.to_pylist() if row["error"] is None]
+    assert sorted(found) == [(1, 3), (3, 1)]
+    assert len([error for error in typed.values("error") if error]) == 1
+
+
+def test_the_rows_depend_neither_on_steps_nor_on_the_records_around_them(typed, tmp_path):
+    payloads = [*GOOD, ZERO, event(4, at="x"), ZERO, event(5, n=0, at="x"), event(6, n=0)]
+    select = ["id", AT, "CAST(at AS DATE) AS day", "1 / n AS share"]
+    for payload in payloads:
+        typed.consume(payload, schema=SCHEMA, select=select)
+    columns = [name for name in typed.columns if name != "_batch_id"]
+    expected = typed.values(*columns)
+    typed.run(SCHEMA, errors=False, table=DerivedTable(str(tmp_path / "again")), select=select)
+    again = DeltaTable(str(tmp_path / "again")).to_pyarrow_table()
+    assert sorted((tuple(row[name] for name in columns) for row in again.to_pylist()), key=repr) == expected
+
+
+def test_many_records_with_the_same_values_are_one_failure(typed, monkeypatch):
+    monkeypatch.setattr(failing_expressions, "MAX_FAILURES", 1)
+    poison = [event(number, at="0000-00-00") for number in range(50)]
+    typed.consume(*GOOD, *poison, schema=SCHEMA, select=["id", AT])
+    assert len({error for error in typed.values("error") if error}) == 1
+    assert len([id_ for id_ in typed.values("id") if id_ is not None]) == 2
+
+
+def test_too_many_different_failures_fail_the_run_with_examples(typed, monkeypatch):
+    monkeypatch.setattr(failing_expressions, "MAX_FAILURES", 2)
+    poison = [event(number, at=f"{number}-00-00") for number in range(3)]
+    with pytest.raises(InvalidInput, match=r"^table .*more than 2 ") as caught:
+        typed.consume(*GOOD, *poison, schema=SCHEMA, select=["id", AT])
+    assert_mentions(str(caught.value), "CAST_INVALID_INPUT", "0-00-00", "try_cast")
+    assert typed.is_missing()
+
+
+def test_a_record_that_fails_only_behind_another_one_is_no_bad_record(typed):
+    """Spark builds a map in a buffer, which still has the keys of the record for which that failed."""
+    select = ["id", "map(at, 1, list[0], 2) AS m"]
+    behind = [event(number, at="a", list=["b"]) for number in (1, 3)]
+    typed.consume(event(2, at="a", list=["a"]), *behind, schema=SCHEMA, select=select)
+    assert typed.values("id") == [1, 3, None]
+    assert [error and "DUPLICATED_MAP_KEY" in error for error in typed.values("error")] == [True, None, None]
+
+
+def test_of_rows_that_are_equal_in_order_by_the_later_one_is_newer_beside_a_bad_record(typed):
+    days = [event(1, n=1, at=f"2026-01-0{day}") for day in (3, 2, 1)]
+    by_key = {"key": ("id",), "order_by": ("n",)}
+    typed.consume(
+        days[0], ZERO, *days[1:], schema=SCHEMA, select=["id", "n", "CAST(at AS DATE) AS day"], **by_key
+    )
+    assert typed.values("id", "day") == [(1, date(2026, 1, 1)), (None, None)]
+
+
+# Functions
+
+
+def with_timestamps(rows: DataFrame) -> DataFrame:
+    return from_json(rows, "id INT, at STRING").withColumn("at", F.expr("CAST(at AS TIMESTAMP)"))
+
+
+@pytest.mark.parametrize("mode", [None, Upsert(("id",), ("at",))], ids=["append", "upsert"])
+def test_the_error_of_a_function_names_the_record_for_which_it_fails(bench, derived, mode):
+    for payloads in ([GOOD[0]] * 3, [GOOD[0]] * 5 + [ZERO] + [GOOD[1]] * 4, [GOOD[1]]):
+        bench.put(*payloads)
+        bench.run()
+    (poison,) = (row for row in bench.rows if row["data"] == ZERO)
+    with pytest.raises(LandingFailed) as caught:
+        derived.run(transform=with_timestamps, mode=mode)
+    assert_mentions(
+        str(caught.value),
+        derived.table.uri,
+        f"{poison['shard_id']}: {poison['sequence_number']}",
+        "CAST_INVALID_INPUT",
+        "try_cast",
+    )
+
+
+def test_the_error_of_a_function_that_fails_only_for_several_records_says_how_to_find_them(bench, derived):
+    bench.put(*GOOD)
+    bench.run()
+
+    def transform(rows: DataFrame) -> DataFrame:
+        counted = rows.groupBy("shard_id").agg(F.count("*").alias("rows"))
+        return counted.select("shard_id", F.expr("1 / (rows - 2)").alias("share"))
+
+    with pytest.raises(LandingFailed, match="DIVIDE_BY_ZERO") as caught:
+        derived.run(transform=transform)
+    assert_mentions(str(caught.value), "one of the rows", "parts")
