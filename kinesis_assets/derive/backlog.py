@@ -15,7 +15,8 @@ from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.cursor import Cursor
-    from kinesis_assets.derive.source import Source, SourceCommit
+    from kinesis_assets.derive.source import Source
+    from kinesis_assets.derive.source_commits import SourceCommit
 
 MAX_COMMITS = 200
 """The maximum number of commits that are read."""
@@ -58,7 +59,7 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
         return Backlog(_created(source), None) if files_of(source.delta) else Backlog(None)
     refuse_other_source(source, cursor)
     commits = source.commits_since(cursor, max_commits)
-    deleted = tuple(commit.rewound for commit in commits if commit.rewound)
+    deleted = tuple(str(each) for commit in commits if commit.rewound for each in commit.deleted)
     has_more = sum(not commit.amends for commit in commits) >= max_commits
     if cursor.history is not None:
         since = _created(source) if cursor.history < 0 else time_of_id(cursor.history)

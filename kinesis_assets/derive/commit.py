@@ -14,6 +14,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from kinesis_assets.derive.data_files import Manifest
 from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.derive.records import FORMAT, DerivedCommit, ReplacedFile
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.derive.policy import Decision
     from kinesis_assets.derive.record_counts import RecordCounts
 
 _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
@@ -54,6 +56,7 @@ def commit(
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
     columns: dict[str, Any] | None = None,
+    decision: Decision = NOTHING_DELETED,
     by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.
@@ -70,6 +73,7 @@ def commit(
             version will do.
         restarts: Whether the record starts a new chain, because the table was emptied.
         columns: The schema that the table gets; None to keep its own. *base* must have no files.
+        decision: What is given up of rows of the source that were deleted.
         by: The Dagster run id or the person that commits.
 
     Returns:
@@ -117,10 +121,12 @@ def commit(
                 examined=snapshot.delta.version(),
                 cursor=cursor,
                 rows=sum(file.new_rows for file in manifest.files),
-                deleted=sum(file.rows for file in manifest.replaced),
+                deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced)),
                 records=None if counts is None else counts.records,
                 bad_records=None if counts is None else counts.errors,
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
+                on_deleted=decision.policy,
+                given_up=decision.given_up,
             )
             actions: list[AddAction | RemoveAction] = [
                 *map(add_action, manifest.files),

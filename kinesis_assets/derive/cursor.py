@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import date  # msgspec evaluates the annotations
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.row_predicates import PassedRecord, later, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,6 +56,34 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             ) from None
 
 
+class Records(NamedTuple):
+    """Records of a shard that a batch of a raw table has.
+
+    Attributes:
+        batch_id: The batch id.
+        shard_id: The shard id.
+        after: The place before them, as `table.row_predicates.passed` returns it.
+        through: The place after them, likewise.
+    """
+
+    batch_id: int
+    shard_id: str
+    after: PassedRecord
+    through: PassedRecord
+
+    @property
+    def condition(self) -> str:
+        """The records as a condition in SQL."""
+        return (
+            f"batch_id = {self.batch_id} AND shard_id = {sql_text(self.shard_id)} "
+            f"AND {later(*self.after)} AND NOT {later(*self.through)}"
+        )
+
+    def __str__(self) -> str:
+        first = self.after[0] if self.after[1] < 0 else f"after {self.after[0]}"
+        return f"{self.shard_id} ({first} to {self.through[0]})"
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The batches of a source whose rows are selected. All conditions apply.
 
@@ -63,12 +92,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         without: Batch ids that are left out.
         above: Batch ids up to this one are left out, inclusive.
         through: The greatest batch id, inclusive; None for no limit.
+        without_records: Records of these batches that are left out, of a raw table.
     """
 
     only: frozenset[int] | None = None
     without: frozenset[int] = frozenset()
     above: int = -1
     through: int | None = None
+    without_records: tuple[Records, ...] = ()
 
     def may_include(self, first: int | None, last: int | None) -> bool:
         """Return whether a file may have selected rows.
@@ -109,6 +140,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"{column} IN ({_listed(self.only)})" if self.only else "FALSE")
         if self.without:
             parts.append(f"{column} NOT IN ({_listed(self.without)})")
+        parts += [f"NOT ({records.condition})" for records in self.without_records]
         return " AND ".join(parts) or "TRUE"
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.derive.cursor import Cursor, Selection
+from kinesis_assets.derive.cursor import Cursor, Records, Selection
 from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.ranked_files import ranked_files
-from kinesis_assets.derive.row_check import missing_rows
+from kinesis_assets.derive.row_check import deleted_rows, missing_rows
 from kinesis_assets.derive.row_order import RowOrder
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import TableOfAnotherSource
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
 
+    from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.ranked_files import RankedFile
-    from kinesis_assets.derive.source import Source, SourceCommit
+    from kinesis_assets.derive.row_check import Missing
+    from kinesis_assets.derive.source import Source
+    from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.kinesis.role import AssumedRole
 
 
@@ -40,7 +43,9 @@ class NewRows:
         cursor: The position after these rows.
         more: Whether the version has rows after these.
         replaced: Files with rows that the same commits replaced or deleted. They are not part of the table.
-        deleted: Which rows of the source were deleted since the last position, each as a clause of a message.
+        lost: The rows of the source that were deleted since the last position, or before they were read.
+        again: Those of the rows that were deleted and added again, and may have been read before the last
+            position. `without_again` leaves them out.
     """
 
     table: str
@@ -51,7 +56,18 @@ class NewRows:
     cursor: Cursor
     more: bool
     replaced: Sequence[TableFile] = ()
-    deleted: Sequence[str] = ()
+    lost: Sequence[DeletedRows] = ()
+    again: Sequence[Records] = ()
+
+    @property
+    def deleted(self) -> list[str]:
+        """Which rows of the source were deleted, each as a clause of a message."""
+        return [str(each) for each in self.lost]
+
+    def without_again(self) -> NewRows:
+        """Return the rows without those that may have been read before."""
+        selection = msgspec.structs.replace(self.selection, without_records=tuple(self.again))
+        return replace(self, selection=selection, again=())
 
     @property
     def condition(self) -> str:
@@ -144,16 +160,18 @@ def _history(
         order=RowOrder(source.batch_column, None, source.order_columns),
         cursor=msgspec.structs.replace(start, history=through, unread=_first_date(source, files, through)),
         more=through is not None or bool(commits),
-        deleted=[
-            *(commit.rewound for commit in commits if commit.rewound),
-            *(commit.expired for commit in commits if commit.expired and _has_unread(start, commit)),
+        lost=[
+            each
+            for commit in commits
+            if commit.rewound or _has_unread(start, commit)
+            for each in commit.deleted
         ],
     )
 
 
 def _has_unread(start: Cursor, commit: SourceCommit) -> bool:
     """Return whether the rows that expired may include some of the history that were not consumed before."""
-    return start.unread is None or commit.floor is None or commit.floor > start.unread
+    return commit.floor is not None and (start.unread is None or commit.floor > start.unread)
 
 
 def _first_date(source: Source, files: Sequence[RankedFile], through: int | None) -> date | None:
@@ -178,10 +196,16 @@ def _limit(files: Sequence[RankedFile], max_bytes: float) -> int | None:
 
 def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], max_bytes: float) -> NewRows:
     """Return the rows of the next commits."""
-    files = ranked_files(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
-    taken = _taken(commits, files, max_bytes)
-    selection = Selection(only=frozenset(commit.batch_id for commit in taken))
-    files = [each for each in files if selection.may_include(each.first, each.last)]
+    all_files = ranked_files(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
+    taken = _taken(commits, all_files, max_bytes)
+    while True:
+        selection = Selection(only=frozenset(commit.batch_id for commit in taken))
+        files = [each for each in all_files if selection.may_include(each.first, each.last)]
+        missing = missing_rows(source, commits, taken, files)
+        needed = _through_added_again(commits, missing)
+        if needed <= len(taken):
+            break
+        taken = list(commits[:needed])
     landed = [commit.id for commit in taken if not commit.amends]
     amended = [commit.id for commit in taken if commit.amends]
     return NewRows(
@@ -197,11 +221,22 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
         ),
         more=len(taken) < len(commits),
         replaced=[TableFile(file.path, file.size, file.rows) for commit in taken for file in commit.replaced],
-        deleted=[
-            *(commit.rewound for commit in taken if commit.rewound),
-            *missing_rows(source, commits, taken, files),
+        lost=[
+            *(each for commit in taken if commit.rewound for each in commit.deleted),
+            *deleted_rows(source, commits, missing),
         ],
+        again=source.added_again(start, taken),
     )
+
+
+def _through_added_again(commits: Sequence[SourceCommit], missing: Sequence[Missing]) -> int:
+    """Return how many of the first commits include the rows that are missing and were added again.
+
+    They are consumed in one step with the commits that lack them. Afterwards, the position could not tell
+    them from those that were consumed.
+    """
+    batch_ids = {batch_id for each in missing for batch_id in each.added_again}
+    return max((n for n, commit in enumerate(commits, 1) if commit.batch_id in batch_ids), default=0)
 
 
 def _taken(

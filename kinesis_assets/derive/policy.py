@@ -1,8 +1,12 @@
-"""How a derived table follows its source."""
+"""How a derived table follows its source, and what it gives up if rows of the source were deleted."""
 
 from __future__ import annotations
 
+from datetime import date  # msgspec evaluates the annotations
 from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
 
 MAX_BYTES = 1 << 30
 """The default size in bytes of the source's files after which a step includes no further commit."""
@@ -16,7 +20,8 @@ class OnDeleted(StrEnum):
 
     Attributes:
         FAIL: The run fails and changes nothing.
-        IGNORE: It continues with the rows that are there. Rows that were derived from the others stay.
+        IGNORE: It continues with the rows that are there. Rows that were derived from the others stay, and
+            rows that may have been consumed before they were deleted and added again are left out.
         REBUILD: It empties the table and starts again with the rows that the source has. So it does if a
             column gets another type.
     """
@@ -24,3 +29,62 @@ class OnDeleted(StrEnum):
     FAIL = "fail"
     IGNORE = "ignore"
     REBUILD = "rebuild"
+
+
+class Deletion(StrEnum):
+    """How rows were deleted from a source.
+
+    Attributes:
+        REWOUND: A position was set back.
+        EXPIRED: They were older than the source keeps rows, before they were consumed.
+        ADDED_AGAIN: They are there again in another batch, and may have been consumed before.
+    """
+
+    REWOUND = "rewound"
+    EXPIRED = "expired"
+    ADDED_AGAIN = "added again"
+
+
+class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Rows of a source that were deleted, as far as it concerns a consumer.
+
+    Attributes:
+        deletion: How they were deleted.
+        rows: Number of rows; None if it is unknown.
+        batch_id: The batch that has or had them; None if they are not of one batch.
+        before: They arrived before this day (UTC); None if that is unknown.
+        shards: The shards with the sequence numbers of the first and last row, as far as they are known.
+    """
+
+    deletion: Deletion
+    rows: int | None = None
+    batch_id: int | None = None
+    before: date | None = None
+    shards: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        count = "the rows" if self.rows is None else f"{self.rows} rows"
+        batch = "" if self.batch_id is None else f" of batch {self.batch_id}"
+        shards = f" of {', '.join(self.shards)}" if self.shards else ""
+        if self.deletion is Deletion.REWOUND:
+            return f"{count}{batch}{shards} after positions that were set back"
+        if self.deletion is Deletion.ADDED_AGAIN:
+            return f"{count}{batch}{shards}, which were deleted and added again"
+        return f"{count}{batch}{shards}" + (
+            "" if self.before is None else f" that arrived before {self.before}"
+        )
+
+
+class Decision(NamedTuple):
+    """What a step gives up because rows of the source were deleted.
+
+    Attributes:
+        policy: The policy that decided; None if no rows were deleted.
+        given_up: The rows.
+    """
+
+    policy: OnDeleted | None = None
+    given_up: tuple[DeletedRows, ...] = ()
+
+
+NOTHING_DELETED = Decision()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.derive.cursor import Records
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.spark.arrow_steps import ArrowStep
@@ -37,6 +38,9 @@ POSITION_COLUMN = "__position"
 """The column with the number of rows before a row in its file, where it is requested."""
 
 _ALL = Selection()
+
+_RECORD_COLUMNS = ("shard_id", "sequence_number", "sub_sequence_number")
+"""The columns that identify a record, in a raw table."""
 
 _TASK_BYTES = 128 << 20
 """Target size of the files that one task reads, together."""
@@ -209,6 +213,8 @@ def rows_of_file(
     with filesystem.open_input_file(file.path) as opened:
         parquet = pq.ParquetFile(opened)
         wanted = {*schema.names, *([batch_column] if batch_column else [])}
+        if selection.without_records:
+            wanted.update(_RECORD_COLUMNS)
         stored = [name for name in parquet.schema_arrow.names if name in wanted]
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(batch_size=batch_rows, row_groups=[group], columns=stored):
@@ -227,9 +233,24 @@ def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) ->
             "them. Move them to another table"
         )
     chosen = [batch_id for batch_id in ids if selection.includes(batch_id)]
-    if len(chosen) == len(ids):
-        return batch
-    return batch.filter(pc.is_in(batch[batch_column], pa.array(chosen, pa.int64())))
+    left_out = [records for records in selection.without_records if records.batch_id in chosen]
+    if len(chosen) < len(ids):
+        batch = batch.filter(pc.is_in(batch[batch_column], pa.array(chosen, pa.int64())))
+    return _without(batch, left_out, batch_column) if left_out else batch
+
+
+def _without(batch: pa.RecordBatch, left_out: Sequence[Records], batch_column: str) -> pa.RecordBatch:
+    """Return rows without some records."""
+    rows = zip(*(batch[name].to_pylist() for name in (batch_column, *_RECORD_COLUMNS)), strict=True)
+    kept = [
+        not any(
+            (records.batch_id, records.shard_id) == (batch_id, shard_id)
+            and records.after < (int(number), sub) <= records.through
+            for records in left_out
+        )
+        for batch_id, shard_id, number, sub in rows
+    ]
+    return batch.filter(pa.array(kept, pa.bool_()))
 
 
 def in_schema(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, Any]) -> pa.RecordBatch:

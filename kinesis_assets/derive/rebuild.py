@@ -17,6 +17,7 @@ from kinesis_assets.derive.data_files import bounded_columns
 from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import first_cursor
+from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.errors import UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
@@ -25,6 +26,7 @@ from kinesis_assets.table.properties import STATISTICS_PROPERTY
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.policy import Decision
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
 
@@ -33,7 +35,11 @@ _TIMESTAMP_NTZ, _TIMESTAMP_NTZ_FEATURE = '"timestamp_ntz"', "timestampNtz"
 
 
 def emptied(
-    table: DerivedTable, source: Source, newest: DerivedCommit | None, by: str | None
+    table: DerivedTable,
+    source: Source,
+    newest: DerivedCommit | None,
+    by: str | None,
+    decision: Decision = NOTHING_DELETED,
 ) -> DerivedCommit:
     """Delete all rows of a table, so that it starts again with the source's present rows.
 
@@ -42,6 +48,7 @@ def emptied(
         source: Its source.
         newest: The table's newest commit, which must be the newest still.
         by: The Dagster run id or the person that does it.
+        decision: The rows of the source whose deletion is the reason.
     """
 
     def attempt() -> DerivedCommit:
@@ -55,6 +62,7 @@ def emptied(
             removed=files_of(snapshot.delta),
             base=snapshot,
             restarts=True,
+            decision=decision,
             by=by,
         )
 

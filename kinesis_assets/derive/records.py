@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from kinesis_assets.derive.cursor import Cursor
+from kinesis_assets.derive.policy import DeletedRows, OnDeleted  # msgspec evaluates the annotations
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.store.file_cache import FileCache
 from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
-FORMAT = 1
+FORMAT = 2
 """The format number that this release writes. It is raised with every change that an older release must not
-read."""
+read. In files of format 1 it is unknown what was given up."""
 
 RECORDS_FOLDER = "_kinesis/derived"
 
@@ -65,6 +66,8 @@ class DerivedCommit(
         bad_records: How many of them could not be decoded; None likewise. They may be in another table.
         deleted: Number of rows that it deleted or replaced.
         replaced: The files with these rows, for consumers of the table.
+        on_deleted: The policy that decided, if rows of the source were deleted.
+        given_up: The rows of the source that were deleted, and are not or no longer derived from here.
     """
 
     format: int
@@ -80,6 +83,8 @@ class DerivedCommit(
     bad_records: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deleted: Annotated[int, msgspec.Meta(ge=0)] = 0
     replaced: tuple[ReplacedFile, ...] = ()
+    on_deleted: OnDeleted | None = None
+    given_up: tuple[DeletedRows, ...] = ()
 
 
 class RecordFiles:

@@ -14,9 +14,10 @@ from kinesis_assets.derive.data_files import Manifest
 from kinesis_assets.derive.failing_record import failing_record
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import rows_since
-from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
+from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.derive.row_check import rows_added_again
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
@@ -164,7 +165,7 @@ def _name_record(spark: SparkSession, table: DerivedTable, derivation: Derivatio
     if reason is None or isinstance(derivation.mode, Rollup):
         return
     _, _, source, rows = _read(table, derivation)
-    place = None if rows is None else failing_record(spark, source, rows, derivation.transform)
+    place = None if isinstance(rows, Decision) else failing_record(spark, source, rows, derivation.transform)
     found = (
         f"the record {place}" if place else "one of the rows; apply the function to parts of them to find it"
     )
@@ -183,14 +184,14 @@ def _step(
         The commit, None if there was nothing to commit; and whether there are more rows.
     """
     present, newest, source, rows = _read(table, derivation)
-    if rows is None:
+    if isinstance(rows, Decision):
         # A rebuild deletes rows for good, so it must not depend on a single reading.
         table.clock.sleep(_CONFIRM_AFTER)
         present, newest, source, rows = _read(table, derivation)
-    if rows is None:
-        return emptied(table, source, newest, by), True
+    if isinstance(rows, Decision):
+        return emptied(table, source, newest, by, rows), True
     is_empty = not rows.files and not rows.replaced
-    if newest is not None and is_empty and not _is_due(table, newest, rows):
+    if newest is not None and is_empty and not rows.lost and not _is_due(table, newest, rows):
         return None, False
     mode = derivation.mode
     partition_by = derivation.partition_by
@@ -224,6 +225,7 @@ def _step(
                 counts=found,
                 removed=list(changed.removed.values()),
                 base=base,
+                decision=Decision(derivation.on_deleted, tuple(rows.lost)) if rows.lost else NOTHING_DELETED,
                 by=by,
             )
 
@@ -232,8 +234,8 @@ def _step(
 
 def _read(
     table: DerivedTable, derivation: Derivation
-) -> tuple[DerivedSnapshot | None, DerivedCommit | None, Source, NewRows | None]:
-    """Return the table, its newest commit, the source and its next rows; no rows if a rebuild is needed.
+) -> tuple[DerivedSnapshot | None, DerivedCommit | None, Source, NewRows | Decision]:
+    """Return the table, its newest commit, the source and its next rows; or why the table is rebuilt.
 
     Raises what `derive` raises for the source and its deleted rows.
     """
@@ -248,27 +250,21 @@ def _read(
     except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
         if derivation.on_deleted is not OnDeleted.REBUILD:
             raise
-        return present, newest, source, None
-    if rows.deleted and not _is_accepted(table, source, rows, newest, derivation.on_deleted):
-        return present, newest, source, None
-    return present, newest, source, rows
-
-
-def _is_accepted(
-    table: DerivedTable, source: Source, rows: NewRows, newest: DerivedCommit | None, policy: OnDeleted
-) -> bool:
-    """Return whether a table goes on although rows of its source were deleted. Otherwise it is rebuilt.
-
-    Raises:
-        SourceRowsDeleted: The policy is to fail.
-    """
-    if policy is OnDeleted.FAIL:
+        return present, newest, source, Decision(OnDeleted.REBUILD)
+    if isinstance(derivation.mode, Rollup):
+        rows = replace(rows, again=())  # groups are computed from all rows that the source has now
+    again = rows_added_again(source, rows.again)
+    rows = replace(rows.without_again(), lost=[*rows.lost, *again])
+    if rows.lost and newest is not None and derivation.on_deleted is OnDeleted.REBUILD:
+        return present, newest, source, Decision(OnDeleted.REBUILD, tuple(rows.lost))
+    if rows.lost and derivation.on_deleted is OnDeleted.FAIL:
         raise SourceRowsDeleted(
             table.uri,
-            f"the source {source.uri} no longer has {'; '.join(rows.deleted)}. Nothing was changed. Set "
-            "on_deleted to ignore to keep what was derived from them, or to rebuild to start again",
+            f"the source {source.uri} no longer has what this table consumed or was to consume: "
+            f"{'; '.join(rows.deleted)}. Nothing was changed. Set on_deleted to ignore to keep what was "
+            "derived from them, and to leave out rows that were added again; or to rebuild to start again",
         )
-    return policy is OnDeleted.IGNORE or newest is None
+    return present, newest, source, rows
 
 
 def _outdated(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC
 from heapq import merge
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
+from kinesis_assets.derive.added_again import ConsumedRecords
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.features import refuse_unreadable
 from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.opening import delta_errors, open_delta
@@ -29,37 +32,12 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from kinesis_assets.derive.records import ReplacedFile
+    from kinesis_assets.derive.cursor import Records
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
 
 _PARALLEL_READS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCommit:
-    """A commit of a source.
-
-    Attributes:
-        id: The commit id.
-        batch_id: The batch id of the rows that it added.
-        amends: Whether it is an amendment.
-        rows: Number of rows that it added; None if that has not been read.
-        replaced: The files, relative to the table's folder, with the rows that it replaced or deleted.
-        rewound: Which rows it deleted because positions were set back, as a clause of a message, or None.
-        expired: Which rows it deleted because of their age, as a clause of a message, or None.
-        floor: The first arrival date of rows that it left, if it deleted others because of their age.
-    """
-
-    id: int
-    batch_id: int
-    amends: bool = False
-    rows: int | None = None
-    replaced: tuple[ReplacedFile, ...] = ()
-    rewound: str | None = None
-    expired: str | None = None
-    floor: date | None = None
 
 
 class Source(ABC):
@@ -116,6 +94,16 @@ class Source(ABC):
     @abstractmethod
     def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
         """Return commits with the number of their rows. Raises the errors of `commits_since`."""
+
+    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
+        """Return the records that commits after a cursor added again, and its consumer may have consumed."""
+        del cursor, commits
+        return ()
+
+    def may_expire(self, commit: SourceCommit, floor: date) -> bool:
+        """Return whether a commit may have added rows that arrived before a day."""
+        del commit, floor
+        return False
 
 
 def open_source(uri: str, role: AssumedRole | None = None) -> Source:
@@ -195,7 +183,7 @@ class RawSource(Source):
         """Return the commits after a cursor, see `Source`."""
         try:
             landed = [SourceCommit(*commit) for commit in self._landed_since(cursor, limit)]
-            amended = [_of_amendment(*pair) for pair in self._amended_since(cursor)]
+            amended = [of_amendment(*pair) for pair in self._amended_since(cursor)]
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, cursor, str(error)) from error
         # The order of the two chains among each other is that of their ids, which are drawn from the clock.
@@ -213,7 +201,36 @@ class RawSource(Source):
             added = self._table.chain.positions_at(commit.id).added
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, self.end, str(error)) from error
-        return replace(commit, rows=sum(range_.rows for range_ in added.values()))
+        return replace(commit, rows=sum(range_.rows for range_ in added.values()), ranges=added)
+
+    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
+        """Return the records that commits added again, see `Source`."""
+        if self._positions is None or cursor.commit is None:
+            return ()
+        consumed = ConsumedRecords(self._table, self._positions.identity, cursor)
+        return tuple(
+            records
+            for commit in commits
+            if commit.amends and commit.rows
+            for records in consumed.among(commit.batch_id, commit.ranges)
+        )
+
+    def may_expire(self, commit: SourceCommit, floor: date) -> bool:
+        """Return whether a commit may have added rows that arrived before a day.
+
+        A shard's records arrive in order. So they arrived after those that it had before the commit.
+        """
+        if commit.amends:
+            return True
+        try:
+            previous = self._table.chain.positions_at(commit.id).previous
+            shards = {} if previous is None else self._table.chain.positions_at(previous).shards
+        except PositionsUnreadable:
+            return True
+        arrivals = [
+            shards[shard_id].last_arrival if shard_id in shards else None for shard_id in commit.ranges
+        ]
+        return any(arrival is None or arrival.astimezone(UTC).date() < floor for arrival in arrivals)
 
     def _landed_since(self, cursor: Cursor, limit: int | None) -> list[CommitRef]:
         """Return the commits that moved positions, newest first."""
@@ -302,30 +319,3 @@ def commits_missing(table: str, cursor: Cursor, reason: str) -> SourceCommitsMis
         f"the commits since {cursor} are not recorded: {reason}. Nothing was changed. Rebuild the table that "
         "is derived from it",
     )
-
-
-def _of_amendment(amendment: Amendment, before: Amendment | None) -> SourceCommit:
-    shards = ", ".join(amendment.rewound)
-    floor = amendment.floor if _expires(amendment, before) else None
-    return SourceCommit(
-        amendment.commit_id,
-        amendment.batch_id,
-        amends=True,
-        rows=sum(range_.rows for range_ in amendment.filled.values()),
-        rewound=f"the rows of {shards} after positions that were set back" if shards else None,
-        expired=None if floor is None else f"the rows that arrived before {floor}",
-        floor=floor,
-    )
-
-
-def _expires(amendment: Amendment, before: Amendment | None) -> bool:
-    """Return whether an amendment may have deleted rows because of their age.
-
-    Maintenance does so too without raising the floor, if rows have landed below it.
-    """
-    if amendment.floor is None or amendment.lowered_from is not None:
-        return False
-    if before is None or before.floor != amendment.floor:
-        return True
-    is_other = amendment.filled or amendment.rewound
-    return not is_other and (amendment.accepted, amendment.cleared) == (before.accepted, before.cleared)

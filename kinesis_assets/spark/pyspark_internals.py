@@ -138,8 +138,9 @@ def active_session(spark: SparkSession) -> Iterator[None]:
 
 def _java_class(spark: SparkSession) -> Any:
     """Return the class of the JVM's session. PySpark 3.5 has no function that does."""
+    jvm: Any = spark._jvm  # noqa: SLF001
     found: Any = getattr(spark, "_get_j_spark_session_class", None)
-    return spark._jvm.SparkSession if found is None else found(spark._jvm)  # type: ignore[attr-defined]  # noqa: SLF001
+    return jvm.SparkSession if found is None else found(jvm)
 
 
 _of_thread = threading.local()

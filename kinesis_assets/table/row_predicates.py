@@ -39,11 +39,12 @@ def rows_after(stream: str, places: Mapping[str, PassedRecord]) -> str:
         stream: The stream's name.
         places: What was passed, by shard id; at least one shard.
     """
-    shards = (f"(shard_id = {sql_text(shard_id)} AND {_after(*place)})" for shard_id, place in places.items())
+    shards = (f"(shard_id = {sql_text(shard_id)} AND {later(*place)})" for shard_id, place in places.items())
     return f"stream = {sql_text(stream)} AND ({' OR '.join(shards)})"
 
 
-def _after(number: int, sub: float) -> str:
+def later(number: int, sub: float) -> str:
+    """Return a predicate for the records of a shard after a place, see `PassedRecord`."""
     # Sequence numbers are text of different lengths, and delta-rs cannot write CAST or length() to its log.
     text = sql_text(str(number))
     same_length = "_" * len(str(number))

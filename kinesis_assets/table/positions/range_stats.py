@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
 
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kinesis_assets.table.row_predicates import PassedRecord
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -69,6 +73,16 @@ class RangeStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def numbers(self) -> tuple[int, int]:
         """The sequence numbers of the first and the last row, both inclusive; zeros if there are no rows."""
         return int(self.first_sequence_number or 0), int(self.last_sequence_number or 0)
+
+    @property
+    def places(self) -> tuple[PassedRecord, PassedRecord]:
+        """The places before the first and after the last row, also within the records of aggregates."""
+        first, last = self.numbers
+        start, end = passed(self.start), passed(self.through)
+        return (
+            start if start is not None and start[0] == first else (first, -1),
+            end if end is not None and end[0] == last else (last, inf),
+        )
 
 
 def with_rows(stats: Mapping[str, RangeStats]) -> dict[str, RangeStats]:
