@@ -125,6 +125,10 @@ def derived_metadata(commits: Sequence[DerivedCommit]) -> dict[str, Any]:
     }
     if counts := [commit.bad_records for commit in commits if commit.bad_records is not None]:
         facts["bad_records"] = sum(counts)
+    if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
+        facts["on_deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
+        facts["given_up"] = list(map(str, given_up))
+        facts["rows_given_up"] = sum(each.rows or 0 for each in given_up)
     if commits:
         facts["cursor"] = str(commits[-1].cursor)
         facts[COMMIT_ID] = str(commits[-1].commit_id)  # as text: it is too large for a number in JavaScript

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from deltalake import QueryBuilder
@@ -12,9 +13,11 @@ from deltalake.exceptions import DeltaError
 from kinesis_assets.derive.cursor import Records
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.errors import SourceRowsMissing, TableUnreachable, TableUnsuitable
+from kinesis_assets.table.row_predicates import sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import date
 
     from kinesis_assets.derive.ranked_files import RankedFile
     from kinesis_assets.derive.source import Source
@@ -25,16 +28,18 @@ _EXAMINE = "Nothing was changed. Examine the table with `kinesis-assets doctor -
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A batch of which rows are missing.
+    """Rows of a shard that a batch lacks.
 
     Attributes:
-        commit: The commit that added it, with the number of its rows.
-        found: How many of them are in the table.
-        added_again: How many of the others later amendments added again, by their batch id.
+        commit: The commit that added the batch.
+        shard_id: The shard.
+        rows: How many rows are missing.
+        added_again: How many of them later amendments added again, by their batch id.
     """
 
     commit: SourceCommit
-    found: int
+    shard_id: str
+    rows: int
     added_again: Mapping[int, int]
 
 
@@ -53,7 +58,7 @@ def missing_rows(
         files: The files with their rows.
 
     Returns:
-        Each batch of which rows are missing.
+        The rows of each shard that are missing from a batch.
 
     Raises:
         TableUnsuitable: There are more rows.
@@ -61,54 +66,97 @@ def missing_rows(
     if not source.keeps_rows:
         return []
     found = _count(source, taken, files)
-    missing = []
+    missing: list[Missing] = []
     for commit in source.with_rows(taken):
         rows, added = found.get(commit.batch_id, 0), commit.rows or 0
         if rows > added:
             raise TableUnsuitable(
-                source.uri, f"{_differ(commit, rows)}: another program has added rows to it. {_EXAMINE}"
+                source.uri,
+                f"batch {commit.batch_id} added {added} rows, but {rows} are in the table: another program "
+                f"has added rows to it. {_EXAMINE}",
             )
         if rows < added:
-            refilled = _added_again(source, commit, commits)
-            missing.append(Missing(commit, rows, refilled))
+            missing += _missing(source, commit, commits)
     return missing
+
+
+def _missing(source: Source, commit: SourceCommit, commits: Sequence[SourceCommit]) -> Iterator[Missing]:
+    """Yield the rows that a batch lacks.
+
+    An amendment adds only rows that the table lacks. So each row that one adds in a range of the batch was
+    missing from it.
+    """
+    later = [each.batch_id for each in commits if each.amends and each.rows and each.id > commit.id]
+    for shard_id, range_ in commit.ranges.items():
+        found = _counted(source, _of_shard(commit, shard_id)).get(commit.batch_id, 0)
+        if found < range_.rows:
+            parts = [Records(batch_id, shard_id, *range_.places).condition for batch_id in later]
+            again = _counted(source, " OR ".join(f"({part})" for part in parts)) if parts else {}
+            yield Missing(commit, shard_id, range_.rows - found, again)
 
 
 def deleted_rows(
     source: Source, commits: Sequence[SourceCommit], missing: Sequence[Missing]
 ) -> list[DeletedRows]:
-    """Return the rows that are missing, and that no later amendment has added again.
+    """Return the rows that are missing, and that no later amendment has added again, by batch.
 
     Args:
         source: The source.
         commits: Its commits since the consumer's position.
-        missing: The batches of which rows are missing.
+        missing: The rows that are missing.
 
     Raises:
         SourceRowsMissing: No amendment explains it.
     """
     floor = max((commit.floor for commit in commits if commit.floor is not None), default=None)
     rewound = {shard_id for commit in commits for shard_id in commit.rewound}
-    deleted = []
+    lost: Counter[tuple[int, Deletion]] = Counter()
     for each in missing:
-        commit = each.commit
-        lost = (commit.rows or 0) - each.found - sum(each.added_again.values())
-        if not lost:
+        rows = each.rows - sum(each.added_again.values())
+        if not rows:
             continue
-        expired = floor is not None and source.may_expire(commit, floor)
-        if not expired and rewound.isdisjoint(commit.ranges):
+        expired = floor is not None and _may_have_expired(source, each, floor)
+        if not expired and each.shard_id not in rewound:
             raise SourceRowsMissing(
-                source.uri, f"{_differ(commit, each.found)}, and no amendment says why. {_EXAMINE}"
+                source.uri,
+                f"batch {each.commit.batch_id} lacks {rows} of the {each.commit.ranges[each.shard_id].rows} "
+                f"rows of {each.shard_id} that it added, and no amendment says why. {_EXAMINE}",
             )
-        deleted.append(
-            DeletedRows(
-                deletion=Deletion.EXPIRED if expired else Deletion.REWOUND,
-                rows=lost,
-                batch_id=commit.batch_id,
-                before=floor if expired else None,
-            )
+        lost[each.commit.batch_id, Deletion.EXPIRED if expired else Deletion.REWOUND] += rows
+    return [
+        DeletedRows(
+            deletion=deletion,
+            rows=rows,
+            batch_id=batch_id,
+            before=floor if deletion is Deletion.EXPIRED else None,
         )
-    return deleted
+        for (batch_id, deletion), rows in lost.items()
+    ]
+
+
+def _may_have_expired(source: Source, missing: Missing, floor: date) -> bool:
+    """Return whether the missing rows may have arrived before a day.
+
+    The records of a shard arrive in order. So they arrived after it was read before, and the first ones of
+    a batch expire first.
+    """
+    commit, shard_id = missing.commit, missing.shard_id
+    after, through = source.arrivals(commit, shard_id)
+    if after is not None and after.astimezone(UTC).date() >= floor:
+        return False
+    range_ = commit.ranges[shard_id]
+    if missing.rows == range_.rows:
+        return through is None or through.astimezone(UTC).date() < floor
+
+    def has(number: str | None) -> bool:
+        condition = f"{_of_shard(commit, shard_id)} AND sequence_number = '{number}'"
+        return bool(_counted(source, condition))
+
+    return has(range_.last_sequence_number) and not has(range_.first_sequence_number)
+
+
+def _of_shard(commit: SourceCommit, shard_id: str) -> str:
+    return f"batch_id = {commit.batch_id} AND shard_id = {sql_text(shard_id)}"
 
 
 def rows_added_again(source: Source, again: Sequence[Records]) -> list[DeletedRows]:
@@ -128,24 +176,6 @@ def rows_added_again(source: Source, again: Sequence[Records]) -> list[DeletedRo
         )
         for batch_id, rows in sorted(counts.items())
     ]
-
-
-def _differ(commit: SourceCommit, rows: int) -> str:
-    return f"batch {commit.batch_id} added {commit.rows} rows, but {rows} are in the table"
-
-
-def _added_again(source: Source, commit: SourceCommit, commits: Sequence[SourceCommit]) -> Mapping[int, int]:
-    """Return how many rows of a commit's ranges later amendments added, by their batch id.
-
-    An amendment adds only rows that the table lacks, so each of them was missing.
-    """
-    later = [each.batch_id for each in commits if each.amends and each.rows and each.id > commit.id]
-    parts = [
-        f"({Records(batch_id, shard_id, *range_.places).condition})"
-        for batch_id in later
-        for shard_id, range_ in commit.ranges.items()
-    ]
-    return _counted(source, " OR ".join(parts)) if parts else {}
 
 
 def _count(source: Source, commits: Sequence[SourceCommit], files: Sequence[RankedFile]) -> Mapping[int, int]:

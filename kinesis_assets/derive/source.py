@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC
 from heapq import merge
 from itertools import chain
 from operator import attrgetter
@@ -28,7 +27,7 @@ from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import date
+    from datetime import datetime
 
     from deltalake import DeltaTable
 
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.positions import StreamPositions
 
 _PARALLEL_READS = 16
+
+Arrivals = tuple["datetime | None", "datetime | None"]
+"""The times after which the first row arrived, and at which the last one did; None if unknown."""
 
 
 class Source(ABC):
@@ -100,10 +102,10 @@ class Source(ABC):
         del cursor, commits
         return ()
 
-    def may_expire(self, commit: SourceCommit, floor: date) -> bool:
-        """Return whether a commit may have added rows that arrived before a day."""
-        del commit, floor
-        return False
+    def arrivals(self, commit: SourceCommit, shard_id: str) -> Arrivals:
+        """Return the bounds of the arrival times of a shard's rows that a commit added, if they are known."""
+        del commit, shard_id
+        return None, None
 
 
 def open_source(uri: str, role: AssumedRole | None = None) -> Source:
@@ -215,22 +217,20 @@ class RawSource(Source):
             for records in consumed.among(commit.batch_id, commit.ranges)
         )
 
-    def may_expire(self, commit: SourceCommit, floor: date) -> bool:
-        """Return whether a commit may have added rows that arrived before a day.
-
-        A shard's records arrive in order. So they arrived after those that it had before the commit.
-        """
+    def arrivals(self, commit: SourceCommit, shard_id: str) -> Arrivals:
+        """Return the bounds of the arrival times of a shard's rows that a commit added, see `Source`."""
         if commit.amends:
-            return True
+            return None, None
+        chain = self._table.chain
         try:
-            previous = self._table.chain.positions_at(commit.id).previous
-            shards = {} if previous is None else self._table.chain.positions_at(previous).shards
-        except PositionsUnreadable:
-            return True
-        arrivals = [
-            shards[shard_id].last_arrival if shard_id in shards else None for shard_id in commit.ranges
-        ]
-        return any(arrival is None or arrival.astimezone(UTC).date() < floor for arrival in arrivals)
+            positions = chain.positions_at(commit.id)
+            through = positions.shards[shard_id].last_arrival
+            if positions.previous is None:
+                return None, through
+            before = chain.positions_at(positions.previous).shards.get(shard_id)
+        except PositionsUnreadable:  # they were pruned
+            return None, None
+        return None if before is None else before.seen_until, through
 
     def _landed_since(self, cursor: Cursor, limit: int | None) -> list[CommitRef]:
         """Return the commits that moved positions, newest first."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.derive.run import OnDeleted
+from kinesis_assets import new_rows
+from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing, TableUnsuitable
 from support.derived import maintain_table, order
 from support.shifted_clock import ShiftedClock
@@ -152,3 +153,71 @@ def test_rows_that_expire_during_the_history_before_they_were_consumed_fail_the_
     assert derived.values("id") == [0]
     derived.run(on_deleted=OnDeleted.IGNORE)
     assert derived.values("id") == [0, 2]
+
+
+# What is given up is recorded
+
+
+@pytest.fixture
+def expired(bench, derived):
+    """One order was consumed; another expired before it was consumed, and its day is the floor's."""
+    bench.set_retention(hours=200)
+    bench.put(order(0))
+    bench.run()
+    derived.run()
+    bench.put(order(1))
+    bench.run()
+    bench.later(days=3)
+    maintain_table(bench, retention_days=1)
+
+
+@pytest.mark.usefixtures("expired")
+def test_rows_that_expired_unconsumed_are_recorded_if_they_are_ignored(bench, derived):
+    batch_id = new_rows(bench.table.uri, derived.table.snapshot().newest.cursor).lost[0].batch_id
+    (commit,) = derived.run(on_deleted=OnDeleted.IGNORE)
+    lost = DeletedRows(deletion=Deletion.EXPIRED, rows=1, batch_id=batch_id, before=bench.amendment.floor)
+    assert (commit.on_deleted, commit.given_up) == (OnDeleted.IGNORE, (lost,))
+    assert derived.table.snapshot().newest == commit
+    assert derived.run() == []
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_rebuild_records_why_and_how_many_rows_it_deleted(bench, derived):
+    bench.put(order(2))
+    bench.run()
+    emptied, filled = derived.run(on_deleted=OnDeleted.REBUILD)
+    assert [each.rows for each in emptied.given_up] == [1]
+    assert (emptied.on_deleted, emptied.deleted) == (OnDeleted.REBUILD, 1)
+    assert (filled.on_deleted, filled.given_up) == (None, ())
+
+
+def test_rows_that_expired_during_the_history_are_recorded(bench, derived):
+    steps = days(bench, derived)
+    next(steps)
+    maintain_table(bench, retention_days=1)
+    commits = derived.run(on_deleted=OnDeleted.IGNORE)
+    assert {lost.before for commit in commits for lost in commit.given_up} == {bench.amendment.floor}
+
+
+@pytest.mark.usefixtures("expired")
+@pytest.mark.parametrize("policy", [OnDeleted.FAIL, OnDeleted.IGNORE])
+def test_the_expiry_of_one_batch_excuses_no_missing_row_of_another(bench, derived, policy):
+    bench.put(order(2), order(3))
+    bench.run()
+    bench.delta.delete(f"data = CAST('{order(3).decode()}' AS BYTEA)")
+    with pytest.raises(SourceRowsMissing):
+        derived.run(on_deleted=policy)
+
+
+def test_a_seek_back_excuses_no_missing_row_of_another_shard(bench, derived):
+    first, second = bench.split(bench.shard_ids[0])
+    for _ in range(2):  # the parent first
+        bench.run()
+    derived.run()
+    bench.put(order(1), shard_id=first)
+    bench.put(order(2), shard_id=second)
+    bench.run()
+    bench.delta.delete(f"shard_id = '{first}'")
+    bench.seek("TRIM_HORIZON", second)
+    with pytest.raises(SourceRowsMissing):
+        derived.run(on_deleted=OnDeleted.IGNORE)

@@ -13,9 +13,9 @@ from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import SourceRowsDeleted
-from kinesis_assets.table.maintenance.retention import lower_floor
+from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.catch_ups import fill_gaps
-from support.derived import maintain_table, order
+from support.derived import order
 
 
 def land(bench, *orders_):
@@ -55,8 +55,9 @@ def recover_from_retention(bench, derived):
 def expire_and_replay(bench):
     """Let the table's rows expire, and then add them again as docs/maintenance.md says."""
     bench.later(days=2)
-    maintain_table(bench, retention_days=1)
-    lower_floor(bench.table, bench.positions.identity, (bench.now - timedelta(days=3)).date(), bench.now)
+    identity, today = bench.positions.identity, bench.now.date()
+    list(expire(bench.table, identity, today - timedelta(days=1), bench.now))
+    lower_floor(bench.table, identity, today - timedelta(days=3), bench.now)
     bench.replay()
 
 
