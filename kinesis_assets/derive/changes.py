@@ -20,7 +20,16 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
-from kinesis_assets.derive.rollup import rolled_up, rows_of_groups, touched_groups
+from kinesis_assets.derive.rollup import (
+    first_arrivals,
+    incomplete_groups,
+    incomplete_rows,
+    other_group,
+    rolled_up,
+    rows_of_groups,
+    touched_groups,
+    with_first_arrival,
+)
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.derive.upsert import Upsert, upserted, with_order
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.changed_rows import ChangedRows
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.source import Source
 
@@ -71,11 +81,13 @@ class StepChanges:
         new: The rows that the transformation returned.
         count: Counts the records in a job; None if the tasks that write the rows do, or none are counted.
         plan: Returns what is written to a version of the table; None if the new rows are, whatever it has.
+        lacking: What the source lacks of groups that are to be computed again. The plan keeps their rows.
     """
 
     new: CheckedRows
     count: Callable[[], RecordCounts] | None = None
     plan: Callable[[DerivedSnapshot], ChangedRows] | None = None
+    lacking: DeletedRows | None = None
 
     def checked(self, counts: RecordCounts | None) -> RecordCounts | None:
         """Check the numbers of records if they are known, and return them."""
@@ -104,6 +116,7 @@ def changes_of(
     *,
     table: str,
     partition_by: Sequence[str],
+    present: DerivedSnapshot | None = None,
 ) -> Iterator[StepChanges]:
     """Yield the changes of a step, with their rows cached within the context.
 
@@ -115,10 +128,12 @@ def changes_of(
         mode: How the rows replace others; None to append them.
         table: The table's URI, for errors.
         partition_by: The partition columns of the table.
+        present: The table; None if it does not exist, or is about to lose its rows.
 
     Raises:
         InvalidInput: The transformation fails or returns no DataFrame, the source lacks a column of a
-            roll-up, or Spark cannot analyze the transformation or the condition of an upsert.
+            roll-up, a roll-up returns a group that it was not given, or Spark cannot analyze the
+            transformation or the condition of an upsert.
     """
     with ExitStack() as cached:
 
@@ -135,8 +150,27 @@ def changes_of(
             source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
             checked = _transformed(spark, table, transform, source_rows)
             new = cache(with_null_for_empty(checked.rows, partition_by).coalesce(tasks))
-            plan = partial(rolled_up, spark, new=new, groups=groups, by=mode.by, cache=cache)
-            yield StepChanges(CheckedRows(new), plan=plan)
+            incomplete = lacking = None
+            if set(mode.by) <= set(new.columns):  # otherwise they are refused
+                _check_returned_groups(table, new, groups, mode.by)
+                if source.date_column is not None:
+                    arrivals = cache(first_arrivals(spark, source, groups, mode.by, partition_by))
+                    new = with_first_arrival(new, arrivals, mode.by)
+                    if present is not None:
+                        incomplete = incomplete_groups(spark, present, arrivals, mode.by, source.floor)
+            if incomplete is not None:
+                incomplete = cache(incomplete)
+                lacking = incomplete_rows(incomplete, mode.by)
+            plan = partial(
+                rolled_up,
+                spark,
+                new=new,
+                groups=groups,
+                by=mode.by,
+                cache=cache,
+                incomplete=None if lacking is None else incomplete,
+            )
+            yield StepChanges(CheckedRows(new), plan=plan, lacking=lacking)
             return
         source_rows = read(
             spark,
@@ -247,6 +281,18 @@ def _check_condition(table: str, rows: DataFrame, condition: str | None) -> None
             f"table {table}: Spark refuses delete_where, so nothing was written: {first_line(error)}. "
             "Correct the condition, which sees the columns that the function returns"
         ) from error
+
+
+def _check_returned_groups(table: str, new: DataFrame, groups: DataFrame, by: Sequence[str]) -> None:
+    """Check that new rows replace those of their groups."""
+    other = other_group(new, groups, by)
+    if other is not None:
+        raise InvalidInput(
+            f"table {table}: by: the function returned rows of the group {other}, but it was given no rows "
+            "with these values, so those of the group that it was given would stay beside them. Nothing was "
+            "written. Return the columns of by unchanged, or compute them in a table that is the upstream of "
+            "the roll-up"
+        )
 
 
 def _check_groups(table: str, source: Source, by: Sequence[str]) -> None:

@@ -37,11 +37,13 @@ class Deletion(StrEnum):
     Attributes:
         REWOUND: A position was set back.
         EXPIRED: They were older than the source keeps rows, before they were consumed.
+        INCOMPLETE: A group of a roll-up was computed with them, and cannot be computed again without them.
         ADDED_AGAIN: They are there again in another batch, and may have been consumed before.
     """
 
     REWOUND = "rewound"
     EXPIRED = "expired"
+    INCOMPLETE = "incomplete groups"
     ADDED_AGAIN = "added again"
 
 
@@ -54,6 +56,8 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         batch_id: The batch that has or had them; None if they are not of one batch.
         before: They arrived before this day (UTC); None if that is unknown.
         shards: The shards with the sequence numbers of the first and last row, as far as they are known.
+        groups: Number of groups of a roll-up that had them; None if they are not those of groups.
+        example: One of these groups.
     """
 
     deletion: Deletion
@@ -61,6 +65,8 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     batch_id: int | None = None
     before: date | None = None
     shards: tuple[str, ...] = ()
+    groups: int | None = None
+    example: str | None = None
 
     def __str__(self) -> str:
         count = "the rows" if self.rows is None else f"{self.rows} rows"
@@ -70,9 +76,10 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
             return f"{count}{batch}{shards} after positions that were set back"
         if self.deletion is Deletion.ADDED_AGAIN:
             return f"{count}{batch}{shards}, which were deleted and added again"
-        return f"{count}{batch}{shards}" + (
-            "" if self.before is None else f" that arrived before {self.before}"
-        )
+        if self.deletion is Deletion.INCOMPLETE:
+            return f"the first rows of {self.groups} groups to compute again, such as {self.example}"
+        before = "" if self.before is None else f" that arrived before {self.before}"
+        return f"{count}{batch}{shards}{before}"
 
 
 class Decision(NamedTuple):

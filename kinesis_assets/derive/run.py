@@ -51,7 +51,7 @@ from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.refusals import require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.changes import StepChanges
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
@@ -195,13 +196,20 @@ def _step(
         return None, False
     mode = derivation.mode
     partition_by = derivation.partition_by
-    with session.active() as spark, _changes(spark, table, source, rows, derivation) as changes:
+    with (
+        session.active() as spark,
+        _changes(spark, table, source, rows, derivation, present=present) as changes,
+    ):
         new, plan = changes.new, changes.plan
         wanted = table_schema(table.uri, new.of_table, partition_by, () if mode is None else mode.columns)
         outdated = _outdated(table, present, wanted, source, derivation)
         if outdated is not None:
             _check_before_rebuild(spark, changes, outdated, source, derivation)
             return restarted(table, source, outdated, wanted, by), True
+        lost = (*rows.lost, *(() if changes.lacking is None else [changes.lacking]))
+        _refuse_lost(table, source, lost, derivation)
+        if changes.lacking is not None and derivation.on_deleted is OnDeleted.REBUILD:
+            return emptied(table, source, newest, by, Decision(OnDeleted.REBUILD, lost)), True
         counts = changes.checked_now()
 
         def attempt() -> DerivedCommit:
@@ -225,7 +233,7 @@ def _step(
                 counts=found,
                 removed=list(changed.removed.values()),
                 base=base,
-                decision=Decision(derivation.on_deleted, tuple(rows.lost)) if rows.lost else NOTHING_DELETED,
+                decision=Decision(derivation.on_deleted, lost) if lost else NOTHING_DELETED,
                 by=by,
             )
 
@@ -257,14 +265,25 @@ def _read(
     rows = replace(rows.without_again(), lost=[*rows.lost, *again])
     if rows.lost and newest is not None and derivation.on_deleted is OnDeleted.REBUILD:
         return present, newest, source, Decision(OnDeleted.REBUILD, tuple(rows.lost))
-    if rows.lost and derivation.on_deleted is OnDeleted.FAIL:
+    _refuse_lost(table, source, rows.lost, derivation)
+    return present, newest, source, rows
+
+
+def _refuse_lost(
+    table: DerivedTable, source: Source, lost: Sequence[DeletedRows], derivation: Derivation
+) -> None:
+    """Refuse that rows of the source were deleted, if the policy is to fail.
+
+    Raises:
+        SourceRowsDeleted: They were.
+    """
+    if lost and derivation.on_deleted is OnDeleted.FAIL:
         raise SourceRowsDeleted(
             table.uri,
             f"the source {source.uri} no longer has what this table consumed or was to consume: "
-            f"{'; '.join(rows.deleted)}. Nothing was changed. Set on_deleted to ignore to keep what was "
+            f"{'; '.join(map(str, lost))}. Nothing was changed. Set on_deleted to ignore to keep what was "
             "derived from them, and to leave out rows that were added again; or to rebuild to start again",
         )
-    return present, newest, source, rows
 
 
 def _outdated(
@@ -301,7 +320,13 @@ def _outdated(
 
 
 def _changes(
-    spark: SparkSession, table: DerivedTable, source: Source, rows: NewRows, derivation: Derivation
+    spark: SparkSession,
+    table: DerivedTable,
+    source: Source,
+    rows: NewRows,
+    derivation: Derivation,
+    *,
+    present: DerivedSnapshot | None = None,
 ) -> AbstractContextManager[StepChanges]:
     return changes_of(
         spark,
@@ -311,6 +336,7 @@ def _changes(
         derivation.mode,
         table=table.uri,
         partition_by=derivation.partition_by,
+        present=present,
     )
 
 

@@ -27,7 +27,7 @@ from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import date, datetime
 
     from deltalake import DeltaTable
 
@@ -96,6 +96,11 @@ class Source(ABC):
     @abstractmethod
     def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
         """Return commits with the number of their rows. Raises the errors of `commits_since`."""
+
+    @property
+    def floor(self) -> date | None:
+        """The first arrival date of the rows that the table keeps; None if it keeps all."""
+        return None
 
     def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
         """Return the records that commits after a cursor added again, and its consumer may have consumed."""
@@ -204,6 +209,11 @@ class RawSource(Source):
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, self.end, str(error)) from error
         return replace(commit, rows=sum(range_.rows for range_ in added.values()), ranges=added)
+
+    @property
+    def floor(self) -> date | None:
+        """The first arrival date of the rows that the table keeps; None if it keeps all."""
+        return None if self._amendment is None else self._amendment.floor
 
     def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
         """Return the records that commits added again, see `Source`."""

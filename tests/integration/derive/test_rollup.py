@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from deltalake import DeltaTable
@@ -10,7 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.errors import InvalidInput, SourceRowsDeleted
+from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.derived import DerivedBench, order
 
 
@@ -129,3 +133,136 @@ def test_a_few_groups_are_written_to_a_few_files_with_the_default_partitions_of_
         spark.conf.set("spark.sql.shuffle.partitions", few)
     assert len(revenue.values("item")) == 200
     assert len(revenue.table.snapshot().delta.file_uris()) <= 10
+
+
+def lowered(rows):
+    return rows.groupBy(F.lower("item").alias("item")).agg(F.sum("amount").alias("revenue"))
+
+
+def test_a_function_that_changes_the_value_of_a_group_is_refused_before_anything_is_written(consume, revenue):
+    transform = revenue.derivation.transform
+    consume(order(1, 1.0, item="a"))
+    version = revenue.table.snapshot().delta.version()
+    revenue.derivation = replace(revenue.derivation, transform=lowered)
+    with pytest.raises(InvalidInput, match="item = 'b'"):
+        consume(order(2, 1.0, item="B"))
+    assert revenue.table.snapshot().delta.version() == version
+    revenue.derivation = replace(revenue.derivation, transform=transform)
+    revenue.run()
+    assert revenue.values("item", "revenue") == [("B", 1.0), ("a", 1.0)]
+
+
+def test_a_function_that_leaves_the_values_of_its_groups_is_not_refused(consume, revenue):
+    revenue.derivation = replace(revenue.derivation, transform=lowered, partition_by=("item",))
+    consume(order(1, 1.0, item="a"), order(2, 2.0, item=""), order(3, 4.0))
+    assert revenue.values("item", "revenue") == [("a", 1.0), (None, 6.0)]
+
+
+# Sources that have lost rows
+
+
+@pytest.fixture
+def per_part(bench, derived) -> DerivedBench:
+    """The number of records of each partition key in the raw table."""
+    bench.set_retention(hours=1000)
+    derived.derivation = replace(
+        derived.derivation,
+        mode=Rollup(by=("partition_key",)),
+        transform=lambda rows: rows.groupBy("partition_key").count(),
+    )
+    return derived
+
+
+def land_parts(bench, *keys):
+    for key in keys:
+        bench.kinesis.put_record(StreamName=bench.stream, Data=order(1), PartitionKey=key)
+    bench.run()
+
+
+def expire_all(bench):
+    """Let all rows of the raw table expire."""
+    bench.later(days=3)
+    list(expire(bench.table, bench.positions.identity, bench.now.date(), bench.now))
+
+
+@pytest.fixture
+def expired(bench, per_part):
+    """Two groups of two rows, all of which have expired since they were counted."""
+    land_parts(bench, "a", "a", "b", "b")
+    per_part.run()
+    expire_all(bench)
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_group_whose_rows_expired_is_not_replaced_by_default(bench, per_part):
+    land_parts(bench, "a")
+    with pytest.raises(SourceRowsDeleted, match="partition_key = 'a'"):
+        per_part.run()
+    assert per_part.values("partition_key", "count") == [("a", 2), ("b", 2)]
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_group_whose_rows_expired_keeps_its_row_if_that_is_ignored(bench, per_part):
+    for _ in range(3):
+        land_parts(bench, "a", "c")
+        (commit,) = per_part.run(on_deleted=OnDeleted.IGNORE)
+        (lost,) = commit.given_up
+        assert (lost.deletion, lost.groups) == (Deletion.INCOMPLETE, 1)
+    assert per_part.values("partition_key", "count") == [("a", 2), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_roll_up_is_rebuilt_for_a_group_whose_rows_expired(bench, per_part):
+    land_parts(bench, "a")
+    emptied, _ = per_part.run(on_deleted=OnDeleted.REBUILD)
+    assert [lost.deletion for lost in emptied.given_up] == [Deletion.INCOMPLETE]
+    assert per_part.values("partition_key", "count") == [("a", 1)]
+
+
+@pytest.mark.usefixtures("expired")
+def test_groups_of_which_no_row_expired_are_computed_again(bench, per_part):
+    for number in range(1, 4):
+        land_parts(bench, "c")
+        per_part.run()
+        assert ("c", number) in per_part.values("partition_key", "count")
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_group_whose_rows_were_added_again_is_computed_again(bench, per_part):
+    land_parts(bench, "a")
+    lower_floor(bench.table, bench.positions.identity, (bench.now - timedelta(days=9)).date(), bench.now)
+    with pytest.raises(SourceRowsDeleted):  # nothing was added again yet
+        per_part.run()
+    bench.replay()
+    per_part.run()
+    assert per_part.values("partition_key", "count") == [("a", 3), ("b", 2)]
+
+
+def test_a_roll_up_by_arrival_date_goes_on_while_its_source_expires(bench, per_part):
+    per_part.derivation = replace(
+        per_part.derivation,
+        mode=Rollup(by=("arrival_date",)),
+        transform=lambda rows: rows.groupBy("arrival_date").count(),
+    )
+    for _ in range(2):
+        land_parts(bench, "a", "a")
+        per_part.run()
+        expire_all(bench)
+    assert per_part.values("count") == [2, 2]
+
+
+def test_a_late_row_of_an_expired_day_does_not_replace_the_count_of_the_day(bench, per_part):
+    per_part.derivation = replace(
+        per_part.derivation,
+        mode=Rollup(by=("arrival_date",)),
+        transform=lambda rows: rows.groupBy("arrival_date").count(),
+    )
+    land_parts(bench, "a", "a")
+    per_part.run()
+    bench.kinesis.put_record(StreamName=bench.stream, Data=order(1), PartitionKey="a")
+    expire_all(bench)
+    bench.run()
+    with pytest.raises(SourceRowsDeleted):
+        per_part.run()
+    per_part.run(on_deleted=OnDeleted.IGNORE)
+    assert per_part.values("count") == [2]
