@@ -96,6 +96,12 @@ def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[di
             for step in derived_steps(opened, opened.table.uri, dry_run=dry_run):
                 yield step_row(project.stream, None, asdict(step))
             return
+        if given and opened.settings.retention_days is not None:
+            click.echo(
+                "With --table, the tables that are derived from it are unknown, so rows that they have not "
+                "consumed are deleted too. The maintenance job of their code location keeps these rows.",
+                err=True,
+            )
     yield from run_maintenance(project.definitions, project.names, dagster_instance(), dry_run=dry_run)
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import refuse_other_source
+from kinesis_assets.derive.ranked_files import ranked_files
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.source_commits import SourceCommit
@@ -72,6 +76,26 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
         if _has_news(source, commit):
             return Backlog(time_of_id(commit.id), len(commits) - number, deleted=deleted)
     return Backlog(None, deleted=deleted)
+
+
+def first_unconsumed_date(source: Source, cursor: Cursor) -> date | None:
+    """Return the first arrival date of the rows of a raw table that a consumer may not have consumed.
+
+    Args:
+        source: The version of the raw table. The consumer's cursor must not be newer.
+        cursor: The consumer's cursor.
+
+    Returns:
+        The date; None if all rows are consumed.
+
+    Raises the errors of `backlog_of`, and `TableUnsuitable` for rows without a batch id.
+    """
+    refuse_other_source(source, cursor)
+    commits = source.commits_since(cursor)
+    files = ranked_files(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
+    if cursor.history is not None:
+        files += ranked_files(source, Selection(above=cursor.history))
+    return min((each.file.partition[str(source.date_column)] for each in files), default=None)
 
 
 def _has_news(source: Source, commit: SourceCommit) -> bool:

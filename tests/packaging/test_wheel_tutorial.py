@@ -156,7 +156,7 @@ def check_ui(ui: Webserver, log: Path) -> None:
     wait_until(lambda: is_idle(ui), failure=log, interval=2)
     for asset, further in CHECKS.items():
         found = wait_until(lambda asset=asset: results(ui, asset), failure=log, interval=2)
-        assert found.keys() == {"lag", "continuity", "compaction_debt", *further}
+        assert found.keys() == {"lag", "continuity", "no_accepted_data_loss", "compaction_debt", *further}
         assert {name: result["status"] for name, result in found.items()} == dict.fromkeys(found, "SUCCEEDED")
     assert results(ui, ROLLUP)["lag"]["evaluation"]["severity"] == "ERROR"  # by default it is a warning
 

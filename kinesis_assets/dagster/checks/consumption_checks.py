@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kinesis_assets.dagster.checks.result import CheckResult, counted, duration
+from kinesis_assets.derive.policy import Deletion
+from kinesis_assets.errors import PositionsUnreadable
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.settings.derived_check_settings import DerivedContinuityCheck, DerivedLagCheck
+    from kinesis_assets.dagster.settings.derived_check_settings import (
+        DerivedContinuityCheck,
+        DerivedDataLossCheck,
+        DerivedLagCheck,
+    )
     from kinesis_assets.derive.backlog import Backlog
+    from kinesis_assets.derive.records import DerivedCommit, RecordFiles
+
+_MAX_COMMITS = 200
+"""The maximum number of commits that are examined in one go, from the newest one."""
+
+_MAX_LOSSES = 20
+"""The number of losses that are remembered."""
+
+_LOST = frozenset({Deletion.EXPIRED, Deletion.INCOMPLETE})
 
 
 def check_consumption_lag(check: DerivedLagCheck, backlog: Backlog, now: float) -> CheckResult:
@@ -59,6 +79,74 @@ def check_consumption_continuity(
     else:
         description = "the source has all commits that come after the table's position"
     return CheckResult("continuity", problem is None, check.severity, description)
+
+
+class Loss(msgspec.Struct, frozen=True, array_like=True):
+    """What one commit of a derived table gave up.
+
+    Attributes:
+        at: The time of the commit, in seconds since the epoch.
+        rows: Number of rows of the source, as far as it is known.
+        sentence: What was given up.
+    """
+
+    at: float
+    rows: int
+    sentence: str
+
+
+class Losses(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a derived table gave up.
+
+    Attributes:
+        through: Id of the last commit that was examined; None before the first.
+        newest: The newest losses, newest first.
+    """
+
+    through: int | None = None
+    newest: tuple[Loss, ...] = ()
+
+
+def losses_of(records: RecordFiles, newest: DerivedCommit, before: Losses) -> Losses:
+    """Add what the commits since the last time gave up. Rows that were consumed before are not given up.
+
+    Args:
+        records: The records of the table's commits.
+        newest: The newest commit.
+        before: What was found so far.
+    """
+    found = []
+    with suppress(PositionsUnreadable):  # no run needs the earlier records
+        for commit in islice(records.back_from(newest), _MAX_COMMITS):
+            if commit.commit_id == before.through:
+                break
+            lost = [each for each in commit.given_up if each.deletion in _LOST]
+            if lost:
+                rows = sum(each.rows or 0 for each in lost)
+                found.append(Loss(commit.at.timestamp(), rows, "; ".join(map(str, lost))))
+    return Losses(newest.commit_id, (*found, *before.newest)[:_MAX_LOSSES])
+
+
+def check_no_derived_data_loss(check: DerivedDataLossCheck, losses: Losses) -> CheckResult:
+    """Check that a derived table gave up no rows of its source.
+
+    Args:
+        check: From when on losses count.
+        losses: What the table gave up.
+    """
+    counting = [each for each in losses.newest if check.since is None or each.at >= check.since.timestamp()]
+    if counting:
+        newest = counting[0]
+        description = (
+            f"{counted(len(counting), 'commit')} gave up rows of the source, as on_deleted allows, the last "
+            f"at {datetime.fromtimestamp(newest.at, UTC):%Y-%m-%dT%H:%M:%SZ}: {newest.sentence}. Keep rows "
+            "longer (retention_days, keep_unconsumed_days) or consume them sooner; to accept the loss, set "
+            "checks.no_accepted_data_loss.since to a later time"
+        )
+    else:
+        description = "no rows of the source were given up"
+    facts = {"commits": len(counting), "rows_given_up": sum(each.rows for each in counting)}
+    return CheckResult("no_accepted_data_loss", not counting, check.severity, description, facts)
 
 
 def _what(backlog: Backlog) -> str:

@@ -11,8 +11,11 @@ import msgspec
 from kinesis_assets.dagster.checks.bad_records import BadRecords, check_bad_records
 from kinesis_assets.dagster.checks.committed_records import UNDECODED, count_committed
 from kinesis_assets.dagster.checks.consumption_checks import (
+    Losses,
     check_consumption_continuity,
     check_consumption_lag,
+    check_no_derived_data_loss,
+    losses_of,
 )
 from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
 from kinesis_assets.derive.backlog import Backlog, backlog_of
@@ -51,11 +54,13 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         at: Time of the last evaluation, in seconds since the epoch.
         records: The records of the commits that were counted.
         files: The facts about the data files.
+        losses: What the commits gave up.
     """
 
     at: float | None = None
     records: BadRecords = BadRecords()
     files: FileFacts | None = None
+    losses: Losses = Losses()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,12 @@ class DerivedEvaluation:
         self._now = now
         self._open_source = open_source
         self.progress = msgspec.structs.replace(before, at=now)
-        self.results = [*self._of_consumption(), *self._of_records(), *self._of_files()]
+        self.results = [
+            *self._of_consumption(),
+            *self._of_losses(),
+            *self._of_records(),
+            *self._of_files(),
+        ]
 
     def _of_consumption(self) -> Iterator[CheckResult]:
         checks, backlog, problem = self._checks, None, None
@@ -156,6 +166,15 @@ class DerivedEvaluation:
         if source.end.commit is not None:  # this machine's clock may be behind
             self._now = max(self._now, time_of_id(source.end.commit))
         return backlog_of(source, None if state.newest is None else state.newest.cursor)
+
+    def _of_losses(self) -> Iterator[CheckResult]:
+        check, state = self._checks.no_accepted_data_loss, self._state
+        if check is None or state.snapshot is None:
+            return
+        if state.newest is not None:
+            losses = losses_of(state.snapshot.table.records, state.newest, self.progress.losses)
+            self.progress = msgspec.structs.replace(self.progress, losses=losses)
+        yield check_no_derived_data_loss(check, self.progress.losses)
 
     def _of_records(self) -> Iterator[CheckResult]:
         check, state = self._checks.bad_records, self._state

@@ -3,6 +3,7 @@
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
+from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,9 +17,16 @@ from kinesis_assets.dagster.events.shard_events import totals_of_raw
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
-from kinesis_assets.errors import InvalidInput, KinesisAssetsError, MaintenanceFailed, TableMissing
+from kinesis_assets.errors import (
+    InvalidInput,
+    KinesisAssetsError,
+    MaintenanceFailed,
+    TableError,
+    TableMissing,
+)
 
 if TYPE_CHECKING:
+    from kinesis_assets.table.maintenance.retention import Needed
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.table import PositionedTable
 
@@ -55,7 +63,8 @@ def build_maintenance_job(
         derived = derived_tables(assets_of_location(context), names) if tables is None else tables
         dry_run = context.op_config["dry_run"]
         errors: dict[str, Exception] = {}
-        raw_steps = _raw_steps(opened, context.run_id, dry_run=dry_run)
+        needed = _needed(opened, names, derived)
+        raw_steps = _raw_steps(opened, context.run_id, needed, dry_run=dry_run)
         partitions = prune_partitions(opened, context.instance, dry_run=dry_run)
         due: dict[dg.AssetKey, Iterator[Step]] = {names.raw_key: chain(raw_steps, partitions)}
         due |= {key: derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
@@ -82,13 +91,46 @@ def build_maintenance_job(
     return job
 
 
-def _raw_steps(opened: OpenStream, run_id: str, *, dry_run: bool) -> "Iterator[Step]":
+def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey, Consumption]) -> "Needed":
+    """Return the rows of the raw table that derived tables have not consumed.
+
+    A table that has not started yet needs none. One that cannot be read may need all, for as long as that is
+    allowed.
+    """
+    from kinesis_assets.derive.backlog import first_unconsumed_date  # noqa: PLC0415  # its runs alone
+    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.source import open_source  # noqa: PLC0415  # as above
+    from kinesis_assets.table.maintenance.retention import Needed  # noqa: PLC0415  # as above
+
+    if opened.settings.retention_days is None:
+        return Needed()
+    dates: dict[str, date] = {}
+    for key, consumption in derived.items():
+        if consumption.upstream != names.raw_key:
+            continue
+        try:
+            newest = DerivedTable(consumption.table, role=opened.role).snapshot().newest
+            if newest is None:
+                continue
+            source = open_source(opened.table.uri, opened.role)  # afterwards, so that it has all it consumed
+            found = first_unconsumed_date(source, newest.cursor)
+        except TableMissing:
+            continue
+        except TableError:
+            found = date.min
+        if found is not None:
+            dates[key.to_user_string()] = found
+    return Needed(min(dates.values(), default=None), tuple(dates), opened.settings.keep_unconsumed_days)
+
+
+def _raw_steps(opened: OpenStream, run_id: str, needed: "Needed", *, dry_run: bool) -> "Iterator[Step]":
     from kinesis_assets.table.maintenance.run import maintain  # noqa: PLC0415  # its runs alone
 
     yield from maintain(
         opened.table,
         opened.client.describe(),
         retention_days=opened.settings.retention_days,
+        needed=needed,
         by=run_id,
         dry_run=dry_run,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from kinesis_assets.dagster.settings.check_settings import SEVERITY, CheckSettings, NamedChecks, Severity
 from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, valid
@@ -30,6 +30,16 @@ class DerivedContinuityCheck(CheckSettings):
     """The table can continue where it ended in its source: no commit in between and no row is missing."""
 
 
+class DerivedDataLossCheck(CheckSettings):
+    """No rows of the source were given up because they had expired, as on_deleted allows."""
+
+    since: AwareDatetime | None = Field(
+        default=None,
+        description="What was given up before this time does not count. Set it once you have accepted that.",
+        examples=["2026-01-31T12:00:00Z"],
+    )
+
+
 class DerivedBadRecordsCheck(BadRecordsCheck):
     """Few records cannot be decoded."""
 
@@ -43,6 +53,7 @@ class DerivedChecks(NamedChecks):
 
     lag: DerivedLagCheck | None = DerivedLagCheck()
     continuity: DerivedContinuityCheck | None = DerivedContinuityCheck()
+    no_accepted_data_loss: DerivedDataLossCheck | None = DerivedDataLossCheck()
     bad_records: DerivedBadRecordsCheck | None = DerivedBadRecordsCheck()
     compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
     no_duplicates: DerivedNoDuplicatesCheck | None = DerivedNoDuplicatesCheck()

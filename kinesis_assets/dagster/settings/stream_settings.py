@@ -245,6 +245,15 @@ class ReadSettings(Settings):
         examples=[90],
         json_schema_extra={UNIT: "days"},
     )
+    keep_unconsumed_days: int = Field(
+        default=7,
+        ge=0,
+        le=36_500,
+        description="How much longer than retention_days maintenance keeps rows that a derived table of the "
+        "code location, once it has started, has not consumed.",
+        examples=[30],
+        json_schema_extra={UNIT: "days"},
+    )
 
     prune_after: int | None = Field(
         default=30,

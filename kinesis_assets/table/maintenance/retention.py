@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
@@ -13,7 +14,7 @@ from kinesis_assets.table.positions.amendments import next_amendment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import date, datetime
+    from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.table import PositionedTable
@@ -23,6 +24,39 @@ _IN_THE_FUTURE = (
     "the floor is in the future: a maintenance with a wrong clock raised it. Lower it with "
     "`kinesis-assets maintain --lower-floor`, then replay what the stream still has"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Rows that are kept longer than the retention, because derived tables have not consumed them.
+
+    Attributes:
+        since: The first arrival date (UTC) of such rows; None if there are none.
+        by: The derived tables.
+        days: For how many more days they are kept at most.
+    """
+
+    since: date | None = None
+    by: tuple[str, ...] = ()
+    days: int = 0
+
+    def first_kept(self, wanted: date) -> date:
+        """Return the first arrival date that is kept if the retention alone would keep rows from a day on."""
+        if self.since is None:
+            return wanted
+        return max(wanted - timedelta(days=self.days), min(wanted, self.since))
+
+    def reason(self, kept: date) -> str:
+        """Return why rows from a day on are kept."""
+        if self.since == date.min:
+            return f"it is unknown what {', '.join(self.by)} have consumed; see their next runs"
+        return (
+            f"rows that arrived from {self.since} on are not consumed by {', '.join(self.by)}; those from "
+            f"{kept} on are kept for now, for at most {self.days} more days"
+        )
+
+
+NOT_NEEDED = Needed()
 
 
 def expire(

@@ -19,7 +19,7 @@ from kinesis_assets.table.maintenance.compaction import compact
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from kinesis_assets.table.maintenance.pruning import prune
-from kinesis_assets.table.maintenance.retention import expire
+from kinesis_assets.table.maintenance.retention import NOT_NEEDED, Needed, expire
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def maintain(
     stream: StreamSummary,
     *,
     retention_days: int | None = None,
+    needed: Needed = NOT_NEEDED,
     by: str | None = None,
     dry_run: bool = False,
     machine: Callable[[], datetime] = machine_time,
@@ -48,6 +49,7 @@ def maintain(
         stream: The stream and the service's time, as just described by the service.
         retention_days: Rows that arrived more than this many days ago (UTC, by the service's clock) are
             deleted. None keeps all rows.
+        needed: Which of them are kept longer.
         by: The run or person that is recorded as deleting them.
         dry_run: Change nothing.
         machine: This machine's clock.
@@ -80,7 +82,10 @@ def maintain(
     yield from _set_properties(operations, dry_run=dry_run)
     since = None if retention_days is None else now.date() - timedelta(days=retention_days)
     if since is not None:
+        wanted, since = since, needed.first_kept(since)
         yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
+        if since < wanted:
+            yield Step("expire", f"before {wanted}", State.LEFT, reason=needed.reason(since))
     yield from compact(table, operations, since, clock, limits, dry_run=dry_run)
     yield from vacuum(table, operations, clock, dry_run=dry_run)
     if not dry_run:

@@ -44,6 +44,7 @@ OTHERS = {
     "tasks": 15,
     "sensor_interval_seconds": 31,
     "retention_days": 32,
+    "keep_unconsumed_days": 34,
     "maintenance_schedule": "1 2 3 4 *",
     "prune_after": 33,
     "checks": {"lag": {"max_seconds": 60.5}},

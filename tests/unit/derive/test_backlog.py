@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kinesis_assets import Cursor, new_rows
-from kinesis_assets.derive.backlog import Backlog, backlog_of
+from kinesis_assets.derive.backlog import Backlog, backlog_of, first_unconsumed_date
 from kinesis_assets.derive.records import ReplacedFile
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
@@ -156,3 +156,24 @@ class TestDerivedSource:
         orders.rebuild()
         with pytest.raises(SourceCommitsMissing, match="rebuilt"):
             backlog(orders.table, cursor)
+
+
+def test_the_first_unconsumed_date_is_that_of_the_oldest_row_that_is_left(landed, consumed):
+    def first_date():
+        return first_unconsumed_date(open_source(landed.table.uri), consumed)
+
+    assert first_date() is None
+    landed.later(days=1)
+    land(landed, 2)
+    date = landed.rows[-1]["arrival_date"]
+    landed.later(days=1)
+    land(landed, 3)
+    assert first_date() == date
+
+
+def test_the_first_unconsumed_date_of_a_consumer_of_the_history_is_that_of_the_oldest_row(landed):
+    (row,) = landed.rows
+    landed.later(days=1)
+    land(landed, 2)
+    before = msgspec.structs.replace(new_rows(landed.table.uri).cursor, history=-1)
+    assert first_unconsumed_date(open_source(landed.table.uri), before) == row["arrival_date"]

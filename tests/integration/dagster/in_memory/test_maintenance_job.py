@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
@@ -10,7 +11,7 @@ from dagster._core.definitions.job_base import RepoBackedJob
 from dagster._core.execution.execute_in_process import core_execute_in_process
 from deltalake import DeltaTable
 
-from kinesis_assets import build_kinesis_stream, derived_table
+from kinesis_assets import build_kinesis_stream, derived_table, new_rows
 from kinesis_assets.dagster.jobs.maintenance import STEPS, run_maintenance
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import (
@@ -24,6 +25,7 @@ from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.maintenance import run as raw_maintenance
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from support.attempts import Attempt
 from support.plain_derived import PlainDerived
 from support.stream_names import raw_key
 
@@ -277,3 +279,24 @@ def test_a_job_that_is_executed_without_its_code_location_maintains_the_raw_tabl
     with_derived.resolve_job_def(StreamNames(stream).maintenance_job).execute_in_process(instance=instance)
     assert [step["step"] for step in observed(instance, raw_key(stream))] == ["checkpoint"]
     assert len(orders.active) == DEFAULT_LIMITS.small_files
+
+
+def test_it_waits_for_a_derived_table_that_has_not_consumed_rows(
+    make_project, stream, instance, empty_table, tmp_path
+):
+    table, identity = empty_table
+    orders = PlainDerived(tmp_path / "orders", table.snapshot().delta.metadata().id)
+    orders.append(cursor=new_rows(table.uri).cursor)
+    positions = table.snapshot().positions(identity)
+    arrived = datetime.now(UTC) - timedelta(days=33)
+    Attempt(table, positions, dict.fromkeys(positions.shards, 2), arrived=arrived.timestamp()).commit()
+    assets = dg.Definitions(assets=[table_of("orders", stream, orders.table.uri)])
+
+    def expired(**settings):
+        project = make_project(retention_days=30, **settings)
+        definitions = dg.Definitions.merge(project.definitions, assets)
+        steps = list(run_maintenance(definitions, StreamNames(stream), instance, dry_run=False))
+        return [(step["state"], step["rows"]) for step in steps if step["step"] == "expire"]
+
+    assert expired() == [("done", 0), ("left", 0)]
+    assert expired(keep_unconsumed_days=1) == [("done", 2), ("left", 0)]

@@ -19,12 +19,13 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 from kinesis_assets.dagster.checks.file_checks import FILES_EVERY
 from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.records import record_path
 from kinesis_assets.errors import TableUnreachable
-from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.commit_ids import new_id, time_of_id
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived
 from support.shifted_clock import ShiftedClock
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.result import CheckResult
 
-ALWAYS = {"lag", "continuity", "compaction_debt"}
+ALWAYS = {"lag", "continuity", "no_accepted_data_loss", "compaction_debt"}
 BAD = {"bad_records": {"max_share": 0.1}}
 
 
@@ -243,3 +244,33 @@ def test_the_files_are_read_again_after_a_while(pair):
     pair.derived.append((2, 0, "b"))
     assert pair.results(1)["compaction_debt"].metadata["small_files"] == 1
     assert pair.results(FILES_EVERY + 1)["compaction_debt"].metadata["small_files"] == 2
+
+
+# Losses
+
+
+def give_up(pair: Pair, deletion: Deletion) -> None:
+    """Commit that rows were given up."""
+    newest = pair.derived.table.snapshot().newest
+    decision = Decision(OnDeleted.IGNORE, (DeletedRows(deletion=deletion, rows=3),))
+    commit(
+        pair.derived.table,
+        expected=newest,
+        cursor=newest.cursor,
+        batch_id=new_id(),
+        decision=decision,
+    )
+
+
+def test_rows_that_were_given_up_turn_the_check_red_until_the_loss_is_accepted(pair):
+    give_up(pair, Deletion.EXPIRED)
+    for _ in range(2):  # also if the commit is not read again
+        result = pair.results()["no_accepted_data_loss"]
+        assert (result.passed, result.metadata["rows_given_up"]) == (False, 3)
+    later = "2999-01-01T00:00:00Z"
+    assert pair.results(no_accepted_data_loss={"since": later})["no_accepted_data_loss"].passed
+
+
+def test_rows_that_were_consumed_before_are_no_loss(pair):
+    give_up(pair, Deletion.ADDED_AGAIN)
+    assert pair.results()["no_accepted_data_loss"].passed

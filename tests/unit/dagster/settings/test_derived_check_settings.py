@@ -13,7 +13,7 @@ from support.dagster_components import dagsters_own_warnings, loaded
 if TYPE_CHECKING:
     import dagster as dg
 
-COMMON = {"lag", "continuity", "compaction_debt"}
+COMMON = {"lag", "continuity", "no_accepted_data_loss", "compaction_debt"}
 KEYED = {"key": ["id"], "order_by": ["at"]}
 TYPED = {
     "name": "orders",
@@ -64,7 +64,12 @@ def test_a_roll_up_has_those_of_its_position_and_files():
 
 @pytest.mark.parametrize("off", ["off", False, None])
 def test_a_check_can_be_off(off):
-    assert names_of(appended(checks={"lag": off})) == {"continuity", "compaction_debt", "bad_records"}
+    assert names_of(appended(checks={"lag": off})) == {
+        "continuity",
+        "no_accepted_data_loss",
+        "compaction_debt",
+        "bad_records",
+    }
 
 
 def test_without_checks_the_asset_has_none():
@@ -74,7 +79,7 @@ def test_without_checks_the_asset_has_none():
 @dagsters_own_warnings
 def test_a_typed_table_has_the_checks_of_its_settings():
     assert typed(checks={"lag": "off"}, **KEYED) == {
-        "orders": {"continuity", "compaction_debt", "bad_records", "no_duplicates"}
+        "orders": {"continuity", "no_accepted_data_loss", "compaction_debt", "bad_records", "no_duplicates"}
     }
 
 
@@ -87,8 +92,8 @@ def test_a_typed_table_without_a_format_counts_no_records():
 def test_the_table_of_errors_has_the_same_checks_but_those_of_records_and_keys():
     checks = {"lag": "off", "bad_records": {"max_share": 0.5}, "no_duplicates": {"severity": "WARN"}}
     assert typed(on_bad_record="separate", checks=checks, **KEYED) == {
-        "orders": {"continuity", "compaction_debt", "bad_records", "no_duplicates"},
-        "orders_errors": {"continuity", "compaction_debt"},
+        "orders": {"continuity", "no_accepted_data_loss", "compaction_debt", "bad_records", "no_duplicates"},
+        "orders_errors": {"continuity", "no_accepted_data_loss", "compaction_debt"},
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitFailed, CommitOvertaken
+from kinesis_assets.table.maintenance.retention import Needed
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
@@ -166,3 +167,18 @@ def test_expiry_fails_after_a_bounded_number_of_tries(aged, monkeypatch):
     with pytest.raises(CommitFailed, match=r"\b3 times\b.*connection refused"):
         expire(aged, 5)
     assert amendment_of(aged) is None
+
+
+@pytest.mark.parametrize(
+    ("since", "days", "kept"),
+    [(30, 7, 12), (6, 7, 6), (6, 0, 5), (3, 7, 5)],
+    ids=["up to a bound", "from the first of them on", "without a bound", "younger ones"],
+)
+def test_rows_that_a_derived_table_has_not_consumed_are_kept(aged, since, days, kept):
+    needed = Needed(NOW.date() - timedelta(days=since), ("orders",), days)
+    steps = steps_of(aged, NOW, retention_days=5, needed=needed)
+    assert amendment_of(aged).floor.isoformat() == day(kept)
+    left = [step for step in steps.values() if step.state is State.LEFT]
+    assert [(step.of, "orders" in step.reason) for step in left] == (
+        [(f"before {day(5)}", True)] if kept > 5 else []
+    )
