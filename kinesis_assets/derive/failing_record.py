@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.derive.checked_rows import CheckedRows
 from kinesis_assets.derive.read import read
 from kinesis_assets.derive.record_counts import PLACE
-from kinesis_assets.spark.session import spark_errors
+from kinesis_assets.errors import LandingFailed
+from kinesis_assets.spark.session import reason_of_value, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,17 +23,44 @@ _HALVINGS = 24
 """Maximum number of times that the records of a file are halved. As many jobs read the file."""
 
 
-def failing_record(spark: SparkSession, source: Source, rows: NewRows, transform: Transform) -> str | None:
-    """Return the shard and the sequence number of a record for which a transformation fails.
-
-    First the files of a step are halved, then the records of one file, so that all jobs together read little
-    more than twice the step and a few times a file.
+def raise_for_record(
+    error: Exception,
+    spark: SparkSession,
+    *,
+    table: str,
+    source: Source,
+    rows: NewRows,
+    transform: Transform,
+) -> None:
+    """Raise an error that names a record if an error of Spark is that of an expression of a transformation.
 
     Args:
+        error: The error.
         spark: The session.
+        table: The table's URI, for the error.
         source: The version of the source to which the rows belong.
         rows: The rows of the step that failed.
         transform: From rows of the source to rows of the table. It treats each row for itself.
+
+    Raises:
+        LandingFailed: It is.
+    """
+    reason = reason_of_value(error)
+    if reason is None:
+        return
+    place = _failing_record(spark, source, rows, transform)
+    found = f"the record {place}" if place else "a row; apply the function to parts of the rows to find it"
+    raise LandingFailed(
+        f"table {table}: an expression fails for {found}. Nothing was committed. The reason is {reason}. "
+        "Use one that returns null instead, such as try_cast, try_to_timestamp, try_divide or get"
+    ) from error
+
+
+def _failing_record(spark: SparkSession, source: Source, rows: NewRows, transform: Transform) -> str | None:
+    """Return the shard and the sequence number of a record for which a transformation fails.
+
+    First the files of a step are halved, then the records of one file, so that all jobs together read little
+    more than twice the step and some times a file.
 
     Returns:
         None if no record alone makes it fail, or rows of the source do not say which record they are of.

@@ -11,7 +11,7 @@ from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import Manifest
-from kinesis_assets.derive.failing_record import failing_record
+from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
@@ -29,7 +29,6 @@ from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
     BadRecordsRefused,
-    LandingFailed,
     SchemaChangeRefused,
     SourceCommitsMissing,
     SourceRowsDeleted,
@@ -39,13 +38,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import record
-from kinesis_assets.spark.session import (
-    SessionInTimeZone,
-    may_be_of_value,
-    reason_of_value,
-    spark_errors,
-    wrap_spark_errors,
-)
+from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.refusals import require_writable
@@ -147,33 +140,18 @@ def _step_or_careful_step(
     try:
         return _step(session, table, derivation, by)
     except spark_errors() as error:
-        if not may_be_of_value(error):
+        if not may_be_of_value(error) or isinstance(derivation.mode, Rollup):
             raise
         if derivation.careful is None:
-            with session.active() as spark:
-                _name_record(spark, table, derivation, error)
+            _, _, source, rows = _read(table, derivation)
+            if not isinstance(rows, Decision):
+                transform = derivation.transform
+                with session.active() as spark:
+                    raise_for_record(
+                        error, spark, table=table.uri, source=source, rows=rows, transform=transform
+                    )
             raise
     return _step(session, table, replace(derivation, transform=derivation.careful), by)
-
-
-def _name_record(spark: SparkSession, table: DerivedTable, derivation: Derivation, error: Exception) -> None:
-    """Raise an error that names the record for which an expression of a function has failed.
-
-    Raises:
-        LandingFailed: The error is one of an expression.
-    """
-    reason = reason_of_value(error)
-    if reason is None or isinstance(derivation.mode, Rollup):
-        return
-    _, _, source, rows = _read(table, derivation)
-    place = None if isinstance(rows, Decision) else failing_record(spark, source, rows, derivation.transform)
-    found = (
-        f"the record {place}" if place else "one of the rows; apply the function to parts of them to find it"
-    )
-    raise LandingFailed(
-        f"table {table.uri}: an expression fails for {found}. Nothing was committed. The reason is {reason}. "
-        "Use one that returns null instead, such as try_cast, try_to_timestamp, try_divide or get"
-    ) from error
 
 
 def _step(

@@ -189,4 +189,4 @@ def test_the_error_of_a_function_that_fails_only_for_several_records_says_how_to
 
     with pytest.raises(LandingFailed, match="DIVIDE_BY_ZERO") as caught:
         derived.run(transform=transform)
-    assert_mentions(str(caught.value), "one of the rows", "parts")
+    assert_mentions(str(caught.value), "a row;", "parts of the rows")
