@@ -16,6 +16,7 @@ from kinesis_assets.cli.output import OutputFailed, guard_output
 from kinesis_assets.cli.pause import pause, resume
 from kinesis_assets.cli.plan import plan
 from kinesis_assets.cli.positions import positions
+from kinesis_assets.cli.rebuild import rebuild
 from kinesis_assets.cli.replay import replay
 from kinesis_assets.cli.run import run
 from kinesis_assets.cli.seek import seek
@@ -47,6 +48,7 @@ for _command in (
     catch_up,
     maintain,
     replay,
+    rebuild,
     adopt,
     doctor,
     infer,

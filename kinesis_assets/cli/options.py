@@ -35,6 +35,14 @@ _QUIET_SPARK = {
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 
 
+stream_option = click.option(
+    "--stream",
+    required=True,
+    help=f"{StreamSettings.model_fields['stream'].description} Of several streams of that name in the "
+    "project, the asset key, such as eu/orders.",
+)
+
+
 def by_option(recorded_with: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the option for the operator's name, see `user_name`.
 
@@ -62,12 +70,7 @@ def stream_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Any other setting of the YAML. The value is YAML. Requires --table. Repeatable.",
         ),
         click.option("--table", help="Path or URI of the table, for a stream that no YAML defines."),
-        click.option(
-            "--stream",
-            required=True,
-            help=f"{StreamSettings.model_fields['stream'].description} Of several streams of that name in "
-            "the project, the asset key, such as eu/orders.",
-        ),
+        stream_option,
     ):
         command = option(command)
     return command

@@ -19,6 +19,7 @@ from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
 from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
 from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
+from kinesis_assets.dagster.jobs.rebuild import build_rebuild_job
 from kinesis_assets.dagster.jobs.replay import build_replay_job
 from kinesis_assets.dagster.jobs.seek import build_seek_job
 from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds, reports_only_news
@@ -27,6 +28,7 @@ from kinesis_assets.dagster.settings.freshness import policy_of
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
+from kinesis_assets.dagster.shared_tables import SelectionWithOwnTables
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
@@ -52,7 +54,8 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         The stream's external asset `kinesis/<stream>`; its raw asset `kinesis/<stream>_raw` with one
         partition for each shard, and its checks; the I/O manager of both; the sensor, which runs by default;
         the sensor of the automation conditions of assets below the raw asset, which does too; the maintenance
-        job with its schedule; and the jobs that replay a range, set positions, catch up and delete old runs.
+        job with its schedule; and the jobs that replay a range, set positions, start a derived table
+        again, catch up and delete old runs.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -154,7 +157,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
     automation = dg.AutomationConditionSensorDefinition(
         names.automation,
-        target=below,
+        target=SelectionWithOwnTables(below),
         minimum_interval_seconds=settings.sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
@@ -169,6 +172,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             maintenance,
             build_replay_job(names),
             build_seek_job(names),
+            build_rebuild_job(names),
             build_catch_up_job(names),
             build_prune_history_job(names),
         ],

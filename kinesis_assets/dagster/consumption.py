@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +65,14 @@ class Consumption:
         # Each commit has an attempt of its own, so the step may take any time.
         return Heartbeat(self._table(context), context.run.run_id, seconds=inf)
 
-    def commits(self, context: dg.AssetExecutionContext, spark: SparkSession) -> Iterator[DerivedCommit]:
+    def commits(
+        self, context: dg.AssetExecutionContext, key: dg.AssetKey, spark: SparkSession
+    ) -> Iterator[DerivedCommit]:
         """Consume what the source has now, and yield each commit. The executors are checked before the first.
 
         Args:
             context: The context of a running asset of the same code location.
+            key: The key of the table's asset, to which the table belongs.
             spark: The session.
 
         Raises what `check_executors` and `derive` raise.
@@ -80,7 +83,11 @@ class Consumption:
         table = self._table(context)
         check_executors(spark, f"table {self.table}", table.folder)
         source = uri_of(definition_of(context, self.upstream), self.upstream)
-        return derive(spark, table, self.derivation(source), by=context.run.run_id)
+        return derive(spark, table, self.owned(key, source), by=context.run.run_id)
+
+    def owned(self, key: dg.AssetKey, source: str) -> Derivation:
+        """Return the derivation for the path or URI of the source, with the table's asset as its owner."""
+        return replace(self.derivation(source), owner=key.to_user_string())
 
     def _table(self, context: dg.AssetExecutionContext) -> DerivedTable:
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above

@@ -128,6 +128,11 @@ class StreamNames:
         return f"{self.raw_step}_seek"
 
     @property
+    def rebuild_job(self) -> str:
+        """The name of the job that starts a derived table again."""
+        return f"{self.raw_step}_rebuild"
+
+    @property
     def catch_up_job(self) -> str:
         """The name of the job that catches up."""
         return f"{self.raw_step}_catch_up"

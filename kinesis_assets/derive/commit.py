@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.policy import Decision
     from kinesis_assets.derive.record_counts import RecordCounts
+    from kinesis_assets.derive.records import Definition
 
 _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 
@@ -47,7 +48,7 @@ _EMPTY = Manifest()
 def commit(
     table: DerivedTable,
     *,
-    expected: DerivedCommit | None,
+    expected: int | None,
     cursor: Cursor,
     batch_id: int,
     manifest: Manifest = _EMPTY,
@@ -57,13 +58,16 @@ def commit(
     restarts: bool = False,
     columns: dict[str, Any] | None = None,
     decision: Decision = NOTHING_DELETED,
+    definition: Definition | None = None,
+    consumed: int | None = None,
     by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.
 
     Args:
         table: The table.
-        expected: The newest commit when the attempt started; None if there was none.
+        expected: The id of the newest commit when the attempt started; None if there was none. Its record is
+            read only if another commit came after it, or unless *restarts*.
         cursor: The position in the source after these rows.
         batch_id: The attempt's id, which its rows carry.
         manifest: The files that it wrote.
@@ -74,6 +78,8 @@ def commit(
         restarts: Whether the record starts a new chain, because the table was emptied.
         columns: The schema that the table gets; None to keep its own. *base* must have no files.
         decision: What is given up of rows of the source that were deleted.
+        definition: The owner and the definition of the table.
+        consumed: See `DerivedCommit`.
         by: The Dagster run id or the person that commits.
 
     Returns:
@@ -92,10 +98,10 @@ def commit(
 
     def committed(*, may_commit: bool) -> DerivedCommit | None:
         snapshot = table.snapshot()
-        found = _own(table, snapshot.newest, expected, batch_id)
-        if found is not None:
-            return found
-        if _id(snapshot.newest) != _id(expected):
+        if snapshot.commit_id != expected:
+            found = _own(table, snapshot, expected, batch_id)
+            if found is not None:
+                return found
             raise CursorConflict(
                 table.uri,
                 "another run has consumed the same rows of the source. This run added none of its rows; the "
@@ -114,7 +120,7 @@ def commit(
             record = DerivedCommit(
                 format=FORMAT,
                 commit_id=new_id(table.clock),
-                previous=None if restarts else _id(expected),
+                previous=None if restarts else expected,
                 batch_id=batch_id,
                 at=utc_now(table.clock),
                 by=by,
@@ -127,6 +133,8 @@ def commit(
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
                 on_deleted=decision.policy,
                 given_up=decision.given_up,
+                definition=definition,
+                consumed=consumed,
             )
             actions: list[AddAction | RemoveAction] = [
                 *map(add_action, manifest.files),
@@ -160,14 +168,14 @@ def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequen
 
 
 def _own(
-    table: DerivedTable, newest: DerivedCommit | None, expected: DerivedCommit | None, batch_id: int
+    table: DerivedTable, snapshot: DerivedSnapshot, expected: int | None, batch_id: int
 ) -> DerivedCommit | None:
     """Return the commit of a batch since an expected commit, if it was made."""
     try:
-        for record in table.records.back_from(newest):
+        for record in table.records.back_from(snapshot.newest):
             if record.batch_id == batch_id:
                 return record
-            if record.commit_id == _id(expected):
+            if record.previous == expected:
                 return None
     except PositionsUnreadable as error:
         raise CommitUnknown(
@@ -204,7 +212,3 @@ def remove_action(file: TableFile, *, data_change: bool = True) -> RemoveAction:
 def _now() -> int:
     """Return the time in milliseconds since the epoch, by this machine's clock as delta-rs uses it."""
     return time.time_ns() // 1_000_000
-
-
-def _id(record: DerivedCommit | None) -> int | None:
-    return None if record is None else record.commit_id

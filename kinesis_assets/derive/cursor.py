@@ -118,6 +118,19 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             return self.includes(first)
         return self.only is None or any(first <= batch_id <= last for batch_id in self.only)
 
+    def includes_all(self, first: int | None, last: int | None) -> bool:
+        """Return whether all rows of a file are selected for certain. The arguments are as above."""
+        if first is None or last is None or self.without_records:
+            return False
+        if first == last:
+            return self.includes(first)
+        return (
+            self.only is None
+            and first > self.above
+            and (self.through is None or last <= self.through)
+            and not any(first <= batch_id <= last for batch_id in self.without)
+        )
+
     def includes(self, batch_id: int) -> bool:
         """Return whether the rows of a batch are selected."""
         return (

@@ -141,6 +141,13 @@ class DerivedSnapshot:
         return found
 
     @cached_property
+    def commit_id(self) -> int | None:
+        """The commit id of the newest commit, at whose record the log points; None if there is none."""
+        with delta_errors(self.table.uri, "opened"):
+            found: int | None = self.delta.transaction_version(APPLICATION)
+        return found
+
+    @cached_property
     def newest(self) -> DerivedCommit | None:
         """The record of the newest commit; None if nothing has been consumed yet.
 
@@ -148,9 +155,7 @@ class DerivedSnapshot:
             PositionsUnreadable: The file that the log points at is missing, damaged or of another commit.
             TableUnreachable: The file cannot be read at present.
         """
-        with delta_errors(self.table.uri, "opened"):
-            commit_id = self.delta.transaction_version(APPLICATION)
-        return None if commit_id is None else self.table.records.at(commit_id)
+        return None if self.commit_id is None else self.table.records.at(self.commit_id)
 
     def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
         """Check that the table belongs to a source and has some partition columns.

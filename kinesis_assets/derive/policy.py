@@ -22,8 +22,8 @@ class OnDeleted(StrEnum):
         FAIL: The run fails and changes nothing.
         IGNORE: It continues with the rows that are there. Rows that were derived from the others stay, and
             rows that may have been consumed before they were deleted and added again are left out.
-        REBUILD: It empties the table and starts again with the rows that the source has. So it does if a
-            column gets another type.
+        REBUILD: It empties the table and starts again with the rows that the source has, if these include
+            all that were consumed. So it does if a column gets another type.
     """
 
     FAIL = "fail"

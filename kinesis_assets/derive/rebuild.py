@@ -1,43 +1,156 @@
 """Starts a derived table again: without its rows, and then with other columns if need be.
 
-Each of the two is one commit. After the first, the table has no rows, and the next step continues.
+Each of the two is one commit. After the first, the table has no rows, and the next step continues. A run does
+it if a policy says so; an operator by `rebuild`, for which no record of the table's commits need be readable.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 from deltalake import Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import bounded_columns
+from kinesis_assets.derive.definition import continued
 from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.new_rows import first_cursor
 from kinesis_assets.derive.policy import NOTHING_DELETED
-from kinesis_assets.errors import UpsertOvertaken
+from kinesis_assets.derive.rewritten import refuse_unknown_rows
+from kinesis_assets.errors import InvalidInput, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
 from kinesis_assets.table.opening import delta_errors, has_later_version
 from kinesis_assets.table.properties import STATISTICS_PROPERTY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.policy import Decision
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.records import Definition, DerivedCommit
     from kinesis_assets.derive.source import Source
 
 _TIMESTAMP_NTZ, _TIMESTAMP_NTZ_FEATURE = '"timestamp_ntz"', "timestampNtz"
 """The type in a schema, and the feature of a table with such a column, at any depth."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """An explicit rebuild of a table, or its plan.
+
+    Attributes:
+        rows: Number of rows of the table.
+        lost: How many rows of the source the table has consumed that the source no longer has, see
+            `lost_rows`; None if that is unknown.
+        recorded: The owner and the definition that the table had; None if they are unknown.
+        unreadable: Why the record of the table's newest commit cannot be read; None if it can.
+        commit: The commit that started the table again; None if that is only planned.
+    """
+
+    rows: int
+    lost: int | None
+    recorded: Definition | None
+    unreadable: str | None = None
+    commit: DerivedCommit | None = None
+
+
+def rebuild(
+    table: DerivedTable,
+    source: Source,
+    definition: Definition,
+    partition_by: Sequence[str],
+    *,
+    by: str,
+    apply: bool,
+) -> Rebuild:
+    """Empty a table because an operator asks for it, whatever its rows and records are.
+
+    Args:
+        table: The table.
+        source: Its source.
+        definition: The owner and the definition that it has from now on.
+        partition_by: The partition columns of the definition.
+        by: The Dagster run id or the person that does it.
+        apply: Do it; otherwise only plan it.
+
+    Raises:
+        CursorConflict: A run has committed meanwhile; nothing was changed.
+        TableMissing: The table does not exist.
+        TableOfAnotherSource: The table was derived from another source.
+        TableUnsuitable: It is not a derived table, has other partition columns, or a feature with which its
+            files cannot be removed.
+        TableError: The table or its source cannot be used.
+    """
+    snapshot = table.snapshot()
+    snapshot.check_identity(source.id, partition_by)
+    refuse_irreplaceable(table.uri, snapshot.delta)
+    newest, unreadable = None, None
+    try:
+        newest = snapshot.newest
+    except PositionsUnreadable as error:
+        unreadable = error.reason
+    planned = Rebuild(
+        rows=_rows(snapshot),
+        lost=lost_rows(source, newest) if unreadable is None else None,
+        recorded=None if newest is None else newest.definition,
+        unreadable=unreadable,
+    )
+    if not apply:
+        return planned
+    return replace(planned, commit=emptied(table, source, snapshot.commit_id, definition, by=by))
+
+
+def take_over(table: DerivedTable, definition: Definition, *, by: str, apply: bool) -> Rebuild:
+    """Make an asset the owner of a table, with its rows and its position, because it was renamed.
+
+    Args:
+        table: The table.
+        definition: The definition with the new owner, which otherwise must be that of the table.
+        by: The Dagster run id or the person that does it.
+        apply: Do it; otherwise only plan it.
+
+    Raises:
+        CursorConflict: A run has committed meanwhile; nothing was changed.
+        InvalidInput: No other asset owns the table.
+        PositionsUnreadable: The record of the newest commit is missing or damaged.
+        TableError: The table cannot be used, or has another definition.
+    """
+    snapshot = table.snapshot()
+    refuse_unknown_rows(snapshot)
+    newest = snapshot.newest
+    recorded = None if newest is None else newest.definition
+    if newest is None or recorded is None or recorded.owner in (None, definition.owner):
+        raise InvalidInput(f"table {table.uri}: no other asset owns it, so there is nothing to take over")
+    continued(table.uri, newest, msgspec.structs.replace(definition, owner=recorded.owner))
+    planned = Rebuild(rows=_rows(snapshot), lost=0, recorded=recorded)
+    if not apply:
+        return planned
+    made = commit(
+        table,
+        expected=newest.commit_id,
+        cursor=newest.cursor,
+        batch_id=new_id(table.clock),
+        definition=definition,
+        consumed=newest.consumed,
+        by=by,
+    )
+    return replace(planned, commit=made)
+
+
 def emptied(
     table: DerivedTable,
     source: Source,
-    newest: DerivedCommit | None,
+    expected: int | None,
+    definition: Definition,
+    *,
     by: str | None,
     decision: Decision = NOTHING_DELETED,
 ) -> DerivedCommit:
@@ -46,7 +159,8 @@ def emptied(
     Args:
         table: The table.
         source: Its source.
-        newest: The table's newest commit, which must be the newest still.
+        expected: The id of the table's newest commit, which must be the newest still.
+        definition: The owner and the definition that the table has from now on.
         by: The Dagster run id or the person that does it.
         decision: The rows of the source whose deletion is the reason.
     """
@@ -56,13 +170,15 @@ def emptied(
         refuse_irreplaceable(table.uri, snapshot.delta)
         return commit(
             table,
-            expected=newest,
+            expected=expected,
             cursor=first_cursor(source),
             batch_id=new_id(table.clock),
             removed=files_of(snapshot.delta),
             base=snapshot,
             restarts=True,
             decision=decision,
+            definition=definition,
+            consumed=0 if source.keeps_rows else None,
             by=by,
         )
 
@@ -70,23 +186,27 @@ def emptied(
 
 
 def restarted(
-    table: DerivedTable, source: Source, present: DerivedSnapshot, columns: dict[str, Any], by: str | None
+    source: Source,
+    present: DerivedSnapshot,
+    columns: dict[str, Any],
+    definition: Definition,
+    by: str | None,
 ) -> DerivedCommit | None:
     """Delete the rows of a table that is to get other columns; or, if it has none, replace its columns.
 
     Args:
-        table: The table.
-        source: Its source.
+        source: The table's source.
         present: The version of the table without these columns.
         columns: The schema that it is to get, see `table_schema`.
+        definition: The owner and the definition that the table has from now on.
         by: The Dagster run id or the person that does it.
 
     Returns:
         The commit; None if another one has added rows to the empty table.
     """
-    newest = present.newest
+    table, newest = present.table, present.newest
     if files_of(present.delta):
-        return emptied(table, source, newest, by)
+        return emptied(table, source, present.commit_id, definition, by=by)
 
     def attempt() -> DerivedCommit | None:
         prepare_columns(table.snapshot(), columns)
@@ -95,15 +215,21 @@ def restarted(
             return None
         return commit(
             table,
-            expected=newest,
+            expected=present.commit_id,
             cursor=first_cursor(source) if newest is None else newest.cursor,
             batch_id=new_id(table.clock),
             base=base,
             columns=columns,
+            definition=definition,
+            consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
             by=by,
         )
 
     return until_not_overtaken(table, attempt)
+
+
+def _rows(snapshot: DerivedSnapshot) -> int:
+    return sum(file.rows or 0 for file in files_of(snapshot.delta))
 
 
 def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:

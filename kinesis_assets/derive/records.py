@@ -7,15 +7,16 @@ dies in between leaves a file that nothing refers to.
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.policy import DeletedRows, OnDeleted  # msgspec evaluates the annotations
-from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource
 from kinesis_assets.table.store.file_cache import FileCache
-from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
+from kinesis_assets.table.store.referenced_files import decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,11 @@ FORMAT = 2
 read. In files of format 1 it is unknown what was given up."""
 
 RECORDS_FOLDER = "_kinesis/derived"
+
+REBUILD_COMMAND = "`kinesis-assets rebuild`"
+"""The command that starts a derived table again. It needs neither its rows nor these records."""
+
+_WAY_OUT = f"Restore the original file; or run {REBUILD_COMMAND}, which derives all rows again without it"
 
 _MEMORY_PER_BYTE = 8
 """Approximate memory in bytes of a decoded file, per byte of the file."""
@@ -44,6 +50,54 @@ class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     size: int
     rows: int
+
+
+class Kind(StrEnum):
+    """How the rows of a derived table replace others."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    ROLLUP = "roll-up"
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the rows of a table have in common, as long as it is not rebuilt.
+
+    Attributes:
+        owner: The key of the asset that the table belongs to; None if it is unknown.
+        kind: How rows replace others.
+        key: The columns by which they do, in any order: the key of an upsert, or the groups of a roll-up.
+    """
+
+    owner: str | None = None
+    kind: Kind
+    key: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The definition as in the settings of the table."""
+        setting = "by" if self.kind is Kind.ROLLUP else "key"
+        return f"{self.kind} with {setting}: [{', '.join(self.key)}]" if self.key else str(self.kind)
+
+    def check_owner(self, table: str, owner: str | None) -> None:
+        """Check that an asset may own the table.
+
+        Args:
+            table: The table's URI, for the error.
+            owner: The asset's key; None if it is unknown.
+
+        Raises:
+            TableOfAnotherSource: Another asset owns it.
+        """
+        if None not in (self.owner, owner) and self.owner != owner:
+            raise TableOfAnotherSource(
+                table,
+                f"belongs to the asset {self.owner}, and not to {owner}; nothing was changed. Give each "
+                f"asset a table of its own. If it was renamed, run {REBUILD_COMMAND} with --take-over",
+            )
+
+    def is_same_table(self, other: Definition) -> bool:
+        """Return whether rows of both definitions, whoever owns them, can be in one table."""
+        return (self.kind, {*self.key}) == (other.kind, {*other.key})
 
 
 class DerivedCommit(
@@ -68,6 +122,9 @@ class DerivedCommit(
         replaced: The files with these rows, for consumers of the table.
         on_deleted: The policy that decided, if rows of the source were deleted.
         given_up: The rows of the source that were deleted, and are not or no longer derived from here.
+        definition: The owner and the definition of the table; None in records of older releases.
+        consumed: Number of rows of the source that were consumed since the table was last started, also by
+            earlier commits; None if it is unknown, or if the source replaces rows.
     """
 
     format: int
@@ -85,6 +142,8 @@ class DerivedCommit(
     replaced: tuple[ReplacedFile, ...] = ()
     on_deleted: OnDeleted | None = None
     given_up: tuple[DeletedRows, ...] = ()
+    definition: Definition | None = None
+    consumed: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class RecordFiles:
@@ -110,11 +169,11 @@ class RecordFiles:
         path = record_path(commit_id)
         found: DerivedCommit | None = self._cache.get(path)
         if found is None:
-            content = read_file(self._table, self._files, path)
-            found = decoded(self._table, path, _decode, content)
+            content = read_file(self._table, self._files, path, way_out=_WAY_OUT)
+            found = decoded(self._table, path, _decode, content, way_out=_WAY_OUT)
             if found.commit_id != commit_id:
                 raise PositionsUnreadable(
-                    self._table, f"{path} has the content of {found.commit_id}.json. {RESTORE_ORIGINAL}"
+                    self._table, f"{path} has the content of {found.commit_id}.json. {_WAY_OUT}"
                 )
             self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
         return found

@@ -1,7 +1,7 @@
-"""Refuses a derived table that was restored or overwritten, until it is rebuilt.
+"""Refuses a derived table whose rows may not be those before its position, until it is rebuilt.
 
 A RESTORE reverts files but not transactions, so the position is ahead of the rows afterwards, as in
-`table.log.rewrites`.
+`table.log.rewrites`. A copy of the rows has no position at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.errors import PositionsUnreadable, TableRewritten
+from kinesis_assets.derive.records import REBUILD_COMMAND
+from kinesis_assets.errors import PositionsMissing, PositionsUnreadable, TableRewritten
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
@@ -44,7 +45,22 @@ def refuse_rewritten(snapshot: DerivedSnapshot) -> None:
         raise TableRewritten(
             snapshot.table.uri,
             f"{cause} replaced rows but not the position in the source, so rows may be missing or doubled; "
-            "nothing was read or changed. Run once with on_deleted: rebuild to derive all rows again",
+            f"nothing was read or changed. Run {REBUILD_COMMAND} to derive all rows again",
+        )
+
+
+def refuse_unknown_rows(snapshot: DerivedSnapshot) -> None:
+    """Check that a table whose log points at no record of a commit has no rows.
+
+    Raises:
+        PositionsMissing: It has rows.
+    """
+    if snapshot.commit_id is None and files_of(snapshot.delta):
+        raise PositionsMissing(
+            snapshot.table.uri,
+            "it has rows, but no position in its source, so it is unknown which rows of the source they were "
+            "derived from; it may be a copy. Nothing was changed. Use an empty table, or run "
+            f"{REBUILD_COMMAND} to delete these rows and derive all again",
         )
 
 

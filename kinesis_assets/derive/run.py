@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.definition import continued, definition_of
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.losses import consumed_after, refuse_loss
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
-from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.derive.records import REBUILD_COMMAND
+from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.row_check import rows_added_again
 from kinesis_assets.derive.schema import (
     accept_columns,
@@ -33,6 +36,7 @@ from kinesis_assets.errors import (
     SourceCommitsMissing,
     SourceRowsDeleted,
     SourceRowsMissing,
+    TableError,
     TableMissing,
     TableRewritten,
 )
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.record_counts import RecordCounts
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.records import Definition, DerivedCommit
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.upsert import Upsert
 
@@ -83,6 +87,7 @@ class Derivation:
         time_zone: The time zone in which expressions are evaluated.
         careful: The transformation of a step whose job failed. It takes longer, and returns a row instead of
             an error for a record for which an expression fails. None if there is none.
+        owner: The key of the asset of the table; None to run it for whichever asset owns it.
     """
 
     source: str
@@ -94,11 +99,54 @@ class Derivation:
     all_columns: bool = False
     time_zone: str = TIME_ZONE
     careful: Transform | None = None
+    owner: str | None = None
+
+    @property
+    def definition(self) -> Definition:
+        """The owner and the definition that the table's commits record."""
+        return definition_of(self.owner, self.mode)
 
     @property
     def step_bytes(self) -> float:
         """The size of a step. A roll-up has one step, which computes each group once."""
         return inf if isinstance(self.mode, Rollup) else self.max_bytes
+
+
+class _Restart(NamedTuple):
+    """Why a table must start again.
+
+    Attributes:
+        cause: The error that says so.
+        lost: The rows of the source that were deleted, if that is the reason.
+    """
+
+    cause: TableError
+    lost: tuple[DeletedRows, ...] = ()
+
+
+class _Start(NamedTuple):
+    """What a step starts from.
+
+    Attributes:
+        table: The table.
+        present: Its newest version; None if it does not exist.
+        newest: Its newest commit; None if it has none.
+        definition: The owner and the definition that the next commit records.
+        source: The newest version of its source.
+        rows: The next rows of the source; or why the table must start again instead.
+    """
+
+    table: DerivedTable
+    present: DerivedSnapshot | None
+    newest: DerivedCommit | None
+    definition: Definition
+    source: Source
+    rows: NewRows | _Restart
+
+    @property
+    def expected(self) -> int | None:
+        """The id of the newest commit."""
+        return None if self.newest is None else self.newest.commit_id
 
 
 def derive(
@@ -143,12 +191,16 @@ def _step_or_careful_step(
         if not may_be_of_value(error) or isinstance(derivation.mode, Rollup):
             raise
         if derivation.careful is None:
-            _, _, source, rows = _read(table, derivation)
-            if not isinstance(rows, Decision):
-                transform = derivation.transform
+            start = _read(table, derivation)
+            if not isinstance(start.rows, _Restart):
                 with session.active() as spark:
                     raise_for_record(
-                        error, spark, table=table.uri, source=source, rows=rows, transform=transform
+                        error,
+                        spark,
+                        table=table.uri,
+                        source=start.source,
+                        rows=start.rows,
+                        transform=derivation.transform,
                     )
             raise
     return _step(session, table, replace(derivation, transform=derivation.careful), by)
@@ -162,18 +214,37 @@ def _step(
     Returns:
         The commit, None if there was nothing to commit; and whether there are more rows.
     """
-    present, newest, source, rows = _read(table, derivation)
-    if isinstance(rows, Decision):
+    start = _read(table, derivation)
+    if isinstance(start.rows, _Restart):
         # A rebuild deletes rows for good, so it must not depend on a single reading.
         table.clock.sleep(_CONFIRM_AFTER)
-        present, newest, source, rows = _read(table, derivation)
-    if isinstance(rows, Decision):
-        return emptied(table, source, newest, by, rows), True
+        start = _read(table, derivation)
+    rows = start.rows
+    done = rows if isinstance(rows, _Restart) else _consume(session, start, rows, derivation, by)
+    if not isinstance(done, _Restart):
+        return done
+    if start.present is not None:
+        refuse_loss(start.present, start.source, done.cause)
+    decision = Decision(OnDeleted.REBUILD, done.lost)
+    emptying = emptied(table, start.source, start.expected, start.definition, by=by, decision=decision)
+    return emptying, True
+
+
+def _consume(
+    session: SessionInTimeZone,
+    start: _Start,
+    rows: NewRows,
+    derivation: Derivation,
+    by: str | None,
+) -> tuple[DerivedCommit | None, bool] | _Restart:
+    """Consume rows, as `_step` does. Returns why the table must start again, if so."""
+    table, present, newest, source = start.table, start.present, start.newest, start.source
     is_empty = not rows.files and not rows.replaced
     if newest is not None and is_empty and not rows.lost and not _is_due(table, newest, rows):
         return None, False
     mode = derivation.mode
     partition_by = derivation.partition_by
+    consumed = consumed_after(source, rows, newest)
     with (
         session.active() as spark,
         _changes(spark, table, source, rows, derivation, present=present) as changes,
@@ -183,11 +254,11 @@ def _step(
         outdated = _outdated(table, present, wanted, source, derivation)
         if outdated is not None:
             _check_before_rebuild(spark, changes, outdated, source, derivation)
-            return restarted(table, source, outdated, wanted, by), True
+            return restarted(source, outdated, wanted, start.definition, by), True
         lost = (*rows.lost, *(() if changes.lacking is None else [changes.lacking]))
-        _refuse_lost(table, source, lost, derivation)
+        _refuse_deleted(table, source, lost, derivation)
         if changes.lacking is not None and derivation.on_deleted is OnDeleted.REBUILD:
-            return emptied(table, source, newest, by, Decision(OnDeleted.REBUILD, lost)), True
+            return _Restart(_deleted(table, source, lost), lost)
         counts = changes.checked_now()
 
         def attempt() -> DerivedCommit:
@@ -204,7 +275,7 @@ def _step(
                 refuse_other_types(_accepting(table, wanted, source, derivation), schema)
             return commit(
                 table,
-                expected=newest,
+                expected=start.expected,
                 cursor=rows.cursor,
                 batch_id=batch_id,
                 manifest=manifest,
@@ -212,42 +283,48 @@ def _step(
                 removed=list(changed.removed.values()),
                 base=base,
                 decision=Decision(derivation.on_deleted, lost) if lost else NOTHING_DELETED,
+                definition=start.definition,
+                consumed=consumed,
                 by=by,
             )
 
         return until_not_overtaken(table, attempt), rows.more
 
 
-def _read(
-    table: DerivedTable, derivation: Derivation
-) -> tuple[DerivedSnapshot | None, DerivedCommit | None, Source, NewRows | Decision]:
-    """Return the table, its newest commit, the source and its next rows; or why the table is rebuilt.
+def _read(table: DerivedTable, derivation: Derivation) -> _Start:
+    """Read the table, its source and the next rows.
 
     Raises what `derive` raises for the source and its deleted rows.
     """
     present = _present(table)
+    if present is not None:
+        refuse_unknown_rows(present)
     newest = None if present is None else present.newest
+    definition = continued(table.uri, newest, derivation.definition)
     # Opened afterwards, so that it has every commit that another run has consumed.
     source = open_source(derivation.source, table.folder.role)
     try:
         if present is not None:
+            present.check_identity(source.id, derivation.partition_by)
             refuse_rewritten(present)
         rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
-    except (SourceCommitsMissing, SourceRowsMissing, TableRewritten):
+    except (SourceCommitsMissing, SourceRowsMissing, TableRewritten) as error:
         if derivation.on_deleted is not OnDeleted.REBUILD:
             raise
-        return present, newest, source, Decision(OnDeleted.REBUILD)
+        return _Start(table, present, newest, definition, source, _Restart(error))
     if isinstance(derivation.mode, Rollup):
         rows = replace(rows, again=())  # groups are computed from all rows that the source has now
     again = rows_added_again(source, rows.again)
     rows = replace(rows.without_again(), lost=[*rows.lost, *again])
     if rows.lost and newest is not None and derivation.on_deleted is OnDeleted.REBUILD:
-        return present, newest, source, Decision(OnDeleted.REBUILD, tuple(rows.lost))
-    _refuse_lost(table, source, rows.lost, derivation)
-    return present, newest, source, rows
+        lost = tuple(rows.lost)
+        restart = _Restart(_deleted(table, source, lost), lost)
+        return _Start(table, present, newest, definition, source, restart)
+    _refuse_deleted(table, source, rows.lost, derivation)
+    return _Start(table, present, newest, definition, source, rows)
 
 
-def _refuse_lost(
+def _refuse_deleted(
     table: DerivedTable, source: Source, lost: Sequence[DeletedRows], derivation: Derivation
 ) -> None:
     """Refuse that rows of the source were deleted, if the policy is to fail.
@@ -256,12 +333,17 @@ def _refuse_lost(
         SourceRowsDeleted: They were.
     """
     if lost and derivation.on_deleted is OnDeleted.FAIL:
-        raise SourceRowsDeleted(
-            table.uri,
-            f"the source {source.uri} no longer has what this table consumed or was to consume: "
-            f"{'; '.join(map(str, lost))}. Nothing was changed. Set on_deleted to ignore to keep what was "
-            "derived from them, and to leave out rows that were added again; or to rebuild to start again",
-        )
+        raise _deleted(table, source, lost)
+
+
+def _deleted(table: DerivedTable, source: Source, lost: Sequence[DeletedRows]) -> SourceRowsDeleted:
+    return SourceRowsDeleted(
+        table.uri,
+        f"the source {source.uri} no longer has what this table consumed or was to consume: "
+        f"{'; '.join(map(str, lost))}. Nothing was changed. Set on_deleted to ignore to keep what was "
+        "derived from them, and to leave out rows that were added again; or to rebuild to start again; or "
+        f"run {REBUILD_COMMAND} to start again",
+    )
 
 
 def _outdated(
@@ -278,21 +360,23 @@ def _outdated(
 
     Raises:
         SchemaChangeRefused: It must, but it has rows, and nobody has accepted to lose them.
+        RebuildRefused: They have, but the source no longer has rows that were consumed.
     """
     if present is None:
         require_writable(table.uri, table.files)  # which also creates the folder on a local disk
         check_conditional_puts(table.uri, table.folder)
         return None
-    present.check_identity(source.id, derivation.partition_by)
     try:
         if derivation.all_columns:
             refuse_missing_columns(present, wanted)
         accepted_schema(present, wanted)
-    except SchemaChangeRefused:
+    except SchemaChangeRefused as error:
         # If the columns are those of a registry, registering a schema would delete the rows.
         rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
-        if files_of(present.delta) and not rebuilds:
-            raise
+        if files_of(present.delta):
+            if not rebuilds:
+                raise
+            refuse_loss(present, source, error)
         return present
     return None
 

@@ -11,6 +11,7 @@ from deltalake import Field
 from deltalake.exceptions import CommitFailedError
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN
+from kinesis_assets.derive.records import REBUILD_COMMAND
 from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
 from kinesis_assets.table.opening import delta_errors
@@ -183,7 +184,7 @@ def _new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[dict
                 snapshot.table.uri,
                 f"the column {name} has the type {_text(present[name])}, and the new rows have "
                 f"{_text(kind)}. Nothing was written. Cast it in the transformation, give it another name, "
-                "or run once with on_deleted: rebuild to derive all rows again with the new type",
+                f"or run {REBUILD_COMMAND} to derive all rows again with the new type",
             )
     return new
 

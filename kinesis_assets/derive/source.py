@@ -15,7 +15,8 @@ from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.features import refuse_unreadable
-from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.derive.records import REBUILD_COMMAND
+from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table.log import rewrite_checks
@@ -112,6 +113,11 @@ class Source(ABC):
         del commit, shard_id
         return None, None
 
+    def rewound_rows(self, commits: Sequence[SourceCommit]) -> int:
+        """Return how many rows some commits deleted because positions were set back."""
+        del commits
+        return 0
+
 
 def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     """Open the newest version of a raw or derived table.
@@ -126,6 +132,7 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
         TableUnreachable: The table's log cannot be read.
         TableUnsuitable: The table is neither raw nor derived, or its features prevent reading it by files.
         TableRewritten: The table was restored or overwritten.
+        PositionsMissing: The table is derived, and has rows but no position.
     """
     folder = TableFolder.at(uri, role)
     delta = open_delta(uri, folder, "the first run of its own asset")
@@ -242,6 +249,17 @@ class RawSource(Source):
             return None, None
         return None if before is None else before.seen_until, through
 
+    def rewound_rows(self, commits: Sequence[SourceCommit]) -> int:
+        """Return how many rows were deleted because positions were set back, see `Source`."""
+        seeks = {commit.batch_id: commit.id for commit in commits if not commit.amends}
+        found = 0
+        for commit in commits:
+            if commit.amends and commit.rewound:
+                shards = self._table.chain.positions_at(seeks[commit.batch_id]).shards
+                rewound = self._table.amendments.at(commit.id).rewound
+                found += sum(shards[shard_id].seeks[-1].rows_removed for shard_id in rewound)
+        return found
+
     def _landed_since(self, cursor: Cursor, limit: int | None) -> list[CommitRef]:
         """Return the commits that moved positions, newest first."""
         last = cursor.commit
@@ -284,6 +302,7 @@ class DerivedSource(Source):
 
     def __init__(self, snapshot: DerivedSnapshot) -> None:
         super().__init__(snapshot.table.uri, snapshot.table.folder, snapshot.delta)
+        refuse_unknown_rows(snapshot)
         refuse_rewritten(snapshot)
         self._snapshot = snapshot
 
@@ -326,6 +345,6 @@ def commits_missing(table: str, cursor: Cursor, reason: str) -> SourceCommitsMis
     """Return the error for a source that does not record all commits since a cursor."""
     return SourceCommitsMissing(
         table,
-        f"the commits since {cursor} are not recorded: {reason}. Nothing was changed. Rebuild the table that "
-        "is derived from it",
+        f"the commits since {cursor} are not recorded: {reason}. Nothing was changed. Run {REBUILD_COMMAND} "
+        "for the table that is derived from it",
     )

@@ -234,7 +234,7 @@ class TableOfAnotherStream(TableError):
 
 
 class TableOfAnotherSource(TableError):
-    """The table was derived from another table. Nothing was changed."""
+    """The table was derived from another table, or belongs to another asset. Nothing was changed."""
 
 
 class SourceCommitsMissing(TableError):

@@ -128,7 +128,7 @@ class PlainDerived:
         manifest = Manifest(tuple(kept.close()), tuple(changed.close()))
         return lambda: commit(
             self.table,
-            expected=base.newest,
+            expected=base.commit_id,
             cursor=position,
             batch_id=batch_id,
             manifest=manifest,
@@ -142,7 +142,7 @@ class PlainDerived:
         base = self.table.snapshot()
         return commit(
             self.table,
-            expected=base.newest,
+            expected=base.commit_id,
             cursor=Cursor(source=self._source),
             batch_id=new_id(self.table.clock),
             removed=files_of(base.delta),

@@ -22,9 +22,10 @@ from kinesis_assets.derive.backlog import Backlog, backlog_of
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.rewritten import refuse_rewritten
+from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import (
+    PositionsMissing,
     PositionsUnreadable,
     SourceCommitsMissing,
     TableMissing,
@@ -43,7 +44,13 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.source import Source
     from kinesis_assets.kinesis.role import AssumedRole
 
-_BREAKS = (PositionsUnreadable, SourceCommitsMissing, TableOfAnotherSource, TableRewritten)
+_BREAKS = (
+    PositionsMissing,
+    PositionsUnreadable,
+    SourceCommitsMissing,
+    TableOfAnotherSource,
+    TableRewritten,
+)
 """The errors with which every run of the table fails until somebody acts, or rebuilds the table."""
 
 
@@ -156,7 +163,10 @@ class DerivedEvaluation:
         """
         state = self._state
         if state.snapshot is not None:
+            refuse_unknown_rows(state.snapshot)
             refuse_rewritten(state.snapshot)
+        if state.newest is not None and state.newest.definition is not None:
+            state.newest.definition.check_owner(self._table.uri, self._table.name)
         try:
             source = self._open_source(self._table.source, self._table.role)
         except TableMissing:

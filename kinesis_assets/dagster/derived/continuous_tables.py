@@ -53,7 +53,7 @@ def continuous_derivations(
             progress[key] = report_missing_events(context, stream, key, consumption.table)
             unreported.discard(key)
         with tagged(spark, tag_of(context)):
-            for commit in consumption.commits(context, spark):
+            for commit in consumption.commits(context, key, spark):
                 unreported.add(key)
                 yield commit  # the caller reports it before it continues
                 if progress[key].through == commit.commit_id:  # no other run has committed before it

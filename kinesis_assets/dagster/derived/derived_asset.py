@@ -165,7 +165,7 @@ def _asset(
         with consumption.heartbeat(context):
             progress = report_missing_events(context, opened, own, settings.table)
             spark = opened.start_spark()
-            facts, _ = metadata_after(progress, list(consumption.commits(context, spark)))
+            facts, _ = metadata_after(progress, list(consumption.commits(context, own, spark)))
             metadata = facts | totals_of_table(settings.table, opened.role)
             return dg.MaterializeResult(asset_key=own, metadata=metadata)
 

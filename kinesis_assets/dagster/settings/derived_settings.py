@@ -52,7 +52,8 @@ class ConsumptionSettings(Settings):
         default=OnDeleted.FAIL,
         description="What to do if rows were deleted from the source, as by a seek, or before they were "
         "consumed: fail; ignore them and keep what was derived from them; or rebuild the table from the rows "
-        "that the source has, which is also done if a column gets another type.",
+        "that the source has, which is also done if a column gets another type, but only if the source still "
+        "has all rows that were consumed.",
         examples=["rebuild"],
     )
     time_zone: Annotated[str, valid(_check_time_zone)] = Field(

@@ -29,7 +29,14 @@ def write_file(files: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
         sink.write(content)
 
 
-def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | None = None) -> bytes:
+def read_file(
+    table: str,
+    files: pyarrow.fs.FileSystem,
+    path: str,
+    size: int | None = None,
+    *,
+    way_out: str = RESTORE_ORIGINAL,
+) -> bytes:
     """Read a file to which the table's log or a positions file refers.
 
     Args:
@@ -37,6 +44,7 @@ def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | N
         files: The table's folder.
         path: Path in it.
         size: Number of leading bytes to read; None for all.
+        way_out: What to do if the file is missing.
 
     Raises:
         PositionsUnreadable: The file is missing, by two requests.
@@ -49,14 +57,28 @@ def read_file(table: str, files: pyarrow.fs.FileSystem, path: str, size: int | N
         except FileNotFoundError as error:
             if not is_missing(files, path):
                 raise
-            raise PositionsUnreadable(table, f"the file {path} is missing. {RESTORE_ORIGINAL}") from error
+            raise PositionsUnreadable(table, f"the file {path} is missing. {way_out}") from error
     except OSError as error:
         raise TableUnreachable(table, f"{path} cannot be read: {error}") from None
     return content
 
 
-def decoded(table: str, path: str, decode: Callable[[bytes], _Decoded], content: bytes) -> _Decoded:
+def decoded(
+    table: str,
+    path: str,
+    decode: Callable[[bytes], _Decoded],
+    content: bytes,
+    *,
+    way_out: str = RESTORE_ORIGINAL,
+) -> _Decoded:
     """Decode the content of a file.
+
+    Args:
+        table: The table's URI, for errors.
+        path: The file's path in the table's folder, likewise.
+        decode: Decodes the content.
+        content: The content.
+        way_out: What to do if it is damaged.
 
     Raises:
         PositionsUnreadable: The content is damaged, or a newer release wrote it.
@@ -66,5 +88,5 @@ def decoded(table: str, path: str, decode: Callable[[bytes], _Decoded], content:
     except msgspec.MsgspecError as error:
         raise PositionsUnreadable(
             table,
-            f"{path} cannot be decoded: {error}. Upgrade if a newer release wrote it. {RESTORE_ORIGINAL}",
+            f"{path} cannot be decoded: {error}. Upgrade if a newer release wrote it. {way_out}",
         ) from error

@@ -80,6 +80,13 @@ class TableFolder:
         bucket, _, prefix = self.uri.removeprefix("s3://").partition("/")
         return bucket, prefix
 
+    @property
+    def place(self) -> str:
+        """The URI of the folder without symbolic links, which is the same for every spelling of its path."""
+        if self.bucket is not None:
+            return self.uri
+        return Path(unquote(self.uri.removeprefix(_FILE))).resolve().as_uri()
+
     def open(self) -> pyarrow.fs.FileSystem:
         """Return a file system whose root is the folder, which need not exist.
 

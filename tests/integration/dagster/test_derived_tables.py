@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, TableOfAnotherSource
 from support.daemon import Daemon
 from support.dagster_runs import execute, plain
 from support.stream_names import raw_key, shard_partitions
@@ -76,6 +76,24 @@ def test_a_materialization_without_new_rows_reports_none(pipeline, source, insta
     result = materialize(pipeline, instance, "numbers")
     (event,) = result.asset_materializations_for_node("numbers")
     assert (plain(event.metadata)["rows"], plain(event.metadata)["commits"]) == (0, 0)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_table_of_another_asset_is_refused_when_it_runs(project, pipeline, source, instance, tables):
+    source.create(1)
+    source.put(A, 1)
+    execute(pipeline, instance, A)
+    materialize(pipeline, instance, "numbers")
+
+    @derived_table(source=project.stream, table=tables[0])
+    def digits(new: DataFrame) -> DataFrame:
+        return new.selectExpr("CAST(CAST(data AS STRING) AS INT) AS number")
+
+    renamed = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[digits]))
+    version = DeltaTable(tables[0]).version()
+    with pytest.raises(TableOfAnotherSource, match=r"\bnumbers\b.*\bdigits\b"):
+        materialize(StreamProject(project.stream, renamed), instance, "digits")
+    assert DeltaTable(tables[0]).version() == version
 
 
 @pytest.mark.parametrize(

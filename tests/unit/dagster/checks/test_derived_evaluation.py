@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import new_rows
 from kinesis_assets.dagster.checked_table import CheckedTable
@@ -23,7 +23,7 @@ from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.record_counts import RecordCounts
-from kinesis_assets.derive.records import record_path
+from kinesis_assets.derive.records import Definition, Kind, record_path
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from support.mentions import assert_mentions
@@ -158,6 +158,29 @@ def test_another_source_breaks_the_continuity(pair, tmp_path):
     other = PlainDerived(tmp_path / "other")
     results = pair.results_of(replace(pair.table(), source=other.table.uri))
     assert_mentions(broken(results), pair.source.id, other.id)
+
+
+def test_another_owner_breaks_the_continuity(pair):
+    snapshot = pair.derived.table.snapshot()
+    commit(
+        pair.derived.table,
+        expected=snapshot.commit_id,
+        cursor=snapshot.newest.cursor,
+        batch_id=new_id(),
+        definition=Definition(owner="derived", kind=Kind.APPEND),
+    )
+    assert pair.results()["continuity"].passed
+    renamed = pair.results_of(replace(pair.table(), key=dg.AssetKey("renamed")))
+    assert_mentions(broken(renamed), "derived", "renamed", "--take-over")
+
+
+def test_rows_without_a_position_break_the_continuity(pair, tmp_path):
+    original = DeltaTable(pair.derived.table.uri)
+    write_deltalake(tmp_path / "copy", original.to_pyarrow_table())
+    properties = original.metadata().configuration
+    DeltaTable(tmp_path / "copy").alter.set_table_properties(properties, raise_if_not_exists=False)
+    results = pair.results_of(replace(pair.table(), uri=str(tmp_path / "copy")))
+    assert "kinesis-assets rebuild" in broken(results)
 
 
 def test_a_source_that_is_gone_breaks_the_continuity(pair, tmp_path):

@@ -1,0 +1,88 @@
+"""Refuses two assets of a code location with one table, if it is a derived one.
+
+Each would consume some of the rows of its source, since a table has one position.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import dagster as dg
+
+from kinesis_assets.dagster.consumption import consumption_of, uri_of
+from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.store.storage import TableFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+_checked: WeakSet[Any] = WeakSet()
+"""The graphs of assets that were checked. Dagster resolves the selections of all streams in each."""
+
+
+class SelectionWithOwnTables(dg.AssetSelection):
+    """A selection that refuses two assets with one table when Dagster resolves it in their code location.
+
+    Dagster resolves the selections of automation sensors when it loads definitions. It has no other way to
+    check all assets of a code location, whichever function or component defines them. If a release resolves
+    them later, or in another way, such assets are refused when they run.
+
+    Args:
+        selection: The selection.
+    """
+
+    def __init__(self, selection: dg.AssetSelection) -> None:
+        self._selection = selection
+
+    def resolve_inner(self, asset_graph: Any, allow_missing: bool) -> AbstractSet[dg.AssetKey]:
+        """Return the selected keys among the assets of a graph, after the check."""
+        if asset_graph not in _checked:
+            definitions = getattr(asset_graph, "assets_defs", ())  # the daemon's graph has none
+            refuse_shared_tables({key: each for each in definitions for key in each.keys})
+            _checked.add(asset_graph)
+        return self._selection.resolve_inner(asset_graph, allow_missing=allow_missing)
+
+    def to_serializable_asset_selection(self, asset_graph: Any) -> dg.AssetSelection:
+        """Return the selection as it is without the check."""
+        return self._selection.to_serializable_asset_selection(asset_graph)
+
+    def to_selection_str(self) -> str:
+        """Return the selection as text."""
+        return self._selection.to_selection_str()
+
+
+def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
+    """Check that no derived table is the table of another asset, however its path is spelled.
+
+    Args:
+        definitions: The assets of a code location. Those that are neither raw nor derived tables may name any
+            table, as readers of it do.
+
+    Raises:
+        InvalidInput: A derived table is also another one, or the raw table of a stream.
+    """
+    derived: set[dg.AssetKey] = set()
+    owners: dict[str, dg.AssetKey] = {}
+    for key, definition in sorted(definitions.items()):
+        consumption = consumption_of(definition)
+        if consumption is not None:
+            derived.add(key)
+        elif not _is_raw(key, definition):
+            continue
+        table = uri_of(definition, key) if consumption is None else consumption.table
+        owner = owners.setdefault(TableFolder.at(table).place, key)
+        if owner != key and not derived.isdisjoint([owner, key]):
+            raise InvalidInput(
+                f"table {table}: it is the table of the assets {owner.to_user_string()} and "
+                f"{key.to_user_string()}, and a derived table belongs to one asset. Give each asset a table "
+                "of its own"
+            )
+
+
+def _is_raw(key: dg.AssetKey, definition: dg.AssetsDefinition) -> bool:
+    """Return whether an asset is the raw table of a stream, which has an I/O manager of its own."""
+    names = StreamNames(key.path[-1].removesuffix("_raw"), tuple(key.path[:-1]))
+    return names.raw_key == key and names.io_manager_key in definition.required_resource_keys

@@ -1,0 +1,115 @@
+"""Two assets of one code location that name the same table, of which one is derived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from kinesis_assets import build_kinesis_stream, derived_table, rollup
+from kinesis_assets.errors import InvalidInput
+from support.dagster_components import dagsters_own_warnings
+from support.mentions import assert_mentions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = dagsters_own_warnings
+
+
+def derived(name: str, table: str, **settings: Any) -> dg.AssetsDefinition:
+    def copied(new):
+        return new
+
+    copied.__name__ = name
+    return derived_table(source="clicks", table=table, **settings)(copied)
+
+
+def load(*assets: dg.AssetsDefinition, **tables: str) -> set[str]:
+    """Load a code location with streams and assets, and return the keys of the assets."""
+    streams = [build_kinesis_stream(name, table=table) for name, table in tables.items()]
+    definitions = dg.Definitions.merge(*streams, dg.Definitions(assets=assets))
+    definitions.get_repository_def()
+    return {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """The working directory, with the link `lake` to itself."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake").symlink_to(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "orders",
+        "./orders",
+        "orders/",
+        "other/../orders",
+        "{folder}/orders",
+        "file://{folder}/orders",
+        "lake/orders",
+    ],
+)
+def test_another_spelling_of_the_same_folder_is_refused(folder, spelling):
+    table = spelling.format(folder=folder)
+    with pytest.raises(InvalidInput) as refused:
+        load(derived("first", "orders"), derived("second", table), clicks="clicks")
+    assert_mentions(str(refused.value), "first", "second", "table of its own")
+
+
+def test_the_same_prefix_in_a_bucket_is_refused():
+    with pytest.raises(InvalidInput, match="first and second"):
+        load(derived("first", "s3://lake/orders"), derived("second", "s3://lake/orders/"), clicks="clicks")
+
+
+def test_another_scheme_for_s3_is_no_table():
+    with pytest.raises(InvalidInput, match="s3a://lake/orders"):
+        derived("second", "s3a://lake/orders")
+
+
+def test_a_roll_up_is_refused_as_other_derived_tables_are():
+    @rollup(source="clicks", table="orders", by=["day"])
+    def counts(rows):
+        return rows
+
+    with pytest.raises(InvalidInput, match="counts and first"):
+        load(derived("first", "orders"), counts, clicks="clicks")
+
+
+def test_the_raw_table_of_a_stream_is_refused():
+    with pytest.raises(InvalidInput, match="first and kinesis/clicks_raw"):
+        load(derived("first", "./clicks"), clicks="clicks")
+
+
+def test_the_raw_table_of_another_stream_is_refused():
+    with pytest.raises(InvalidInput, match="first and kinesis/views_raw"):
+        load(derived("first", "views"), clicks="clicks", views="views")
+
+
+def test_tables_of_their_own_are_loaded(folder):
+    (folder / "ORDERS").mkdir()
+    assert {"first", "second"} <= load(
+        derived("first", "orders"), derived("second", "orders_2"), clicks="clicks"
+    )
+
+
+def test_an_asset_that_only_names_the_table_is_no_owner():
+    reader = dg.AssetsDefinition(specs=[dg.AssetSpec("reader", metadata={"dagster/uri": "orders"})])
+    assert "reader" in load(derived("first", "orders"), reader, clicks="clicks")
+
+
+def test_the_sensor_targets_the_derived_tables_as_before():
+    definitions = dg.Definitions.merge(
+        build_kinesis_stream("clicks", table="clicks"), dg.Definitions(assets=[derived("first", "orders")])
+    )
+    repository = definitions.get_repository_def()
+    selection = repository.get_sensor_def("kinesis__clicks_raw_automation").asset_selection
+    graph = definitions.resolve_asset_graph()
+    assert selection.resolve(graph) == {dg.AssetKey("first")}
+    stored: Any = selection.to_serializable_asset_selection(graph)
+    restored: Any = dg.deserialize_value(dg.serialize_value(stored))
+    assert restored.resolve(graph) == {dg.AssetKey("first")}
