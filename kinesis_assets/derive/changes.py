@@ -17,6 +17,7 @@ from pyspark.errors import (
 )
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
+from pyspark.sql.types import StringType
 
 from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
@@ -132,8 +133,8 @@ def changes_of(
 
     Raises:
         InvalidInput: The transformation fails or returns no DataFrame, the source lacks a column of a
-            roll-up, a roll-up returns a group that it was not given, or Spark cannot analyze the
-            transformation or the condition of an upsert.
+            roll-up, a roll-up returns a group that it was not given, Spark cannot analyze the transformation
+            or the condition of an upsert, or a key has an empty text in a partition column.
     """
     with ExitStack() as cached:
 
@@ -184,7 +185,9 @@ def changes_of(
         if mode is not None:
             source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
         checked = _transformed(spark, table, transform, source_rows)
-        checked = replace(checked, rows=with_null_for_empty(checked.rows, partition_by))
+        key = () if mode is None else mode.key
+        replaced = [name for name in partition_by if name not in key]
+        checked = replace(checked, rows=with_null_for_empty(checked.rows, replaced))
         count = None if checked.records is None else partial(counted, checked.records, "error")
         if mode is None:
             yield StepChanges(checked, count)
@@ -192,6 +195,7 @@ def changes_of(
         _check_condition(table, checked.rows, mode.delete_where)
         columns = checked.of_table.columns
         checked = replace(checked, rows=cache(with_order(checked.rows)))
+        _refuse_empty_keys(table, checked.rows, [name for name in partition_by if name in key])
         if count is None and checked.error_column is not None:
             count = partial(counted, checked.rows, checked.error_column)
         new, tasks = checked.of_table, shuffle_tasks(spark, rows.bytes)
@@ -293,6 +297,27 @@ def _check_returned_groups(table: str, new: DataFrame, groups: DataFrame, by: Se
             "written. Return the columns of by unchanged, or compute them in a table that is the upstream of "
             "the roll-up"
         )
+
+
+def _refuse_empty_keys(table: str, rows: DataFrame, columns: Sequence[str]) -> None:
+    """Check that no row has an empty text in some columns of the key, which are partition columns too.
+
+    Delta stores null in its place, so the row would have no key, and no later one would replace it.
+    """
+    types = {field.name: field.dataType for field in rows.schema}
+    texts = [name for name in columns if isinstance(types.get(name), StringType)]
+    if not texts:
+        return
+    is_empty = [F.count(F.when(F.col(f"`{name}`") == "", 1)) for name in texts]
+    (counts,) = rows.agg(*is_empty).collect()
+    for name, count in zip(texts, counts, strict=True):
+        if count:
+            raise InvalidInput(
+                f"table {table}: the key column {name} is an empty text in {count} new rows. It is a "
+                "partition column too, in which Delta stores null instead, so these rows would have no key. "
+                f"Nothing was written. Return another value, as by coalesce(nullif({name}, ''), 'none'), or "
+                f"null for rows without a key, or leave {name} out of partition_by"
+            )
 
 
 def _check_groups(table: str, source: Source, by: Sequence[str]) -> None:

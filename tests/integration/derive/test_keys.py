@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.errors import InvalidInput
 from support.derived import order, orders
 
 HARD_TEXTS = [
@@ -103,3 +105,28 @@ def test_nan_is_older_than_any_number(bench, derived):
     consume(bench, derived, order(1, 1.0))
     consume(bench, derived, order(1, 0.5))
     assert derived.values("id", "amount") == [(1, 0.5)]
+
+
+def test_an_empty_text_in_a_key_column_that_is_a_partition_column_is_refused(bench, derived):
+    upsert_by(derived, "item", partition_by=("item",))
+    bench.put(order(1, item=""), order(2, item="a"))
+    bench.run()
+    with pytest.raises(
+        InvalidInput, match=r"table .*/orders: the key column item .* 1 new rows.*nullif\(item"
+    ):
+        derived.run()
+    assert not DeltaTable.is_deltatable(derived.table.folder.uri)
+
+
+def test_an_empty_text_in_another_partition_column_is_stored_as_null(bench, derived):
+    upsert_by(derived, "id", partition_by=("item",))
+    for amount in (1.0, 2.0):
+        consume(bench, derived, order(1, amount, item=""), order(2, amount, item=None))
+    assert derived.values("id", "item", "amount") == [(1, None, 2.0), (2, None, 2.0)]
+
+
+def test_an_empty_text_in_a_key_without_partitions_is_a_key(bench, derived):
+    upsert_by(derived, "item")
+    for amount in (1.0, 2.0):
+        consume(bench, derived, order(1, amount, item=""))
+    assert derived.values("item", "amount") == [("", 2.0)]
