@@ -36,7 +36,7 @@ from kinesis_assets.derive.upsert import Upsert, upserted, with_order
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 from kinesis_assets.spark.carried_column import carried, carry, with_carried
 from kinesis_assets.spark.session import first_line, spark_errors
-from kinesis_assets.spark.spark_3 import is_remote
+from kinesis_assets.spark.spark_3 import is_remote, is_spark_3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -194,7 +194,8 @@ def changes_of(
             return
         _check_condition(table, checked.rows, mode.delete_where)
         columns = checked.of_table.columns
-        checked = replace(checked, rows=cache(with_order(checked.rows)))
+        ordered = with_order(_with_valid_texts(checked.rows, mode.columns))
+        checked = replace(checked, rows=cache(ordered))
         _refuse_empty_keys(table, checked.rows, [name for name in partition_by if name in key])
         if count is None and checked.error_column is not None:
             count = partial(counted, checked.rows, checked.error_column)
@@ -297,6 +298,16 @@ def _check_returned_groups(table: str, new: DataFrame, groups: DataFrame, by: Se
             "written. Return the columns of by unchanged, or compute them in a table that is the upstream of "
             "the roll-up"
         )
+
+
+def _with_valid_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return rows whose texts in some columns are UTF-8, as they are stored, so that these are compared."""
+    for field in rows.schema:
+        if field.name in columns and isinstance(field.dataType, StringType):
+            text = F.col(f"`{field.name}`")
+            valid = F.decode(text.cast("binary"), "UTF-8") if is_spark_3() else F.make_valid_utf8(text)
+            rows = rows.withColumn(field.name, valid)
+    return rows
 
 
 def _refuse_empty_keys(table: str, rows: DataFrame, columns: Sequence[str]) -> None:

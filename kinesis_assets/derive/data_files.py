@@ -154,7 +154,7 @@ class DerivedFileWriter:
         seconds = self._job.layout.open_seconds
         for values in [values for values, file in self._open.items() if file.age >= seconds]:
             self._close(values)
-        columns = [batch[field.name].cast(field.type) for field in self._schema]
+        columns = [_valid(field.name, batch[field.name]).cast(field.type) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for values, part in self._by_partition(batch, rows):
             if values not in self._open:
@@ -190,7 +190,7 @@ class DerivedFileWriter:
         if not names:
             yield (), rows
             return
-        columns = [_partition_texts(name, batch[name]) for name in names]
+        columns = [_partition_texts(name, _valid(name, batch[name])) for name in names]
         groups = pa.table(columns, names=list(names)).group_by(list(names)).aggregate([])
         for group in groups.to_pylist():
             mask = pa.scalar(True)
@@ -260,6 +260,27 @@ class _OpenFile:
         self._writer.write_table(pa.Table.from_batches(self._pending))
         self._pending, self._pending_bytes = [], 0
         self.written = int(self._sink.tell())
+
+
+def _valid(name: str, values: pa.Array) -> pa.Array:
+    """Return values of a column, with U+FFFD in texts that are not UTF-8, which Spark accepts.
+
+    Raises:
+        ValueError: Such a text is a part of a value.
+    """
+    is_text = pa.types.is_string(values.type)
+    if not is_text and not pa.types.is_nested(values.type):
+        return values
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if not is_text:
+            raise ValueError(f"the column {name} has a text that is not UTF-8; replace it: {error}") from None
+        texts = values.cast(pa.binary()).to_pylist()
+        return pa.array(
+            [None if text is None else text.decode(errors="replace") for text in texts], pa.string()
+        )
+    return values
 
 
 def _partition_texts(name: str, values: pa.Array) -> pa.Array:

@@ -7,6 +7,7 @@ from datetime import date
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, WritingJob
@@ -62,3 +63,23 @@ def test_rows_with_a_partition_date_that_no_program_can_read_are_not_written(tmp
     assert file.partition == {"value": "9999-12-31"}
     with pytest.raises(ValueError, match=r"\bvalue\b.*\b10000-01-01\b"):
         write(tmp_path, days(LAST_DAY + 1), ("value",))
+
+
+INVALID = pa.array([b"a\xffb", b"\xe9", "ü😀".encode(), None], pa.binary()).view(pa.string())
+
+
+def test_texts_that_are_not_utf_8_are_written_as_spark_shows_them(tmp_path):
+    """Parquet accepts no other texts: some readers refuse the whole file."""
+    (file,) = write(tmp_path, INVALID)
+    assert pq.read_table(tmp_path / file.path)["value"].to_pylist() == ["a\ufffdb", "\ufffd", "ü😀", None]
+    assert statistics(file) == ("a\ufffdb", "\ufffd", 1)
+
+
+def test_partitions_of_texts_that_are_not_utf_8_are_those_of_the_written_texts(tmp_path):
+    files = write(tmp_path, INVALID, ("value",))
+    assert {file.partition["value"] for file in files} == {"a\ufffdb", "\ufffd", "ü😀", None}
+
+
+def test_texts_within_other_values_that_are_not_utf_8_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"\bvalue\b.*UTF-8"):
+        write(tmp_path, pa.ListArray.from_arrays([0, 1, 2, 3, 4], INVALID))
