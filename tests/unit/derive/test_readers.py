@@ -32,6 +32,8 @@ TEXTS = [
 ]
 """Values of a partition column."""
 
+pytestmark = pytest.mark.slow
+
 ALL = Filter("key", 0, is_bound=True)
 
 
@@ -71,7 +73,6 @@ def matching(derived, condition):
     return Counter(tuple(row.values()) for row in rows if condition.accepts(row))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_rows_are_found_by_a_filter_on_a_partition_column_or_another(derived, reader):
     filters = [
