@@ -11,7 +11,8 @@ from kinesis_assets.errors import SourceCommitsMissing
 from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
 from support.maintained_table import days_from_now
-from support.plain_derived import PlainDerived, steps_of
+from support.plain_derived import COLUMNS, PlainDerived, steps_of
+from support.readers import Filter, found_by
 
 
 def test_a_table_in_a_bucket_is_compacted_and_pruned_and_consumed_afterwards(lake):
@@ -35,3 +36,18 @@ def test_a_table_in_a_bucket_is_compacted_and_pruned_and_consumed_afterwards(lak
     assert {row for row in below.rows if row[1] > 1} >= {row for row in derived.rows if row[1] > 1}
     with pytest.raises(SourceCommitsMissing):
         new_rows(derived.table.uri, first)
+
+
+@pytest.mark.parametrize("reader", ["Polars", "delta-rs", "PyArrow"])
+def test_readers_find_the_rows_of_partitions_in_a_bucket(lake, reader):
+    derived = PlainDerived(f"{lake}/derived")
+    texts = ["a b", "a/b=100%", "a%2Fb", "+?&#:", "ü😀", None]
+    for number in range(DEFAULT_LIMITS.small_files + 1):
+        derived.append(*((10 * number + key, number, text) for key, text in enumerate(texts)))
+    derived.upsert(*((key, 100, text) for key, text in enumerate(texts)))
+    derived.append((99, 99, "b"))
+    rows = derived.rows
+    assert sum(step == "compact" for step, _ in steps_of(derived)) == len(texts)
+    for text in texts:
+        found = found_by(reader, derived.table.uri, COLUMNS, Filter("part", text))
+        assert found == {row: count for row, count in rows.items() if row[2] == text}, text
