@@ -114,14 +114,14 @@ def active_session(spark: SparkSession) -> Iterator[None]:
     try:
         of_jvm = _java_class(spark)
         java: Any = spark._jsparkSession  # noqa: SLF001
-        for name in ("_activeSession", "_instantiatedSession"):
-            of_process = vars(SparkSession)[name]
-            if not isinstance(of_process, _SessionOfThread):
-                setattr(SparkSession, name, _SessionOfThread(of_process))
+        variables = {name: vars(SparkSession)[name] for name in ("_activeSession", "_instantiatedSession")}
     except (AttributeError, KeyError):
         _warn("SparkSession._activeSession", "in derived tables, rows are not of the active session")
         yield
         return
+    for name, of_process in variables.items():
+        if not isinstance(of_process, _SessionOfThread):
+            setattr(SparkSession, name, _SessionOfThread(of_process))
     before, before_in_jvm = getattr(_of_thread, "session", None), of_jvm.getActiveSession()
     _of_thread.session = spark
     of_jvm.setActiveSession(java)

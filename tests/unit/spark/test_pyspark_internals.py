@@ -9,13 +9,16 @@ from types import SimpleNamespace
 import pytest
 from pyspark import accumulators
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.connect import client, proto
 from pyspark.sql.connect.client import retries
 
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark import pyspark_internals, session
 from kinesis_assets.spark.pyspark_internals import (
+    active_session,
     connect_port,
+    copied_session,
     java_process,
     limit_retries,
     restricts_unpickling,
@@ -80,6 +83,41 @@ def test_the_port_is_read_from_the_connect_service(caplog):
 def test_a_missing_private_name_gives_no_port_and_a_warning(caplog, spark):
     assert connect_port(spark) is None
     assert "has no SparkConnectService.localPort" in caplog.text
+
+
+class ClassicSession:
+    """A session whose Java object has some methods, with settings of which one cannot be changed."""
+
+    def __init__(self, context=None, java=None, **settings):
+        self.sparkContext, self._jsparkSession, self.newSession = context, java, ClassicSession
+        self.conf = SimpleNamespace(
+            getAll=settings, set=settings.__setitem__, isModifiable=lambda name: name != "static"
+        )
+
+
+def test_a_session_is_copied(caplog):
+    copy = copied_session(ClassicSession("context", SimpleNamespace(cloneSession=lambda: "copy")))
+    assert (copy.sparkContext, copy._jsparkSession) == ("context", "copy")
+    assert caplog.text == ""
+
+
+def test_a_missing_private_name_gives_a_new_session_with_the_same_settings_and_a_warning(caplog):
+    session = ClassicSession("context", SimpleNamespace(), static="1", ansi="false")
+    copy = copied_session(session)
+    assert copy is not session
+    assert copy.conf.getAll == {"ansi": "false"}
+    assert "has no SparkSession.cloneSession" in caplog.text
+
+
+@pytest.mark.parametrize("missing", ["_activeSession", "_instantiatedSession"])
+def test_a_missing_private_name_leaves_the_active_session_as_it_is_and_warns(caplog, monkeypatch, missing):
+    session = ClassicSession()
+    session._jvm = SimpleNamespace(SparkSession=None)
+    monkeypatch.delattr(SparkSession, missing)
+    before = SparkSession.__dict__.copy()
+    with active_session(session):
+        assert SparkSession.__dict__ == before
+    assert "has no SparkSession._activeSession" in caplog.text
 
 
 def test_retries_are_limited(caplog):
