@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from benchmarks.harness.waiting import SECONDS, wait_until
-from contract.derivations import APPENDED, ROLLED_UP, Kind
+from contract.derivations import APPENDED, ROLLED_UP, Kind, number, number_of
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.run import Derivation
 from support.continuous_runs import ContinuousRuns
 from support.derived import DerivedBench
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from support.pipeline import Pipeline
 
@@ -95,6 +97,44 @@ def test_records_that_arrive_during_a_run_are_in_all_tables_exactly_once(followe
     finish(pipeline, *shards)
     assert join().status is Status.SUCCESS
     followed.assert_exactly_once()
+
+
+def test_each_table_of_a_run_has_its_time_zone_and_the_session_keeps_its_own(
+    pipeline: Pipeline, spark: SparkSession, instance: dg.DagsterInstance, place: str
+) -> None:
+    def hours(rows: DataFrame) -> DataFrame:
+        return rows.select(number().alias("number"), F.hour(F.timestamp_seconds(F.lit(0))).alias("hour"))
+
+    def table_in(time_zone: str) -> DerivedBench:
+        def transform(rows: DataFrame) -> DataFrame:
+            return hours(rows)
+
+        transform.__name__ = time_zone.replace("/", "_")
+        uri = f"{place}/{transform.__name__}"
+        assets.append(derived_table(source=pipeline.stream, table=uri, time_zone=time_zone)(transform))
+        return DerivedBench(spark, DerivedTable(uri), Derivation(pipeline.table.uri, hours))
+
+    pipeline.create(1)
+    assets: list[dg.AssetsDefinition] = []
+    utc, tokyo = table_in("UTC"), table_in("Asia/Tokyo")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    seen = []
+    try:
+        runs = FollowedStream(pipeline, instance, {}, assets).runs()
+        join = runs.start_continuously(*pipeline.shard_ids, seconds=SECONDS)
+        for expected in (100, 200):
+            pipeline.put_many(100)
+            wait_until(lambda: len(runs.rows()) == expected)  # noqa: B023  # called at once
+            seen.append(spark.sql("SELECT hour(timestamp_seconds(0))").collect()[0][0])
+        finish(pipeline, *pipeline.shard_ids)
+        assert join().status is Status.SUCCESS
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    numbers = sorted(map(number_of, pipeline.acknowledged))
+    assert sorted(utc.values("number", "hour")) == [(each, 0) for each in numbers]
+    assert sorted(tokyo.values("number", "hour")) == [(each, 9) for each in numbers]
+    assert seen == [16, 16]
 
 
 def test_the_run_after_a_stopped_run_leaves_each_record_exactly_once(

@@ -241,7 +241,6 @@ def test_rows_can_be_joined_with_those_of_the_session_of_the_user(moments, spark
     names = spark.createDataFrame([(0, "zero"), (1, "one")], "id INT, name STRING")
     mode = Upsert(("id",), ("at",), "CAST(at AS DATE) = DATE '2026-02-01'")
     moments.run(transform=lambda rows: names.join(decoded(rows), "id"), mode=mode)
-    moments.run(on_deleted=moments.derivation.on_deleted, mode=mode)
     assert moments.values("id", "name") == [(0, "zero")]
 
 
