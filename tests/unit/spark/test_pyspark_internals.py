@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -107,6 +108,41 @@ def test_a_missing_private_name_gives_a_new_session_with_the_same_settings_and_a
     assert copy is not session
     assert copy.conf.getAll == {"ansi": "false"}
     assert "has no SparkSession.cloneSession" in caplog.text
+
+
+class ActiveSessions:
+    """The class of the JVM's sessions, with that of this thread."""
+
+    def __init__(self):
+        self.active = None
+
+    def getActiveSession(self):  # noqa: N802
+        active = self.active
+        return SimpleNamespace(isDefined=lambda: active is not None, get=lambda: active)
+
+    def setActiveSession(self, session):  # noqa: N802
+        self.active = session
+
+    def clearActiveSession(self):  # noqa: N802
+        self.active = None
+
+
+def test_a_session_is_the_active_one_of_its_thread_within_the_context(caplog):
+    java = ActiveSessions()
+    outer, inner = (ClassicSession(java=name) for name in ("outer", "inner"))
+    outer._jvm = inner._jvm = SimpleNamespace(SparkSession=java)
+    found = []
+    with active_session(outer):
+        with active_session(inner):
+            assert (SparkSession._activeSession, SparkSession._instantiatedSession) == (inner, inner)
+            assert java.active == "inner"
+            other = threading.Thread(target=lambda: found.append(SparkSession._activeSession))
+            other.start()
+            other.join()
+        assert (SparkSession._activeSession, java.active) == (outer, "outer")
+    assert (SparkSession._activeSession, SparkSession._instantiatedSession, java.active) == (None, None, None)
+    assert found == [None]
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("missing", ["_activeSession", "_instantiatedSession"])
