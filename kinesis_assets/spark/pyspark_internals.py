@@ -90,16 +90,22 @@ def java_errors() -> tuple[type[Exception], ...]:
 
 def copied_session(spark: SparkSession) -> SparkSession:
     """Return a copy of a classic session, with its temporary views, functions and settings."""
+    from pyspark import RDD  # noqa: PLC0415  # takes long to import
+
     missing: tuple[type[Exception], ...] = (AttributeError, TypeError, *java_errors())
+    rdd: Any = RDD
+    to_df = rdd.toDF
     try:
         return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
     except missing:
         _warn("SparkSession.cloneSession", "derived tables see no temporary views and functions of a session")
-    copy = spark.newSession()
-    for name, value in spark.conf.getAll.items():
-        if copy.conf.isModifiable(name):
-            copy.conf.set(name, value)
-    return copy
+        copy = spark.newSession()
+        for name, value in spark.conf.getAll.items():
+            if copy.conf.isModifiable(name):
+                copy.conf.set(name, value)
+        return copy
+    finally:
+        rdd.toDF = to_df  # PySpark makes it a method of the newest session
 
 
 @contextmanager

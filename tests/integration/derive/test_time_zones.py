@@ -212,6 +212,11 @@ def test_between_two_steps_the_active_session_is_that_of_the_user(bench, moments
     assert sessions[0] is sessions[1]
 
 
+def test_rows_of_an_rdd_of_the_user_belong_to_the_session_of_the_user(moments, spark):
+    moments.run(transform=decoded)
+    assert spark.sparkContext.parallelize([(1,)]).toDF(["id"]).sparkSession is spark
+
+
 def test_a_function_uses_views_functions_and_settings_of_the_active_session(moments, spark):
     spark.createDataFrame([(0, "zero"), (1, "one")], "id INT, name STRING").createOrReplaceTempView("names")
     spark.udf.register("shouted", lambda text: text.upper(), "string")
