@@ -111,9 +111,7 @@ def test_an_empty_text_in_a_key_column_that_is_a_partition_column_is_refused(ben
     upsert_by(derived, "item", partition_by=("item",))
     bench.put(order(1, item=""), order(2, item="a"))
     bench.run()
-    with pytest.raises(
-        InvalidInput, match=r"table .*/orders: the key column item .* 1 new rows.*nullif\(item"
-    ):
+    with pytest.raises(InvalidInput, match=r"/orders: the key column item .* 1 new rows.*nullif\(item"):
         derived.run()
     assert not DeltaTable.is_deltatable(derived.table.folder.uri)
 
