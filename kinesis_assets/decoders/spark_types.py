@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyspark.sql.types as spark_types
 from msgspec import Meta
-from pyspark.errors import ParseException
+from pyspark.errors import AnalysisException, ArithmeticException
 
 from kinesis_assets.decoders.exact_numbers import Float32, decimal_type
 from kinesis_assets.decoders.json_text import JsonText
@@ -64,7 +64,7 @@ def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
         return spark_type
     try:
         return parse_ddl(spark_type)
-    except ParseException as error:
+    except (AnalysisException, ArithmeticException) as error:
         if _MENTIONS_VARIANT.search(spark_type):
             require_spark_4("the type variant")
         raise InvalidInput(
