@@ -28,9 +28,9 @@ from kinesis_assets.dagster.settings.freshness import policy_of
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
-from kinesis_assets.dagster.shared_tables import SelectionWithOwnTables
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.tables_on_loading import CheckedSelection
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream_address import StreamAddress
@@ -157,7 +157,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
     automation = dg.AutomationConditionSensorDefinition(
         names.automation,
-        target=SelectionWithOwnTables(below),
+        target=CheckedSelection(below),
         minimum_interval_seconds=settings.sensor_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
 from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ class Consumption:
         on_deleted: What a run does if rows of the source were deleted.
         unique: The columns whose values together occur once in the table; empty if there are none.
         checks: The table's asset checks.
+        place: The file and the line that name the source, for errors; empty if they are not known.
     """
 
     stream: StreamNames
@@ -53,6 +55,7 @@ class Consumption:
     on_deleted: OnDeleted
     unique: tuple[str, ...]
     checks: DerivedChecks
+    place: str = ""
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`.
@@ -96,8 +99,17 @@ class Consumption:
 
 
 def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:
-    """Return the path or URI of the table of an asset, which its definition names."""
-    return str(definition.metadata_by_key[key][_URI])
+    """Return the path or URI of the table of an asset, which its definition names.
+
+    Raises:
+        InvalidInput: It names none.
+    """
+    uri = definition.metadata_by_key.get(key, {}).get(_URI)
+    if uri is None:
+        raise InvalidInput(
+            f"upstream: the code location has no table with the asset key {key.to_user_string()}"
+        )
+    return str(uri)
 
 
 def has_uri(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], key: dg.AssetKey) -> bool:

@@ -15,6 +15,7 @@ from kinesis_assets.derive.records import REBUILD_COMMAND
 from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
 from kinesis_assets.table.opening import delta_errors
+from kinesis_assets.table.schema import refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,12 +30,6 @@ _TYPE = re.compile(
     r"string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
 )
 """The types of the Delta protocol without parts."""
-
-_INVALID_IN_NAMES = frozenset(" ,;{}()\n\t=.`")
-"""Characters that the names of columns cannot contain, in Delta tables or as names in Spark SQL."""
-
-_INTERNAL = "__"
-"""Columns that are added while rows are processed have names that begin with this."""
 
 _WIDER = {
     "byte": {"short", "integer", "long"},
@@ -67,8 +62,9 @@ def table_schema(
     _check_names(table, [field["name"] for field in fields])
     if missing := [name for name in (*partition_by, *key) if name not in types]:
         raise InvalidInput(
-            f"table {table}: the transformation does not return {', '.join(missing)}, which partition_by or "
-            "key names; return it, or correct the setting"
+            f"table {table}: the transformation does not return {', '.join(missing)}, which a setting names "
+            f"(partition_by, key, order_by or by). It returns {', '.join(types)}. Return it, or correct the "
+            "setting"
         )
     for name, kind in types.items():
         if kind == "void":
@@ -77,6 +73,11 @@ def table_schema(
             raise InvalidInput(
                 f"table {table}: the column {name} has the type {_text(kind)}, which Delta tables do not "
                 "have; cast it"
+            )
+        if twice := _twice(kind):
+            raise InvalidInput(
+                f"table {table}: the column {name} has the fields {', '.join(twice)}, whose names differ "
+                "only by case, which Delta tables ignore; rename one"
             )
         if name in key and not isinstance(kind, str):
             raise InvalidInput(
@@ -103,12 +104,10 @@ def _check_names(table: str, names: Sequence[str]) -> None:
     for name in names:
         if counts[name.lower()] > 1:
             raise InvalidInput(f"table {table}: the transformation returns {name} twice; rename the column")
-        if name.lower() == BATCH_COLUMN or name.startswith(_INTERNAL):
-            raise InvalidInput(f"table {table}: the transformation returns {name}; rename the column")
-        if not _INVALID_IN_NAMES.isdisjoint(name):
+        if (refusal := refusal_of(name)) is not None:
             raise InvalidInput(
-                f"table {table}: the transformation returns {name!r}; rename the column without spaces, "
-                "dots, backticks and any of ,;{}()="
+                f"table {table}: the transformation returns {name!r}, which no column can be called: the "
+                f"name {refusal}; rename the column"
             )
 
 
@@ -120,6 +119,18 @@ def _is_storable(kind: Any) -> bool:
         return all(_is_storable(field["type"]) for field in kind["fields"])
     parts = {"array": ("elementType",), "map": ("keyType", "valueType")}.get(kind["type"])
     return parts is not None and all(_is_storable(kind[part]) for part in parts)
+
+
+def _twice(kind: Any) -> list[str]:
+    """Return fields of a struct in a type, as in Spark's JSON, whose names differ only by case; if any."""
+    if isinstance(kind, str):
+        return []
+    fields = kind.get("fields", ())
+    counts = Counter(field["name"].lower() for field in fields)
+    twice = [field["name"] for field in fields if counts[field["name"].lower()] > 1]
+    parts = [field["type"] for field in fields]
+    parts += [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
+    return twice or next(filter(None, map(_twice, parts)), [])
 
 
 def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:

@@ -26,11 +26,10 @@ def read_columns(path: Path) -> str:
     return avro_columns(schema) if path.suffix == ".avsc" else json_schema_columns(schema)
 
 
-def read_avro_schema(path: Path) -> str:
-    """Return the text of a file with an Avro schema. Raises the errors of `read_columns`."""
+def read_avro_schema(path: Path) -> tuple[str, str]:
+    """Return the text of a file with an Avro schema, and what `read_columns` returns. Raises its errors."""
     text = _text(path)
-    avro_columns(_parsed(text))
-    return text
+    return text, avro_columns(_parsed(text))
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,7 @@
-"""The columns of the raw table, for definitions, which are loaded without Arrow."""
+"""The columns of the raw table, and the names that those of others can have, for definitions.
+
+Definitions are loaded without Arrow.
+"""
 
 from __future__ import annotations
 
@@ -34,3 +37,21 @@ COLUMNS = (
     Column("error", "string", "Why the record is damaged or misplaced; null otherwise.", nullable=True),
 )
 """The columns of `data_file.TABLE_SCHEMA`."""
+
+_BATCH_COLUMN = "_batch_id"
+
+_INTERNAL = "__"
+
+_INVALID_IN_NAMES = frozenset(" ,;{}()\n\t=.`")
+"""Characters that the names of columns cannot contain, in Delta tables or as names in Spark SQL."""
+
+
+def refusal_of(name: str) -> str | None:
+    """Return why no column of a derived table can have a name; None if one can."""
+    if name.lower() == _BATCH_COLUMN:
+        return "is that of the column with the batch id of each row"
+    if name.startswith(_INTERNAL):
+        return f"begins with {_INTERNAL}, as those of columns that are added while rows are processed"
+    if not _INVALID_IN_NAMES.isdisjoint(name):
+        return "has a space, a dot, a backtick or one of ,;{}()="
+    return None if name else "is empty"

@@ -11,6 +11,7 @@ from kinesis_assets.dagster.components.scaffolder import SettingsScaffolder
 from kinesis_assets.dagster.components.yaml_component import YamlComponent, type_spec
 from kinesis_assets.dagster.derived.column_lineage import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.derived.derived_asset import build_derived_table
+from kinesis_assets.dagster.derived.selected_columns import check_columns
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.check_settings import OFF
@@ -18,9 +19,13 @@ from kinesis_assets.dagster.settings.derived_settings import DerivedTableSetting
 from kinesis_assets.dagster.settings.table_settings import SCHEMA_FILES, TableSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl_parser import parse_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kinesis_assets.dagster.components.asset_props import AssetRole
+    from kinesis_assets.schemas.ddl import Field
 
 
 _NOT_OF_ERRORS = {"bad_records": OFF, "no_duplicates": OFF}
@@ -45,12 +50,16 @@ class KinesisTableComponent(TableSettings, YamlComponent):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the asset of the table, and that of its errors if they are separate."""
-        schema = self._schema_text(context)
+        try:
+            schema, fields = self._schema(context)
+            check_columns(self, fields)
+        except InvalidInput as error:
+            raise self._positions.at_line(error) from None
         rows = TypedRows(self, schema)
         key = dg.AssetKey.from_user_string(self.name)
         names = StreamNames.parse(self.source)
         raw = names.raw_key
-        lineage = column_lineage(self, schema, raw)
+        lineage = column_lineage(self, fields, raw)
         assets = [
             build_derived_table(
                 key,
@@ -59,6 +68,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                 careful=partial(rows.of_table, is_careful=True) if self.format else None,
                 all_columns=self.follows_registry,
                 metadata={"dagster/column_lineage": lineage} if lineage else None,
+                place=self._positions.place_of("upstream"),
             )
         ]
         roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
@@ -87,10 +97,11 @@ class KinesisTableComponent(TableSettings, YamlComponent):
             roles[errors_key] = "errors"
         return self.customized(context, names.stream, roles, dg.Definitions(assets=assets))
 
-    def _schema_text(self, context: dg.ComponentLoadContext) -> str:
-        """Return the schema: for avro, the Avro schema in JSON; for other formats, DDL.
+    def _schema(self, context: dg.ComponentLoadContext) -> tuple[str, Sequence[Field] | None]:
+        """Return the schema as runs need it, and the fields of the records.
 
-        It is empty without a format, and for a schema of the Glue Schema Registry, which runs read.
+        For avro, the schema is that of Avro in JSON; for other formats, it is DDL. Without a format, and for
+        a schema of the Glue Schema Registry, which runs read, it is empty, and the fields are None.
         """
         from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
             read_avro_schema,
@@ -98,12 +109,20 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         )
 
         if not isinstance(self.schema_, str):
-            return ""
+            return "", None
         if not self.schema_.endswith(SCHEMA_FILES):
-            return self.schema_
+            try:
+                return self.schema_, parse_columns(self.schema_)
+            except InvalidInput as error:
+                raise InvalidInput(f"schema: {error}") from None
         path = (context.path if context.path.is_dir() else context.path.parent) / self.schema_
         try:
-            return read_avro_schema(path) if self.format == "avro" else read_columns(path)
+            if self.format == "avro":
+                schema, columns = read_avro_schema(path)
+            else:
+                schema = columns = read_columns(path)
+            fields = parse_columns(columns)
         except InvalidInput as error:
             instead = "" if self.format == "avro" else ", or give the columns as DDL"
             raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None
+        return schema, fields

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
+from pydantic import PrivateAttr
 
 from kinesis_assets.dagster.components.asset_props import AssetRole, KinesisAssetProps, with_asset_specs
 from kinesis_assets.dagster.components.taken_names import take_names
@@ -30,11 +32,36 @@ def type_spec(*produces: str) -> dg.ComponentTypeSpec:
     return dg.ComponentTypeSpec(owners=_OWNERS, tags=_TAGS, produces=["asset", *produces])
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Positions:
+    """The places of a component's settings in its YAML. They do not distinguish components.
+
+    Attributes:
+        tree: Dagster's positions; None without a YAML.
+    """
+
+    tree: Any = dataclasses.field(default=None, compare=False)
+
+    def place_of(self, setting: str) -> str:
+        """Return the file and the line of a setting; empty without a YAML."""
+        if self.tree is None:
+            return ""
+        position, _ = self.tree.lookup_closest_and_path(["attributes", setting], None)
+        return str(position)
+
+    def at_line(self, error: InvalidInput) -> InvalidInput:
+        """Return an error with the file and the line of the setting with whose name it starts."""
+        place = self.place_of(re.split(r"\W", str(error), maxsplit=1)[0])
+        return InvalidInput(f"{place}: {error}") if place else error
+
+
 class YamlComponent(Settings, dg.Component, dg.Resolvable):
     """A component whose settings are the fields of its YAML.
 
     Invalid settings are reported with the file and the line.
     """
+
+    _positions: Positions = PrivateAttr(default_factory=Positions)
 
     @classmethod
     def model(cls) -> type[BaseModel]:
@@ -48,10 +75,13 @@ class YamlComponent(Settings, dg.Component, dg.Resolvable):
         Raises:
             InvalidInput: A setting is invalid.
         """
+        positions = Positions(context.source_position_tree)
         try:
-            return cls(**_rendered(context, model))
+            component = cls(**_rendered(context, model))
         except InvalidInput as error:
-            raise _at_line(context, error) from None
+            raise positions.at_line(error) from None
+        component._positions = positions
+        return component
 
     def get_asset_spec(self, props: KinesisAssetProps) -> dg.AssetSpec:
         """Return the spec of an asset of the component.
@@ -104,13 +134,3 @@ def _rendered(context: dg.ResolutionContext, model: BaseModel) -> dict[str, Any]
             )
             settings[setting] = renderer.render(getattr(model, name))
     return settings
-
-
-def _at_line(context: dg.ResolutionContext, error: InvalidInput) -> InvalidInput:
-    """Return an error with the file and the line of the setting with whose name it starts."""
-    tree = context.source_position_tree
-    if tree is None:
-        return error
-    name = re.split(r"\W", str(error), maxsplit=1)[0]
-    position, _ = tree.lookup_closest_and_path(["attributes", name], None)
-    return InvalidInput(f"{position}: {error}")

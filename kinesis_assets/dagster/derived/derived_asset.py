@@ -15,7 +15,7 @@ from kinesis_assets.dagster.derived.after_landing import after_landing
 from kinesis_assets.dagster.derived.bad_records import with_bad_records
 from kinesis_assets.dagster.derived.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived.derived_totals import totals_of_table
-from kinesis_assets.dagster.events.table_metadata import code_references, definition_metadata
+from kinesis_assets.dagster.events.table_metadata import code_references, definition_metadata, place_of_code
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.settings.derived_settings import (
     DerivedSettings,
@@ -106,6 +106,7 @@ def build_derived_table(
     all_columns: bool = False,
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    place: str = "",
 ) -> dg.AssetsDefinition:
     """Return the asset of a derived table.
 
@@ -117,6 +118,7 @@ def build_derived_table(
         all_columns: Whether the rows must have all columns of the table, see `Derivation`.
         description: The asset's description, unless the settings have one. It has a default.
         metadata: Metadata of the asset beyond that of every table.
+        place: The file and the line that name the source, unless the metadata has those of the function.
     """
 
     def derivation(source: str) -> Derivation:
@@ -137,7 +139,7 @@ def build_derived_table(
             careful=careful,
         )
 
-    return _asset(key, settings, derivation, description, metadata or {})
+    return _asset(key, settings, derivation, description, metadata or {}, place=place)
 
 
 def _asset(
@@ -146,6 +148,8 @@ def _asset(
     derivation: Callable[[str], Derivation],
     description: str | None,
     metadata: Mapping[str, Any],
+    *,
+    place: str = "",
 ) -> dg.AssetsDefinition:
     names = StreamNames.parse(settings.source)
     upstream = names.raw_key
@@ -154,8 +158,9 @@ def _asset(
 
     checks = settings.checks_of_table
     unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
+    place = place or place_of_code(metadata)
     consumption = Consumption(
-        names, upstream, settings.table, derivation, settings.on_deleted, unique, checks
+        names, upstream, settings.table, derivation, settings.on_deleted, unique, checks, place
     )
 
     @shown_as_failures()

@@ -13,11 +13,13 @@ from kinesis_assets.table.schema import COLUMNS
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from deltalake import DeltaTable
 
 _BATCH_COLUMN = "_batch_id"
+
+_CODE = "dagster/code_references"
 
 _DESCRIPTIONS = {column.name: column.description for column in COLUMNS if column.name != "error"} | {
     _BATCH_COLUMN: "Id of the commit that added the row.",
@@ -95,4 +97,14 @@ def code_references(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
     with warnings.catch_warnings(action="ignore", category=dg.BetaWarning):
         reference = dg.LocalFileCodeReference(file_path=path, line_number=line, label=function.__name__)
-        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+        return {_CODE: dg.CodeReferencesMetadataValue(code_references=[reference])}
+
+
+def place_of_code(metadata: Mapping[str, Any]) -> str:
+    """Return the file and the line of the function of an asset; empty if its metadata does not have them."""
+    found = metadata.get(_CODE)
+    return (
+        ""
+        if found is None
+        else ", ".join(f"{each.file_path}:{each.line_number}" for each in found.code_references)
+    )

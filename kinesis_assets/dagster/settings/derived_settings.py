@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, model_validator
+import dagster as dg
+from pydantic import AfterValidator, Field, model_validator
 
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks, DerivedChecksField
-from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, Texts, valid
+from kinesis_assets.dagster.settings.settings_base import UNIT, Columns, Settings, valid
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
 from kinesis_assets.errors import InvalidInput
@@ -26,6 +27,18 @@ def _check_time_zone(name: str) -> None:
         ) from None
 
 
+def asset_key(setting: str) -> AfterValidator:
+    """Validate a setting that is an asset key."""
+
+    def check(name: str | None) -> None:
+        if name is not None and not all(dg.AssetKey.from_user_string(name).path):
+            raise InvalidInput(
+                f"{setting}: invalid asset key {name[:80]!r}: a part of it is empty; its form is sales/orders"
+            )
+
+    return valid(check)
+
+
 class ConsumptionSettings(Settings):
     """The settings of a derived table's source, and of the table that its rows are written to."""
 
@@ -34,7 +47,7 @@ class ConsumptionSettings(Settings):
         "its raw table are consumed, on the Spark session of its runs.",
         examples=["orders", "eu/orders"],
     )
-    upstream: str | None = Field(
+    upstream: Annotated[str | None, asset_key("upstream")] = Field(
         default=None,
         description="Asset key of a derived table of the same stream whose rows are consumed instead.",
         examples=["orders"],
@@ -43,7 +56,7 @@ class ConsumptionSettings(Settings):
         description="Path or URI (s3://, file://) of the Delta table. The first run creates it.",
         examples=["s3://my-lake/orders"],
     )
-    partition_by: Texts = Field(
+    partition_by: Columns = Field(
         default=(),
         description="Partition columns of a new table: texts, dates or integers.",
         examples=[["order_date"]],
@@ -94,13 +107,13 @@ class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
 class DerivedTableSettings(DerivedSettings):
     """The settings of a table to which rows are appended, or in which they replace those with their key."""
 
-    key: Texts = Field(
+    key: Columns = Field(
         default=(),
         description="Columns that identify a row. A new row replaces the one with its key. Without a key, "
         "rows are appended. A row in which one of them is null is appended too.",
         examples=[["order_id"]],
     )
-    order_by: Texts = Field(
+    order_by: Columns = Field(
         default=(),
         description="Columns by which the newest row of a key is found, most significant first. Required "
         "with a key. Of equal rows, the later one is newer: by the commits of the source, and then by the "
@@ -148,7 +161,7 @@ class DerivedTableSettings(DerivedSettings):
 class RollupSettings(DerivedSettings):
     """The settings of a table whose rows are computed again for each group that changed."""
 
-    by: Texts = Field(
+    by: Columns = Field(
         min_length=1,
         description="Columns of the source and of the table whose values identify a group. If a row of a "
         "group is added, replaced or deleted, all rows of the group are computed again.",

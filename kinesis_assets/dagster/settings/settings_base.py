@@ -23,6 +23,7 @@ from pydantic_core import PydanticKnownError
 
 from kinesis_assets.dagster.settings.setting_errors import reason_of
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.schema import refusal_of
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -92,6 +93,22 @@ def _refuse_text(value: Any) -> Any:
 
 Texts = Annotated[Sequence[str], BeforeValidator(_refuse_text)]
 """The type of a setting that is a list of texts. A single text is not."""
+
+
+def _check_columns(names: Sequence[str], info: ValidationInfo) -> Sequence[str]:
+    known = [name.lower() for name in names]
+    for name in names:
+        if (refusal := refusal_of(name)) is not None:
+            raise InvalidInput(
+                f"{info.field_name}: no column can be called {name!r}: the name {refusal}; correct it"
+            )
+        if known.count(name.lower()) > 1:
+            raise InvalidInput(f"{info.field_name}: {name} is given twice; remove one of them")
+    return names
+
+
+Columns = Annotated[Texts, AfterValidator(_check_columns)]
+"""The type of a setting that is a list of columns of a derived table."""
 
 
 class Settings(BaseModel):

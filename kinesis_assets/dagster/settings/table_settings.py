@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-import dagster as dg
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings, asset_key
 from kinesis_assets.dagster.settings.registry_settings import RegistryField, SchemaField, registered_schema
-from kinesis_assets.dagster.settings.settings_base import Settings, Texts, valid
+from kinesis_assets.dagster.settings.settings_base import Settings, Texts
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING
 
@@ -27,17 +26,10 @@ SCHEMA_FILES = (".avsc", ".json")
 _NEEDS_FORMAT = "only with a format; set format, or remove it"
 
 
-def _check_key(name: str) -> None:
-    if not all(dg.AssetKey.from_user_string(name).path):
-        raise InvalidInput(
-            f"name: invalid asset key {name[:80]!r}: a part of it is empty; its form is sales/orders"
-        )
-
-
 class NamedTable(Settings):
     """The name of a table's asset."""
 
-    name: Annotated[str, valid(_check_key)] = Field(
+    name: Annotated[str, asset_key("name")] = Field(
         description="Asset key of the table.",
         examples=["orders"],
     )
@@ -152,6 +144,10 @@ class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
         if self.format is not None and self.upstream is not None:
             raise InvalidInput(
                 "format: only without an upstream table, whose rows are decoded already; remove one of them"
+            )
+        if self.upstream == self.name:
+            raise InvalidInput(
+                f"upstream: {self.name} is the table itself; give the one whose rows it consumes"
             )
         if (
             self.format is not None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from kinesis_assets import build_kinesis_stream
+from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.definitions import defs
 from kinesis_assets.errors import InvalidInput
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.mentions import assert_mentions
 from support.stream_names import io_manager_key, raw_key, stream_key
 
 # The deployed definitions
@@ -126,3 +129,45 @@ def test_two_streams_whose_names_differ_only_in_where_their_prefix_ends_cannot_b
     ]
     with pytest.raises(dg.DagsterInvariantViolationError, match="a__b__c_raw_io_manager"):
         dg.Definitions.merge(*both)
+
+
+# Sources of derived tables
+
+
+def location(*assets: dg.AssetsDefinition, **streams: str) -> dg.RepositoryDefinition:
+    built = [build_kinesis_stream(name, table=table) for name, table in streams.items()]
+    return dg.Definitions.merge(dg.Definitions(assets=assets), *built).get_repository_def()
+
+
+@pytest.mark.parametrize("decorate", [derived_table, partial(rollup, by=["item"])], ids=["table", "rollup"])
+@pytest.mark.parametrize("upstream", ["nothing", "sales/orders", "kinesis/clicks"])
+def test_an_upstream_table_that_the_code_location_lacks_is_refused_when_it_is_loaded(decorate, upstream):
+    @decorate(source="clicks", table="lake/sessions", upstream=upstream)
+    def sessions(rows):
+        return rows
+
+    @derived_table(source="clicks", table="lake/pages")
+    def pages(rows):
+        return rows
+
+    with pytest.raises(InvalidInput) as caught:
+        location(sessions, pages, clicks="lake/clicks")
+    message = str(caught.value)
+    assert re.match(r".*test_definitions\.py:\d+: upstream: the table sessions cannot consume ", message)
+    assert_mentions(message, upstream, "pages")
+
+
+@pytest.mark.parametrize("upstream", ["pages", "kinesis/clicks_raw", None])
+def test_a_table_of_the_code_location_can_be_the_upstream_of_another(upstream):
+    @derived_table(source="clicks", table="lake/pages")
+    def pages(rows):
+        return rows
+
+    @derived_table(source="clicks", table="lake/sessions", upstream=upstream)
+    def sessions(rows):
+        return rows
+
+    loaded = location(pages, sessions, clicks="lake/clicks", orders="lake/orders")
+    sensor = loaded.get_sensor_def("kinesis__clicks_raw_automation")
+    serialized = sensor.asset_selection.to_serializable_asset_selection(loaded.asset_graph)
+    assert serialized.resolve(loaded.asset_graph) == {dg.AssetKey("pages"), dg.AssetKey("sessions")}

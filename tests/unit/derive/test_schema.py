@@ -28,6 +28,7 @@ def schema_of(*fields, partition_by=(), key=()):
         ["a.b"],
         ["a`b"],
         ["a=b"],
+        [""],
     ],
     ids=str,
 )
@@ -59,6 +60,15 @@ def test_types_that_delta_tables_do_not_have_are_refused(kind):
 def test_a_key_of_several_parts_is_refused(kind):
     with pytest.raises(InvalidInput, match=r"\bid\b"):
         schema_of(("id", kind), key=["id"])
+
+
+@pytest.mark.parametrize(
+    "within", [lambda kind: kind, t.ArrayType, lambda kind: t.MapType(t.StringType(), kind)]
+)
+def test_fields_of_a_struct_that_differ_only_by_case_are_refused(within):
+    kind = t.StructType([t.StructField("x", t.LongType()), t.StructField("X", t.LongType())])
+    with pytest.raises(InvalidInput, match=r"the column a has the fields x, X, .* rename"):
+        schema_of(("a", within(t.StructType([t.StructField("inner", kind)]))))
 
 
 @pytest.mark.parametrize(

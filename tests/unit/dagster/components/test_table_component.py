@@ -123,7 +123,7 @@ def test_the_settings_of_a_registry_are_the_arguments_of_its_class():
 def test_every_example_of_a_setting_is_valid(name):
     others = {
         "name": {"name": "orders"},
-        "upstream": {"format": None, "schema": None},
+        "upstream": {"name": "paid", "format": None, "schema": None},
         "key": {"order_by": ["updated_at"]},
         "order_by": {"key": ["order_id"]},
         "delete_where": {"key": ["order_id"], "order_by": ["updated_at"]},
@@ -228,7 +228,7 @@ def test_separate_errors_require_a_version_of_the_schema():
 def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reason):
     with pytest.raises(Exception, match=r"defs\.yaml \(KinesisTableComponent\)") as caught:
         loaded(**settings)
-    assert re.fullmatch(rf"{reason}.*", str(caught.value.__cause__))
+    assert re.fullmatch(rf".*defs\.yaml:\d+: {reason}.*", str(caught.value.__cause__))
 
 
 # Settings that do not fit
@@ -297,3 +297,131 @@ def test_an_error_of_settings_that_do_not_fit_names_their_file_and_line():
     assert re.fullmatch(
         r".*defs\.yaml:\d+: registry: only with the format glue; .*", str(caught.value.__cause__)
     )
+
+
+# Mistakes in columns
+
+
+COLUMNS = "id BIGINT, at TIMESTAMP, op STRING, tags ARRAY<STRING>"
+KEY = {"key": ["id"], "order_by": ["at"]}
+
+MISTAKES = {
+    "an unknown type": ({"schema": "id BIGNT"}, "schema: id has the type BIGNT"),
+    "no columns": ({"schema": " "}, "schema: it has no columns"),
+    "one type": ({"schema": "ARRAY<INT>"}, "schema: ARRAY is a type"),
+    "a long decimal": ({"schema": "id DECIMAL(50, 2)"}, "schema: id has the type DECIMAL"),
+    "fields of two cases": ({"schema": "id INT, ID INT"}, "schema: the names id, ID"),
+    "a field _record": ({"schema": "_record INT"}, "schema: no field can be called _record"),
+    "a field _batch_id": ({"schema": "id INT, _batch_id INT"}, "schema: no column can be called '_batch_id'"),
+    "a field __id": ({"schema": "__id INT"}, "schema: no column can be called '__id'"),
+    "a field with a space": ({"schema": "`a b` INT"}, "schema: no column can be called 'a b'"),
+    "a field error": ({"schema": "error STRING"}, "schema: no column can be called 'error'"),
+    "an unknown column": ({"select": ["id", "price"]}, "select: 'price': there is no column or field"),
+    "an unknown cast": ({"select": ["CAST(price AS INT) AS p"]}, r"select: 'CAST.*the name price"),
+    "an unknown column of the source": ({"select": ["_record.x"]}, r"select: '_record\.x': .* of _record"),
+    "a column twice": ({"select": ["id", "at AS ID"]}, "select: no column can be called 'id': .* case"),
+    "a column _batch_id": (
+        {"select": ["upper(op) AS _Batch_ID"]},
+        "select: no column can be called '_Batch_",
+    ),
+    "a column __op": ({"select": ["op AS __op"]}, "select: no column can be called '__op'"),
+    "a column _record": ({"select": ["op AS _record"]}, "select: no column can be called '_record'"),
+    "a column data": ({"select": ["op AS data"]}, "select: no column can be called 'data'"),
+    "an empty entry": ({"select": ["id", " "]}, "select: an expression is empty"),
+    "an empty where": ({"where": ""}, "where: an expression is empty"),
+    "an unknown column in where": ({"where": "price > 1"}, "where: 'price > 1': there is no column"),
+    "delete_where left out": (
+        KEY | {"select": ["id", "at"], "delete_where": "op = 'D'"},
+        "delete_where: \"op = 'D'\": there is no column with the name op",
+    ),
+    "an unknown delete_where": (KEY | {"delete_where": "NOT gone"}, "delete_where: .* the name gone"),
+    "an unknown key": (
+        KEY | {"key": ["price"]},
+        "key: the table has no column price; its columns are id, at",
+    ),
+    "a key left out": (KEY | {"select": ["at"]}, "key: the table has no column id; its columns are at"),
+    "a key in another case": (KEY | {"key": ["ID"]}, "key: the table has no column ID; write it as id"),
+    "a key twice": (KEY | {"key": ["id", "ID"]}, "key: id is given twice"),
+    "a key with parts": (KEY | {"key": ["tags"]}, "key: tags has the type ARRAY<STRING>, .* compared"),
+    "an empty key": (KEY | {"key": [""]}, "key: no column can be called '': .* empty"),
+    "an expression as order_by": (KEY | {"order_by": ["at DESC"]}, "order_by: no column .*'at DESC'"),
+    "an unknown order_by": (KEY | {"order_by": ["price"]}, "order_by: the table has no column price"),
+    "an unknown partition": ({"partition_by": ["day"]}, "partition_by: the table has no column day"),
+    "a partition twice": ({"partition_by": ["op", "op"]}, "partition_by: op is given twice"),
+    "a partition of times": ({"partition_by": ["at"]}, "partition_by: at has the type TIMESTAMP"),
+    "a partition that is cast": (
+        {"select": ["CAST(op AS DECIMAL(4, 2)) AS o"], "partition_by": ["o"]},
+        r"partition_by: o has the type DECIMAL\(4, 2\)",
+    ),
+    "the partition _batch_id": ({"partition_by": ["_batch_id"]}, "partition_by: no column .*'_batch_id'"),
+    "an empty upstream": ({"format": None, "schema": None, "upstream": ""}, "upstream: invalid asset key ''"),
+    "itself as upstream": (
+        {"format": None, "schema": None, "upstream": "orders"},
+        "upstream: orders is the t",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "reason"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_in_the_columns_is_refused_with_its_file_and_line(wrong, reason):
+    with pytest.raises(Exception, match="KinesisTableComponent") as caught:
+        loaded(**{"schema": COLUMNS} | wrong)
+    message = str(caught.value.__cause__)
+    assert re.fullmatch(rf".*defs\.yaml:\d+: {reason}.*", message), message
+    assert "\n" not in message
+
+
+def test_the_line_is_that_of_the_setting():
+    lines = {}
+    for name in ("key", "partition_by"):
+        with pytest.raises(Exception, match="KinesisTableComponent") as caught:
+            loaded(schema=COLUMNS, **KEY | {"partition_by": ["op"]} | {name: ["price"]})
+        lines[name] = int(re.search(r"defs\.yaml:(\d+): ", str(caught.value.__cause__))[1])
+    assert lines["partition_by"] > lines["key"]
+
+
+ALLOWED = {
+    "expressions": {"select": ["id", "upper(op) AS op", "2 * id AS twice"]},
+    "an expression of unknown name": {"select": ["id + 1", "at"], **KEY, "partition_by": ["day"]},
+    "columns of the source": {
+        "select": ["*", "shard_id", "_record.stream", "arrival_date AS day"],
+        "partition_by": ["day", "shard_id"],
+    },
+    "another case": {"select": ["ID AS Number", "AT"], "key": ["Number"], "order_by": ["AT"]},
+    "functions without parentheses": {"select": ["*", "current_timestamp AS seen", "NULL AS none"]},
+    "conditions": KEY | {"where": "date '2026-01-01' < at", "delete_where": "lower(gone) = 'x'"},
+    "a condition on another case": KEY | {"delete_where": "OP = 'D'"},
+    "a kept column": {"schema": "id INT", "partition_by": ["shard_id"]},
+    "a variant": {"schema": "id VARIANT, at DATE", **KEY},
+    "a cast to a type that only Spark has": {"select": ["CAST(op AS CHAR(3)) AS o"], "partition_by": ["o"]},
+    "fields that are not selected": {
+        "schema": "`a b` INT, __id INT, error INT",
+        "select": ["error AS my_error"],
+    },
+    "no format": {
+        "format": None,
+        "schema": None,
+        "select": ["shard_id", "data"],
+        "partition_by": ["shard_id"],
+    },
+    "an upstream table": {
+        "format": None,
+        "schema": None,
+        "upstream": "other",
+        "select": ["*", "price"],
+        "partition_by": ["day"],
+    },
+    "a schema of the registry": {
+        "format": "glue",
+        "schema": {"registry": "shop", "name": "orders"},
+        "select": ["price", "schema_id"],
+        **KEY,
+        "key": ["price"],
+        "order_by": ["schema_id"],
+    },
+}
+
+
+@pytest.mark.parametrize("settings", ALLOWED.values(), ids=ALLOWED)
+def test_columns_that_may_be_right_are_accepted(settings):
+    assert loaded(**{"schema": COLUMNS} | settings).assets

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.derived.column_lineage import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.schemas.ddl import KEEPING
+from kinesis_assets.schemas.ddl_parser import parse_columns
 
 RAW = dg.AssetKey(["kinesis", "clicks_raw"])
 FIELDS = "id BIGINT NOT NULL, `a b` STRING, amount DECIMAL(10, 2), address STRUCT<city: STRING, zip: STRING>"
@@ -19,7 +18,7 @@ def sources(fields: str = FIELDS, /, **settings) -> dict[str, str]:
     """The column of the source from which each column is, for a table with these settings."""
     defaults = {"name": "clicks", "source": "clicks", "table": "/clicks", "on_bad_record": "fail"}
     decoding = {"format": "json", "schema": fields} if settings.get("format", "json") else {}
-    lineage = column_lineage(TableSettings(**defaults | decoding | settings), fields, RAW)
+    lineage = column_lineage(TableSettings(**defaults | decoding | settings), parse_columns(fields), RAW)
     if lineage is None:
         return {}
     return {name: dep.column_name for name, (dep,) in lineage.deps_by_column.items()}
@@ -58,16 +57,11 @@ def test_a_field_hides_the_column_of_the_source_with_its_name():
     assert sources("stream STRING, id BIGINT", select=select) == {"stream": "data", "of": "stream"}
 
 
-def test_fields_of_an_avro_schema_are_found():
-    schema = {"type": "record", "name": "click", "fields": [{"name": "id", "type": "long"}]}
-    assert sources(json.dumps(schema), format="avro", schema="clicks.avsc") == {"id": "data"}
-
-
 def test_a_table_below_a_derived_table_has_its_lineage_there():
     settings = TableSettings(
         name="small", source="clicks", table="/small", upstream="shop/clicks", select=["id AS click"]
     )
-    lineage = column_lineage(settings, "", RAW)
+    lineage = column_lineage(settings, None, RAW)
     (dep,) = lineage.deps_by_column["click"]
     assert (dep.asset_key, dep.column_name) == (dg.AssetKey(["shop", "clicks"]), "id")
 

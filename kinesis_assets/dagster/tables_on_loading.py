@@ -1,6 +1,7 @@
-"""Refuses two assets of a code location with one table, if it is a derived one.
+"""Refuses the derived tables of a code location that cannot be consumed, when it is loaded.
 
-Each would consume some of the rows of its source, since a table has one position.
+A table has one position, so of two assets with one table each would consume some of the rows. A table whose
+source does not exist would never have any.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from weakref import WeakSet
 
 import dagster as dg
 
-from kinesis_assets.dagster.consumption import consumption_of, uri_of
+from kinesis_assets.dagster.consumption import consumption_of, has_uri, uri_of
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.store.storage import TableFolder
@@ -23,8 +24,8 @@ _checked: WeakSet[Any] = WeakSet()
 """The graphs of assets that were checked. Dagster resolves the selections of all streams in each."""
 
 
-class SelectionWithOwnTables(dg.AssetSelection):
-    """A selection that refuses two assets with one table when Dagster resolves it in their code location.
+class CheckedSelection(dg.AssetSelection):
+    """A selection that checks the derived tables of a code location when Dagster resolves it there.
 
     Dagster resolves the selections of automation sensors when it loads definitions. It has no other way to
     check all assets of a code location, whichever function or component defines them. If a release resolves
@@ -41,7 +42,9 @@ class SelectionWithOwnTables(dg.AssetSelection):
         """Return the selected keys among the assets of a graph, after the check."""
         if asset_graph not in _checked:
             definitions = getattr(asset_graph, "assets_defs", ())  # the daemon's graph has none
-            refuse_shared_tables({key: each for each in definitions for key in each.keys})
+            assets = {key: each for each in definitions for key in each.keys}
+            refuse_shared_tables(assets)
+            refuse_missing_sources(assets)
             _checked.add(asset_graph)
         return self._selection.resolve_inner(asset_graph, allow_missing=allow_missing)
 
@@ -80,6 +83,29 @@ def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition])
                 f"{key.to_user_string()}, and a derived table belongs to one asset. Give each asset a table "
                 "of its own"
             )
+
+
+def refuse_missing_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
+    """Check that the source of each derived table is a table. The argument is as above.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    tables = {key: consumption_of(definition) for key, definition in sorted(definitions.items())}
+    for key, consumption in tables.items():
+        if consumption is None or has_uri(definitions, consumption.upstream):
+            continue
+        place = f"{consumption.place}: " if consumption.place else ""
+        others = [
+            other.to_user_string()
+            for other, each in tables.items()
+            if each is not None and other != key and each.stream == consumption.stream
+        ]
+        raise InvalidInput(
+            f"{place}upstream: the table {key.to_user_string()} cannot consume "
+            f"{consumption.upstream.to_user_string()}, since the code location has no table with this asset "
+            f"key. The other derived tables of the stream are {', '.join(others) or 'none'}"
+        )
 
 
 def _is_raw(key: dg.AssetKey, definition: dg.AssetsDefinition) -> bool:
