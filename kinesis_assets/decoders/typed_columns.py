@@ -212,8 +212,9 @@ class Projection:
         if self.where is None:
             return scope
         where, is_bad = self.where, F.col(f"{RECORD}.error").isNotNull()
-        # Spark 3.5 parses an expression where it is created.
-        return _analyzed("where", where, lambda: scope.where(is_bad | F.expr(where)))
+        # Spark 3.5 parses an expression where it is created. An operand of OR may be a text, which is cast.
+        _analyzed("where", where, lambda: scope.where(F.expr(where)))
+        return scope.where(is_bad | F.expr(where))
 
     def _selected(self, scope: DataFrame, expressions: Sequence[str]) -> DataFrame:
         """Return columns, and behind them `_record`, with which Spark refuses aggregations."""

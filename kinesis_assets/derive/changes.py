@@ -280,6 +280,7 @@ def _check_condition(table: str, rows: DataFrame, condition: str | None) -> None
     if condition is None:
         return
     try:
+        _analyze(rows.select(F.expr(condition)))  # a filter would also find columns that are not selected
         _analyze(rows.where(F.expr(condition)))
     except _REFUSALS as error:
         raise InvalidInput(

@@ -199,3 +199,25 @@ def test_a_condition_that_spark_cannot_analyze_is_refused_before_the_table_is_cr
     with pytest.raises(InvalidInput, match=rf"delete_where.*\[.*{reason}"):
         derived.run(mode=Upsert(("id",), ("amount",), delete_where=condition))
     assert not DeltaTable.is_deltatable(derived.table.folder.uri)
+
+
+def test_a_condition_on_a_column_that_the_function_leaves_out_is_refused_before_the_table_is_created(
+    bench, derived
+):
+    bench.put(order(1))
+    bench.run()
+    with pytest.raises(InvalidInput, match=r"delete_where.*UNRESOLVED_COLUMN.*`item`"):
+        derived.run(
+            transform=lambda rows: orders(rows).select("id", "amount"),
+            mode=Upsert(("id",), ("amount",), delete_where="item = 'gone'"),
+        )
+    assert not DeltaTable.is_deltatable(derived.table.folder.uri)
+
+
+def test_fields_that_differ_only_by_case_are_refused_before_the_table_is_created(bench, derived):
+    bench.put(order(1))
+    bench.run()
+    pair = F.struct(F.lit(1).alias("x"), F.lit(2).alias("X"))
+    with pytest.raises(InvalidInput, match=r"the column pair has the fields x, X"):
+        derived.run(transform=lambda rows: orders(rows).withColumn("pair", pair))
+    assert not DeltaTable.is_deltatable(derived.table.folder.uri)

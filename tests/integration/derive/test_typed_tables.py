@@ -94,6 +94,11 @@ def test_rows_of_an_upstream_table_are_not_decoded_again(typed, tmp_path):
         ({"select": ["id", "amount AS ID"]}, "select returns id twice"),
         ({"where": "id <"}, r"where: 'id <' is invalid: \[PARSE_SYNTAX_ERROR\]"),
         ({"where": "amount"}, r"where: 'amount' is invalid: \[DATATYPE_MISMATCH"),
+        (
+            {"schema": "id INT, amount STRING", "where": "amount"},
+            r"where: 'amount' is invalid: \[DATATYPE_MISMATCH",
+        ),
+        ({"schema": "id DECIMAL(50, 2)"}, r"'id DECIMAL\(50, 2\)' is not a Spark type: DECIMAL_PRECISION"),
         ({"schema": "id NUMBER"}, "'id NUMBER' is not a Spark type"),
         ({"schema": "ARRAY<INT>"}, ".*array<int>.*struct"),
         ({"schema": "id INT, ID INT"}, r".*\bID, id\b"),
