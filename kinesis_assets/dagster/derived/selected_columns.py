@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import KEEPING, RECORD, Field
+from kinesis_assets.schemas.ddl import KEEPING, RECORD, Field, readable
 from kinesis_assets.schemas.ddl_parser import parse_columns
 from kinesis_assets.table.schema import COLUMNS, refusal_of
 
@@ -40,6 +40,8 @@ _LEADING = re.compile(
 
 _NO_COLUMN = re.compile(r"(current|local|session)_?\w+|null|true|false|user|not", re.IGNORECASE)
 """Names that are values or functions without parentheses."""
+
+_OTHER = re.compile(r"\W+")
 
 _TYPES = {
     "binary": "BINARY",
@@ -143,7 +145,7 @@ class _Scope:
         if settings.format is None:
             fields = None if settings.upstream is not None else raw
             return cls(None if fields is None else _by_name(fields), ["error"], fields)
-        types = None if fields is None else _by_name(raw) | _by_name(fields)
+        types = None if fields is None else _by_name([*fields, *raw])
         return cls(types, _by_name(raw), fields)
 
     def check_entry(self, expression: str) -> None:
@@ -198,10 +200,13 @@ def _columns(settings: TableSettings, scope: _Scope) -> dict[str, str | None] | 
     raw = {column.name for column in COLUMNS} - {field.name.lower() for field in scope.fields or ()}
     passed_on = raw & {each.strip().strip("`").lower() for each in settings.select}
     for name, _ in found:
-        refusal = refusal_of(name)
         if counts[name.lower()] > 1:
-            refusal = "is given to several columns, also if its case differs"
-        elif name.lower() == RECORD:
+            raise InvalidInput(
+                f"{setting}: several columns are called {name}, since case makes no difference; name them with "
+                "AS"
+            )
+        refusal = refusal_of(name)
+        if name.lower() == RECORD:
             refusal = "is that of the columns of the source"
         elif keeps and name.lower() in KEEPING and name.lower() not in passed_on:
             refusal = (
@@ -210,7 +215,7 @@ def _columns(settings: TableSettings, scope: _Scope) -> dict[str, str | None] | 
         if refusal is not None:
             raise InvalidInput(
                 f"{setting}: no column can be called {name!r}: the name {refusal}; select it under another "
-                f"name, as in {name} AS my_{name.strip('_')}"
+                f"name, as in {readable(name)} AS my_{_OTHER.sub('_', name).strip('_')}"
             )
     if keeps:
         found += [(name, None) for name in KEEPING if name not in counts]
@@ -237,7 +242,11 @@ def _check_use(setting: str, name: str, table: Mapping[str, str | None] | None) 
 
 
 def _by_name(fields: Sequence[Field]) -> dict[str, str]:
-    return {field.name.lower(): field.type for field in fields}
+    """Return the types of columns by name in lower case. The first one with a name hides the others."""
+    types: dict[str, str] = {}
+    for field in fields:
+        types.setdefault(field.name.lower(), field.type)
+    return types
 
 
 def _is_known(name: str, known: Collection[str]) -> bool:

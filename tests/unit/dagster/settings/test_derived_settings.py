@@ -71,3 +71,30 @@ def test_a_maximum_share_of_bad_records_is_between_none_and_all(share):
 def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
     with pytest.raises(InvalidInput, match=f"^{name}: "):
         derived_table(**{"source": "orders", "table": "orders", name: dg.EnvVar("NAME_OF_THE_TESTS")})
+
+
+MISTAKES = {
+    "empty": ([""], "''"),
+    "an expression": (["at DESC"], "'at DESC'"),
+    "a part of a column": (["order.id"], "'order.id'"),
+    "the batch id": (["_Batch_id"], "'_Batch_id'"),
+    "an internal column": (["__id"], "'__id'"),
+    "twice": (["id", "id"], "id is given twice"),
+    "in two cases": (["id", "ID"], "id is given twice"),
+}
+
+
+@pytest.mark.parametrize(("names", "reason"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize("setting", ["partition_by", "key", "order_by", "by"])
+def test_names_that_no_column_can_have_are_refused_when_the_function_is_decorated(setting, names, reason):
+    others = {"key": {"order_by": ["at"]}, "order_by": {"key": ["number"]}}.get(setting, {})
+    decorate = rollup if setting == "by" else derived_table
+    with pytest.raises(InvalidInput, match=rf"^{setting}: .*{re.escape(reason)}") as caught:
+        decorate(**{"source": "orders", "table": "orders", setting: names} | others)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("upstream", ["", "shop//orders"])
+def test_an_upstream_table_that_no_asset_can_be_is_refused_when_the_function_is_decorated(upstream):
+    with pytest.raises(InvalidInput, match=f"^upstream: invalid asset key '{upstream}'"):
+        derived_table(source="orders", table="orders", upstream=upstream)
