@@ -56,8 +56,10 @@ def parse_columns(ddl: str) -> list[Field]:
     Raises:
         InvalidInput: It describes no columns, or columns that no typed table can have.
     """
-    parser = _Parser(ddl)
-    found = parser.columns()
+    try:
+        found = _Parser(ddl).columns()
+    except RecursionError:
+        raise InvalidInput("it has too many types within each other") from None
     if not found:
         raise InvalidInput("it has no columns; give names and types, as in order_id BIGINT, amount DOUBLE")
     counts = Counter(field.name.lower() for field in found)

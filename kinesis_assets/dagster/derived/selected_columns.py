@@ -103,8 +103,7 @@ def check_columns(settings: TableSettings, fields: Sequence[Field] | None) -> No
         if not all(each.strip() for each in expressions):
             raise InvalidInput(f"{setting}: an expression is empty; give one, or remove it")
     scope = _Scope.of(settings, fields)
-    for each in settings.select:
-        scope.check_entry(each)
+    scope.check_entries(settings.select)
     if settings.where is not None:
         scope.check_condition("where", settings.where)
     table = _columns(settings, scope)
@@ -140,22 +139,29 @@ class _Scope:
     @classmethod
     def of(cls, settings: TableSettings, fields: Sequence[Field] | None) -> _Scope:
         raw = [Field(column.name, _TYPES[column.type]) for column in COLUMNS]
+        record = Field(RECORD, "STRUCT")
         if settings.format == "glue":
             raw.append(Field("schema_id", "STRING"))
         if settings.format is None:
             fields = None if settings.upstream is not None else raw
-            return cls(None if fields is None else _by_name(fields), ["error"], fields)
-        types = None if fields is None else _by_name([*fields, *raw])
+            return cls(None if fields is None else _by_name([*fields, record]), ["error"], fields)
+        types = None if fields is None else _by_name([*fields, *raw, record])
         return cls(types, _by_name(raw), fields)
 
-    def check_entry(self, expression: str) -> None:
-        found = selected(expression)
-        if found is None or found.column is None:
-            return
-        known = self.record if found.of_record else self.types
-        if known is not None and not _is_known(found.column, known):
-            of = f" of {RECORD}" if found.of_record else " or field"
-            raise InvalidInput(f"select: {expression!r}: there is no column{of} with the name {found.column}")
+    def check_entries(self, select: Sequence[str]) -> None:
+        """Check the columns in the entries of `select`. An entry also sees the names of those before it."""
+        names: set[str] = set()
+        for expression in select:
+            if expression.strip() == "*":
+                continue
+            if (found := selected(expression)) is None:
+                return  # it may define any name
+            known = self.record if found.of_record else self.types
+            is_checked = found.column is not None and known is not None
+            if is_checked and not _is_known(str(found.column), {*(known or ()), *names}):
+                of = f" of {RECORD}" if found.of_record else " or field"
+                raise InvalidInput(f"select: {expression!r}: no column{of} has the name {found.column}")
+            names.add(found.name.lower())
 
     def check_condition(self, setting: str, condition: str) -> None:
         match = _LEADING.match(condition.strip())
@@ -202,8 +208,8 @@ def _columns(settings: TableSettings, scope: _Scope) -> dict[str, str | None] | 
     for name, _ in found:
         if counts[name.lower()] > 1:
             raise InvalidInput(
-                f"{setting}: several columns are called {name}, since case makes no difference; name them with "
-                "AS"
+                f"{setting}: several columns are called {name}, since case makes no difference; name them "
+                "with AS"
             )
         refusal = refusal_of(name)
         if name.lower() == RECORD:

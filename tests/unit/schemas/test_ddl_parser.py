@@ -66,6 +66,7 @@ def test_the_columns_of_ddl_are_known_without_spark(ddl, expected):
         ("a DECIMAL(0)", r"a has the type DECIMAL\(0, 0\)"),
         ("a DECIMAL(x)", r"a has the type DECIMAL\(x, 0\)"),
         ("a DECIMAL(2", r"its end in place of \)"),
+        (f"id {'ARRAY<' * 2000}INT{'>' * 2000}", "too many types within each other"),
         ("id INT, ID INT", "the names id, ID are the same"),
         ("a-b INT", r"it has '-'"),
     ],

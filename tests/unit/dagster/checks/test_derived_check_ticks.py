@@ -165,10 +165,10 @@ class TestDefinitions:
         def silent(new):
             return new
 
-        tables = dg.Definitions(assets=[orders, days, of_another_stream, of_unknown, silent])
+        tables = dg.Definitions(assets=[orders, days, of_another_stream, silent])
         another = build_kinesis_stream("another", table=str(tmp_path / "another"))
         definitions = dg.Definitions.merge(make_project().definitions, another, tables)
-        return definitions.get_repository_def().assets_defs_by_key
+        return {**definitions.get_repository_def().assets_defs_by_key, of_unknown.key: of_unknown}
 
     def test_those_of_the_stream_and_of_its_derived_tables_are(self, assets, stream):
         found = {table.name: table for table in checked_tables(assets, StreamNames(stream))}

@@ -316,9 +316,15 @@ MISTAKES = {
     "a field __id": ({"schema": "__id INT"}, "schema: no column can be called '__id'"),
     "a field with a space": ({"schema": "`a b` INT"}, "schema: .*'a b': .* `a b` AS my_a_b"),
     "a field error": ({"schema": "error STRING"}, "schema: no column can be called 'error'"),
-    "an unknown column": ({"select": ["id", "price"]}, "select: 'price': there is no column or field"),
+    "an unknown column": (
+        {"select": ["id", "price"]},
+        "select: 'price': no column or field has the name price",
+    ),
     "an unknown cast": ({"select": ["CAST(price AS INT) AS p"]}, r"select: 'CAST.*the name price"),
-    "an unknown column of the source": ({"select": ["_record.x"]}, r"select: '_record\.x': .* of _record"),
+    "an unknown column of the source": (
+        {"select": ["_record.x"]},
+        r"select: '_record\.x': no column of _record has",
+    ),
     "a column twice": ({"select": ["id", "at AS ID"]}, "select: several columns are called id, .* case"),
     "a column _batch_id": (
         {"select": ["upper(op) AS _Batch_ID"]},
@@ -389,6 +395,10 @@ ALLOWED = {
     },
     "another case": {"select": ["ID AS Number", "AT"], "key": ["Number"], "order_by": ["AT"]},
     "functions without parentheses": {"select": ["*", "current_timestamp AS seen", "NULL AS none"]},
+    "a name of an entry before": {
+        "select": ["2 * id AS twice", "twice AS again", "price two", "two AS three"]
+    },
+    "the column _record": {"select": ["*", "_record AS source"], "where": "_record IS NOT NULL"},
     "conditions": KEY | {"where": "date '2026-01-01' < at", "delete_where": "lower(gone) = 'x'"},
     "a condition on another case": KEY | {"delete_where": "OP = 'D'"},
     "a kept column": {"schema": "id INT", "partition_by": ["shard_id"]},
