@@ -14,6 +14,7 @@ import yaml
 from deltalake import DeltaTable
 
 from kinesis_assets import KinesisTableComponent, build_kinesis_stream
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.demo.orders import put_orders
 from kinesis_assets.demo.tables import build_order_tables
@@ -29,7 +30,7 @@ YAMLS, SHELLS, PYTHONS = (
     for language in ("yaml", "sh", "python")
 )
 CLICKS, ORDERS, PAYMENTS = map(yaml.safe_load, YAMLS)
-(INFER,) = SHELLS
+INFER, REBUILD = SHELLS
 ASSETS, INVALID, OWN, ENGINES = PYTHONS
 COLUMNS = ("order_id", "customer_id", "channel", "total", "placed_at", "day")
 
@@ -57,7 +58,9 @@ def rows(table: str, *columns: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_assets_of_the_page_follow_the_stream(put: Any, cli: Any, instance: dg.DagsterInstance) -> None:
+def test_the_assets_of_the_page_follow_the_stream(
+    put: Any, cli: Any, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: dict[str, Any] = {}
     exec(ASSETS, names)  # noqa: S102  # the page's own lines
     job = names["defs"].resolve_implicit_global_asset_job_def()
@@ -86,6 +89,14 @@ def test_the_assets_of_the_page_follow_the_stream(put: Any, cli: Any, instance: 
     assert rows("./pages", "page", "count") == [("/cart", "1")]
     exec(ENGINES, names)  # noqa: S102  # the page's own lines
     assert (names["rows"].files, names["rows"].more) == ([], False)
+    monkeypatch.setattr(StreamProject, "of_folder", lambda *_: StreamProject("clicks", names["defs"]))
+    plan, apply = (shlex.split(line)[1:] for line in REBUILD.splitlines())
+    assert cli(*plan, "--json").lines[0].items() >= {"rows_deleted": 1, "lost_rows": 0}.items()
+    assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]
+    assert cli(*apply).exit_code == 0
+    assert rows("./derived/clicks", "click_id", "page") == []
+    job.execute_in_process(instance=instance, asset_selection=[names["clicks"].key])
+    assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]
 
 
 @dagsters_own_warnings
