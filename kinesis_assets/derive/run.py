@@ -360,7 +360,7 @@ def _outdated(
 
     Raises:
         SchemaChangeRefused: It must, but it has rows, and nobody has accepted to lose them.
-        RebuildRefused: They have, but the source no longer has rows that were consumed.
+        SourceRowsDeleted: They have, but the source no longer has rows that were consumed.
     """
     if present is None:
         require_writable(table.uri, table.files)  # which also creates the folder on a local disk
