@@ -67,16 +67,14 @@ class ConsumedRecords:
         """
         found = []
         for shard_id, stats in ranges.items():
-            parts = [stats.places]
-            for never in self._never_consumed(shard_id):
-                parts = _without(parts, never)
-            if parts and (read_from := self._first_read(shard_id)) is not None:
-                parts = _without(parts, (_START, read_from))
+            parts = _without([stats.places], self._not_read(shard_id))
+            if parts and (first := self._first_read(shard_id)) is not None:
+                parts = _without(parts, _without([(_START, first)], self._filled(shard_id)))
             found += [Records(batch_id, shard_id, *part) for part in parts]
         return tuple(found)
 
-    def _never_consumed(self, shard_id: str) -> list[_Part]:
-        """Return parts of a shard that were not read, or are in a gap that was not filled."""
+    def _not_read(self, shard_id: str) -> list[_Part]:
+        """Return the part of a shard after its position, and its gaps, as far as they were never read."""
         if self._positions is None:
             return []
         shard = self._positions.shards.get(shard_id)
@@ -94,14 +92,12 @@ class ConsumedRecords:
             for gap in shard.gaps
             if gap.next_sequence_number is not None and self._knows_amendments_since(gap.until)
         ]
-        filled = [
-            each.places
-            for amendment in self._amendments
-            if (each := amendment.filled.get(shard_id)) is not None
-        ]
-        for consumed in (*sought, *filled):
-            parts = _without(parts, consumed)
-        return parts
+        return _without(parts, [*sought, *self._filled(shard_id)])
+
+    def _filled(self, shard_id: str) -> list[_Part]:
+        """Return the parts of a shard that amendments filled and the consumer has consumed."""
+        ranges = (amendment.filled.get(shard_id) for amendment in self._amendments)
+        return [range_.places for range_ in ranges if range_ is not None]
 
     def _first_read(self, shard_id: str) -> PassedRecord | None:
         """Return the place before the first record of a shard that was read; None if that is unknown.
@@ -110,8 +106,6 @@ class ConsumedRecords:
         """
         chain, positions = self._table.chain, self._positions
         if positions is None or positions.shards[shard_id].seeks or not self._knows_amendments_since(None):
-            return None
-        if any(shard_id in amendment.filled for amendment in self._amendments):
             return None
         if not self._is_read(positions.commit_id, shard_id):  # it is in the archive, or nothing is known
             return None
@@ -164,10 +158,12 @@ class ConsumedRecords:
         return oldest.previous is None or (time is not None and oldest.at < time)
 
 
-def _without(parts: Sequence[_Part], cut: _Part) -> list[_Part]:
-    """Return parts of a shard without another part."""
-    left = []
-    for first, last in parts:
-        both = ((first, min(last, cut[0])), (max(first, cut[1]), last))
-        left += [(start, end) for start, end in both if start < end]
+def _without(parts: Sequence[_Part], others: Sequence[_Part]) -> list[_Part]:
+    """Return parts of a shard without others."""
+    left = list(parts)
+    for start, end in others:
+        sides = [
+            side for first, last in left for side in ((first, min(last, start)), (max(first, end), last))
+        ]
+        left = [(first, last) for first, last in sides if first < last]
     return left

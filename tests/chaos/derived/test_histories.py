@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from chaos.derived.events import assert_counted, newest_of, rows_of
 from chaos.derived.kill import MAINTENANCE, MOMENTS, STEPS, die, interrupted, lose_response
 from chaos.property.interceptor import Killed
 from kinesis_assets.derive.policy import MAX_BYTES
-from kinesis_assets.errors import CursorConflict, SeekRefused
+from kinesis_assets.errors import CursorConflict, SeekRefused, TableUnsuitable
+from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
 from support.derived import maintain_derived, maintain_table
 
@@ -80,6 +84,9 @@ class History:
             self.seek: 1,
             self.expire: 1,
             self.replay: 1,
+            self.restore: 2,
+            self.lose: 2,
+            self.lower_floor: 1,
             self.split: 1,
         }
         (step,) = self._chance.choices(list(steps), list(steps.values()))
@@ -178,6 +185,40 @@ class History:
     def replay(self) -> None:
         assert not self._bench.replay().errors
 
+    def restore(self) -> None:
+        """Restore an earlier version of the raw table, and recover from that."""
+        if self._expired:  # rows would come back that no commit adds
+            return
+        newest = self._bench.version
+        try:
+            self._bench.restore(newest - self._chance.randrange(1, 4))
+        except DeltaError:  # files of that version were deleted
+            return
+        try:
+            self._bench.adopt()
+        except TableUnsuitable:  # rows that a seek had deleted came back
+            self._bench.restore(newest)
+            self._bench.adopt()
+        self.replay()
+
+    def lose(self) -> None:
+        """Delete rows of the raw table as another program may, and recover from that."""
+        rows = self._bench.rows
+        if not rows:
+            return
+        first = self._chance.choice(rows)["sequence_number"]
+        self._bench.delta.delete(f"sequence_number >= '{first}'")
+        self.replay()
+
+    def lower_floor(self) -> None:
+        """Add rows again that have expired."""
+        amendment = self._bench.amendment
+        if amendment is None or amendment.floor is None:
+            return
+        floor = amendment.floor - timedelta(days=self._chance.randrange(1, 5))
+        lower_floor(self._bench.table, self._bench.positions.identity, floor, self._bench.now)
+        self.replay()
+
     def split(self) -> None:
         closed = {parent for shard in self._bench.client.list_shards() for parent in shard.parents}
         (*_, shard_id) = [each for each in self._bench.shard_ids if each not in closed]
@@ -202,6 +243,7 @@ class History:
         for table in self._tables.values():
             table.run()
         source, appended = self._events.in_source, rows_of(self._events.appended)
+        assert set(Counter(number for number, *_ in appended.elements()).values()) <= {1}
         possible = self._ever - self._rewound
         assert set(appended.values()) <= {1}
         assert set(source) <= set(appended) <= possible
