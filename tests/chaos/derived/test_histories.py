@@ -21,7 +21,7 @@ from chaos.derived.events import assert_counted, newest_of, rows_of
 from chaos.derived.kill import MAINTENANCE, MOMENTS, STEPS, die, interrupted, lose_response
 from chaos.property.interceptor import Killed
 from kinesis_assets.derive.policy import MAX_BYTES
-from kinesis_assets.errors import CursorConflict, SeekRefused, TableUnsuitable
+from kinesis_assets.errors import CursorConflict, InvalidInput, SeekRefused, TableUnsuitable
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
 from support.derived import maintain_derived, maintain_table
@@ -196,6 +196,8 @@ class History:
             return
         try:
             self._bench.adopt()
+        except InvalidInput:  # that version had the same files
+            return
         except TableUnsuitable:  # rows that a seek had deleted came back
             self._bench.restore(newest)
             self._bench.adopt()
