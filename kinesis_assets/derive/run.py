@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
@@ -190,20 +191,16 @@ def _step_or_careful_step(
     except spark_errors() as error:
         if not may_be_of_value(error) or isinstance(derivation.mode, Rollup):
             raise
-        if derivation.careful is None:
-            start = _read(table, derivation)
-            if not isinstance(start.rows, _Restart):
-                with session.active() as spark:
-                    raise_for_record(
-                        error,
-                        spark,
-                        table=table.uri,
-                        source=start.source,
-                        rows=start.rows,
-                        transform=derivation.transform,
-                    )
-            raise
-    return _step(session, table, replace(derivation, transform=derivation.careful), by)
+        if derivation.careful is not None:
+            with suppress(*spark_errors()):  # the first error says why
+                return _step(session, table, replace(derivation, transform=derivation.careful), by)
+        start, transform = _read(table, derivation), derivation.transform
+        if not isinstance(rows := start.rows, _Restart):
+            with session.active() as spark:
+                raise_for_record(
+                    error, spark, table=table.uri, source=start.source, rows=rows, transform=transform
+                )
+        raise
 
 
 def _step(
