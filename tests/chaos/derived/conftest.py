@@ -9,6 +9,7 @@ import pytest
 from chaos.derived.events import EventBench
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def events(spark: SparkSession, bench: Bench, tmp_path: Path) -> EventBench:
+def events(spark: SparkSession, bench: Bench, tmp_path: Path) -> Iterator[EventBench]:
     """A stream of one shard. Neither its table nor a derived one exists yet."""
     bench.create()
-    return EventBench(spark, bench, tmp_path)
+    time_zone = spark.conf.get("spark.sql.session.timeZone")
+    yield EventBench(spark, bench, tmp_path)
+    spark.conf.set("spark.sql.session.timeZone", time_zone)

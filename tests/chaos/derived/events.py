@@ -32,6 +32,7 @@ Row = tuple[str, int, int, int]
 
 
 PARTS = 3
+"""The number of parts. It divides the hours of a day, so that each number is in the part of its hour."""
 
 
 def decode(rows: DataFrame) -> DataFrame:
@@ -43,7 +44,7 @@ def decode(rows: DataFrame) -> DataFrame:
         "batch_id",
         event["key"].alias("key"),
         number.alias("number"),
-        (number % PARTS).alias("part"),
+        (F.hour(F.timestamp_seconds(number * 3600)) % PARTS).alias("part"),
     )
 
 

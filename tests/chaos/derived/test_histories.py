@@ -88,6 +88,7 @@ class History:
             self.lose: 2,
             self.lower_floor: 1,
             self.split: 1,
+            self.change_time_zone: 2,
         }
         (step,) = self._chance.choices(list(steps), list(steps.values()))
         print(step.__name__)  # noqa: T201  # pytest shows it where it fails
@@ -101,6 +102,11 @@ class History:
 
     def derive(self) -> None:
         list(self._table().steps(max_bytes=self._chance.choice([1, MAX_BYTES])))
+
+    def change_time_zone(self) -> None:
+        """Change that of the session, which changes no row."""
+        zone = self._chance.choice(["America/Los_Angeles", "Europe/Berlin", "UTC"])
+        self._events.spark.conf.set("spark.sql.session.timeZone", zone)
 
     def derive_one_step(self) -> None:
         next(self._table().steps(max_bytes=1), None)
