@@ -90,22 +90,33 @@ def java_errors() -> tuple[type[Exception], ...]:
 
 def copied_session(spark: SparkSession) -> SparkSession:
     """Return a copy of a classic session, with its temporary views, functions and settings."""
+    missing: tuple[type[Exception], ...] = (AttributeError, TypeError, *java_errors())
+    with _same_rdds():
+        try:
+            return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
+        except missing:
+            _warn("SparkSession.cloneSession", "derived tables see no temporary views and functions")
+        copy = spark.newSession()
+    for name, value in spark.conf.getAll.items():
+        if copy.conf.isModifiable(name):
+            copy.conf.set(name, value)
+    return copy
+
+
+@contextmanager
+def _same_rdds() -> Iterator[None]:
+    """Keep the session of `RDD.toDF`, which is that of the last object of a session that PySpark has created.
+
+    PySpark 3.5 also creates one when it returns the active session.
+    """
     from pyspark import RDD  # noqa: PLC0415  # takes long to import
 
-    missing: tuple[type[Exception], ...] = (AttributeError, TypeError, *java_errors())
     rdd: Any = RDD
-    to_df = rdd.toDF
+    before = rdd.toDF
     try:
-        return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
-    except missing:
-        _warn("SparkSession.cloneSession", "derived tables see no temporary views and functions of a session")
-        copy = spark.newSession()
-        for name, value in spark.conf.getAll.items():
-            if copy.conf.isModifiable(name):
-                copy.conf.set(name, value)
-        return copy
+        yield
     finally:
-        rdd.toDF = to_df  # PySpark makes it a method of the newest session
+        rdd.toDF = before
 
 
 @contextmanager
@@ -132,7 +143,8 @@ def active_session(spark: SparkSession) -> Iterator[None]:
     _of_thread.session = spark
     of_jvm.setActiveSession(java)
     try:
-        yield
+        with _same_rdds():
+            yield
     finally:
         _of_thread.session = before
         with suppress(*java_errors(), ConnectionError):  # Java may have ended

@@ -213,8 +213,14 @@ def test_between_two_steps_the_active_session_is_that_of_the_user(bench, moments
 
 
 def test_rows_of_an_rdd_of_the_user_belong_to_the_session_of_the_user(moments, spark):
-    moments.run(transform=decoded)
-    assert spark.sparkContext.parallelize([(1,)]).toDF(["id"]).sparkSession is spark
+    def transform(rows):
+        assert SparkSession.getActiveSession() is not None
+        return decoded(rows)
+
+    moments.run(transform=transform)
+    rows = spark.sparkContext.parallelize([(0,)]).toDF(["seconds"])
+    hour = rows.selectExpr("hour(timestamp_seconds(seconds))").head()[0]
+    assert hour == hour_of_session(spark)
 
 
 def test_a_function_uses_views_functions_and_settings_of_the_active_session(moments, spark):
