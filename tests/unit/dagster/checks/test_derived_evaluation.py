@@ -278,7 +278,7 @@ def give_up(pair: Pair, deletion: Deletion) -> None:
     decision = Decision(OnDeleted.IGNORE, (DeletedRows(deletion=deletion, rows=3),))
     commit(
         pair.derived.table,
-        expected=newest,
+        expected=None if newest is None else newest.commit_id,
         cursor=newest.cursor,
         batch_id=new_id(),
         decision=decision,

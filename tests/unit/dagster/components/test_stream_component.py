@@ -77,6 +77,7 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "key_prefix": ["eu", "shop"],
         "sensor_interval_seconds": 40,
         "retention_days": 60,
+        "keep_unconsumed_days": 5,
         "prune_after": 10,
         "maintenance_schedule": "0 4 * * *",
         "checks": {"lag": {"max_seconds": 60.0, "severity": "ERROR"}, "compaction_debt": "off"},
