@@ -80,10 +80,8 @@ class Expression:
 
     @property
     def tried(self) -> str:
-        """An expression that is null where this one fails, of records that were decoded."""
-        # Spark evaluates what several expressions, or parts of one, have in common before all of them, and
-        # would fail there; but not what is within a branch of CASE.
-        return f"try_to_binary(CASE WHEN {RECORD}.error IS NULL THEN {self.evaluated} END, 'utf-8')"
+        """An expression that is null where this one fails."""
+        return f"try_to_binary({self.evaluated}, 'utf-8')"
 
     def reads(self, name: str) -> bool:
         """Return whether the expression may read a column. It has the name of each that it reads."""
@@ -125,6 +123,8 @@ def with_failures(
 
 def _flagged(scope: DataFrame, schema: StructType, expressions: Sequence[Expression]) -> DataFrame:
     """Return records with the number of the first expression that fails."""
+    # Spark evaluates what several expressions, or parts of one, have in common before all of them, and would
+    # fail there; but not what is behind the first condition of CASE.
     branches = [f"WHEN {RECORD}.error IS NOT NULL THEN NULL"]
     for number, each in enumerate(expressions):
         branches.append(f"WHEN {each.tried} IS NULL THEN {number}")
