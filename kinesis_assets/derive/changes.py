@@ -18,6 +18,7 @@ from pyspark.errors import (
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType
+from pyspark.storagelevel import StorageLevel
 
 from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
@@ -139,7 +140,8 @@ def changes_of(
     with ExitStack() as cached:
 
         def cache(frame: DataFrame) -> DataFrame:
-            frame = frame.persist()
+            # In memory Spark keeps each large text three times, and finds out too late that they do not fit.
+            frame = frame.persist(StorageLevel.DISK_ONLY)
             cached.callback(frame.unpersist)
             return frame
 
