@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:+ExitOnOutOfMemoryError"
+)
 """Java options of a session. Records never enter the JVM. It only schedules tasks, so compiling its code with
 full optimization, and collecting its small heap with several threads, would cost more than they save. The
 space for compiled code is Java's default for full optimization: in the 48 MB that it reserves otherwise, a
-session that plans queries drops code and compiles it again."""
+session that plans queries drops code and compiles it again. Without memory Java ends at once: Spark would
+stop its context first, and calls would fail for reasons that do not name the cause."""
+
+ENDS_WITHOUT_MEMORY = 3
+"""The exit status of Java with -XX:+ExitOnOutOfMemoryError."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -38,6 +44,11 @@ _SETTINGS = {
     "spark.authenticate": "true",
     # Workers are forked after the imports of their tasks.
     WORKER_DAEMON: "kinesis_assets.spark.worker_daemon",
+    # A row may have 10 MiB, but by default Spark counts rows: it holds 100 batches that it has written,
+    # passes 10,000 rows to Python at once, and keeps 4,096 rows of a key in memory.
+    "spark.serializer.objectStreamReset": "1",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    "spark.sql.windowExec.buffer.spill.size.threshold": "32m",
 }
 
 _ADDRESSES = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}

@@ -12,6 +12,7 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -66,6 +67,26 @@ def java_process(spark: SparkSession) -> JavaProcess | None:
             "can be created",
         )
         return None
+
+
+def java_exit_status(seconds: float) -> int | None:
+    """Return the exit status of the Java that this process has started, if it ends within some seconds.
+
+    None if it goes on, this process has started none, or a private name is missing.
+    """
+    try:
+        from pyspark import SparkContext  # noqa: PLC0415  # takes long to import
+
+        gateway: Any = SparkContext._gateway  # noqa: SLF001
+        if gateway is None:
+            return None
+        process: subprocess.Popen[bytes] = gateway.proc
+    except (ImportError, AttributeError):
+        _warn("SparkContext._gateway.proc", "an error does not say that Java has run out of memory")
+        return None
+    with suppress(TimeoutExpired):
+        return process.wait(seconds)
+    return None
 
 
 def connect_port(spark: SparkSession) -> int | None:

@@ -16,6 +16,7 @@ from kinesis_assets.spark.connect import attach, files_to_upload, remote_url, us
 from kinesis_assets.spark.connect_server import ConnectServer
 from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import (
+    ENDS_WITHOUT_MEMORY,
     LOOPBACK,
     is_local,
     is_on_this_machine,
@@ -23,7 +24,12 @@ from kinesis_assets.spark.local_settings import (
     setting,
 )
 from kinesis_assets.spark.package_archive import add_package
-from kinesis_assets.spark.pyspark_internals import active_session, copied_session, java_errors
+from kinesis_assets.spark.pyspark_internals import (
+    active_session,
+    copied_session,
+    java_errors,
+    java_exit_status,
+)
 from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PY_FILES, PYTHON, TIME_ZONE
 from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
@@ -48,6 +54,14 @@ _NOT_OF_SERVICES = frozenset({"spark.master", "spark.remote", MANAGED, ARCHIVES,
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 """The name with which the messages of Spark's own errors start."""
+
+_OUT_OF_MEMORY = (
+    "Spark has run out of memory. Set spark.driver.memory in spark_config to more than the 1g that a session "
+    "on this machine has by default, or spark.executor.memory if a cluster executes the tasks"
+)
+
+_SECONDS_TO_END = 5.0
+"""The time in which Java ends after a call to it has failed."""
 
 _STARTS = "start of Spark"
 """Prefix of the name of the thread that starts a session in the background."""
@@ -251,7 +265,19 @@ def wrap_spark_errors(subject: str) -> Iterator[None]:
         yield
     except spark_errors() as error:
         reason = first_line(error) if isinstance(error, AnalysisException) else _cause(error)
+        if _is_out_of_memory(error):
+            reason = f"{reason.rstrip('. ')}. {_OUT_OF_MEMORY}"
         raise LandingFailed(f"{subject}: the Spark job failed, nothing was committed: {reason}") from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    if "OutOfMemoryError" in str(error):
+        return True
+    if isinstance(error, PySparkException) or hasattr(error, "java_exception"):
+        return False  # Java has responded
+    return java_exit_status(_SECONDS_TO_END) == ENDS_WITHOUT_MEMORY
 
 
 def first_line(error: Exception) -> str:

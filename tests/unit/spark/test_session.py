@@ -171,3 +171,20 @@ def test_the_reason_of_a_failed_task_is_without_the_marks_of_py4j():
     reason = r"nothing was committed: org\.apache\.SparkException: Job aborted$"
     with pytest.raises(LandingFailed, match=reason), session.wrap_spark_errors("table orders"):
         raise PySparkException(message)
+
+
+def test_an_error_of_a_job_without_memory_names_the_settings():
+    message = "Job aborted\njava.lang.OutOfMemoryError: Java heap space\n"
+    reason = r"OutOfMemoryError: Java heap space\. .* spark\.driver\.memory .* spark\.executor\.memory"
+    with pytest.raises(LandingFailed, match=reason), session.wrap_spark_errors("table orders"):
+        raise PySparkException(message)
+
+
+@pytest.mark.parametrize(("status", "is_named"), [(3, True), (137, False), (None, False)])
+def test_an_error_of_a_call_to_java_names_the_settings_if_java_has_ended_without_memory(
+    monkeypatch, status, is_named
+):
+    monkeypatch.setattr(session, "java_exit_status", lambda _: status)
+    with pytest.raises(LandingFailed) as raised, session.wrap_spark_errors("table orders"):
+        raise ConnectionRefusedError("connection refused")
+    assert ("spark.driver.memory" in str(raised.value)) is is_named
