@@ -52,6 +52,10 @@ class Goal(Enum):
         "peak memory of a task above idle, records of any size up to 10 MiB, 64 shards at once",
         "at most 512 MiB",
     )
+    STEP_MEMORY = (
+        "peak memory of a local session with its default settings, which upserts 64 JSON documents of 10 MiB",
+        "at most 3 GiB",
+    )
     COMMITS = (
         "load and commit after 10,000 commits, with maintenance",
         "at most 100 ms, flat from 1,000 commits on",

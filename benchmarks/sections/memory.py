@@ -1,17 +1,22 @@
-"""Peak memory of one landing task above its idle memory, for large records and for full pages.
+"""Peak memory of one landing task above its idle memory, and of a step of a derived table.
 
     python -m benchmarks.sections.memory URL STREAM
+    python -m benchmarks.sections.memory TABLE
 
-lands a stream in this process, and prints its peak memory as JSON.
+lands a stream in this process, or upserts the documents of a raw table, and prints the peak memory as JSON.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import random
 import subprocess
 import sys
 import tempfile
+import threading
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.config
 
+from benchmarks.data.one_record_commits import create_table
+from benchmarks.data.order_tables import land
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.harness.units import MIB
@@ -38,9 +45,12 @@ from kinesis_assets.testing import UserRecord, aggregate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pyspark.sql import DataFrame
+
 CALL_BYTES = 9 * MIB
 MAX_MIB = 512
 FULL_ROUNDS = 5
+MAX_STEP_MIB = 3_072
 GOAL_CALLS = 64
 """Number of shards that a task must read at once for the target to count."""
 
@@ -54,6 +64,7 @@ class Case:
         record_bytes: Bytes of a record's payload, or of all payloads in an aggregate.
         records: Records in each shard.
         sub_records: Records in an aggregate; 0 for records that are not aggregated.
+        keys: Partition keys in an aggregate; 0 if each of its records has its own.
         shards: Shards of the stream.
     """
 
@@ -61,6 +72,7 @@ class Case:
     record_bytes: int
     records: int
     sub_records: int = 0
+    keys: int = 0
     shards: int = 64
 
     def data(self) -> bytes:
@@ -68,7 +80,8 @@ class Case:
         if not self.sub_records:
             return bytes(self.record_bytes)
         part = bytes(self.record_bytes // self.sub_records)
-        return aggregate(UserRecord(f"key-{number}", part) for number in range(self.sub_records))
+        keys = self.keys or self.sub_records
+        return aggregate(UserRecord(f"key-{number % keys}", part) for number in range(self.sub_records))
 
 
 CASES = [
@@ -77,6 +90,9 @@ CASES = [
     Case("pages of 10,000 records", 1_000, 10_000),
     Case("aggregates of 1 MiB, 10,000 sub-records", 1_000_000, 3, sub_records=10_000),
     Case("aggregates of 8 MiB, 300,000 sub-records", 3_000_000, 1, sub_records=300_000, shards=8),
+    Case(
+        "aggregates of 10 MiB, 1,490,000 sub-records", 1_490_000, 1, sub_records=1_490_000, keys=1, shards=8
+    ),
 ]
 
 FULL_CASES = [*CASES, Case("records of 1 byte", 1, 10_000)]
@@ -134,6 +150,95 @@ def landed(url: str, stream: str) -> dict[str, float]:
     return {"rows": landing.rows, "mib": landing.bytes / MIB, "peak_mib": _peak_mib() - idle}
 
 
+@dataclass(frozen=True)
+class Documents:
+    """JSON documents in a raw table, each with another key.
+
+    Attributes:
+        name: Their description.
+        compressible: Whether their text repeats itself.
+        count: Their number.
+    """
+
+    name: str
+    compressible: bool
+    count: int = 64
+
+    def land(self, uri: str) -> None:
+        """Create a raw table with the documents."""
+        raw = create_table(uri)
+        for first in range(0, self.count, _LANDED):
+            land(raw, [self._document(number) for number in range(first, min(first + _LANDED, self.count))])
+
+    def _document(self, number: int) -> bytes:
+        size = 10 * MIB - 100
+        text = "a quick brown fox " * (size // 18)
+        if not self.compressible:
+            text = b64encode(random.Random(number).randbytes(size * 3 // 4)).decode()
+        return json.dumps({"id": number, "at": number, "text": text}).encode()
+
+
+_LANDED = 4
+"""Documents in a commit of the raw table."""
+
+DOCUMENTS = [
+    Documents("compressible documents", compressible=True),
+    Documents("incompressible documents", compressible=False),
+]
+
+
+def upserted(uri: str) -> dict[str, float]:
+    """Upsert the documents of a raw table, and return the rows and the peak memory in MiB."""
+    # A landing, whose memory is measured too, imports none of these.
+    from kinesis_assets.decoders.typed_columns import from_json  # noqa: PLC0415
+    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415
+    from kinesis_assets.derive.run import Derivation, derive  # noqa: PLC0415
+    from kinesis_assets.derive.upsert import Upsert  # noqa: PLC0415
+    from kinesis_assets.spark.session import start_session  # noqa: PLC0415
+
+    def documents(rows: DataFrame) -> DataFrame:
+        return from_json(rows, "id INT, at INT, text STRING")
+
+    rows = 0
+    with tempfile.TemporaryDirectory() as folder, _peak_of_all() as peak:
+        spark = start_session({})
+        derivation = Derivation(uri, documents, Upsert(("id",), ("at",)))
+        for commit in derive(spark, DerivedTable(folder), derivation):
+            rows += commit.rows
+    return {"rows": rows, "peak_mib": max(peak)}
+
+
+@contextmanager
+def _peak_of_all() -> Iterator[list[float]]:
+    """Yield a list to which the memory of this process and its descendants is added many times a second."""
+    measured: list[float] = []
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(0.1):
+            measured.append(_mib_of_descendants(os.getpid()))
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield measured
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _mib_of_descendants(pid: int) -> float:
+    """Return the resident memory of a process and its descendants; those that end meanwhile have none."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        children = Path(f"/proc/{pid}/task").glob("*/children")
+        pids = [int(child) for listed in children for child in listed.read_text().split()]
+    except OSError:
+        return 0.0
+    own = sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    return own / 1024 + sum(map(_mib_of_descendants, pids))
+
+
 def _peak_mib() -> float:
     """Return the peak of this process alone; that of getrusage includes the process that started it."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
@@ -154,13 +259,50 @@ def _measure(case: Case) -> dict[str, Any]:
     return asdict(case) | measured
 
 
+def measure_steps(cases: Sequence[Documents] = DOCUMENTS) -> list[dict[str, Any]]:
+    """Measure an upsert of the documents of each case, in a process of its own."""
+    return [_measure_step(case) for case in cases]
+
+
+def _measure_step(case: Documents) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        case.land(folder)
+        command = [sys.executable, "-m", "benchmarks.sections.memory", folder]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    measured: dict[str, Any] = json.loads(done.stdout)
+    assert measured["rows"] == case.count
+    return asdict(case) | measured
+
+
 def section(full: bool) -> Section:
     """Measure, and return the section of the report."""
-    return describe([measure(FULL_CASES) for _ in range(FULL_ROUNDS)] if full else [measure()])
+    rounds = [measure(FULL_CASES) for _ in range(FULL_ROUNDS)] if full else [measure()]
+    landing, steps = describe(rounds), describe_steps(measure_steps())
+    return Section(
+        landing.title, f"{landing.markdown}\n\n{steps.markdown}", [*landing.targets, *steps.targets]
+    )
+
+
+def describe_steps(measured: Sequence[dict[str, Any]]) -> Section:
+    """Return the part of the section about upserts of large documents."""
+    text = (
+        "A derived table with a key consumes JSON documents of 10 MiB, each a row, in one step of a local "
+        "session with its default settings, where Java has 1 GiB. The table shows the peak of the resident "
+        "memory of the process, of Java and of the Python workers, together."
+    )
+    rows = [[each["name"], f"{each['rows']:,}", f"{each['peak_mib']:,.0f}"] for each in measured]
+    worst = max(measured, key=lambda each: each["peak_mib"])
+    target = Target(
+        Goal.STEP_MEMORY,
+        f"{worst['peak_mib']:,.0f} MiB ({worst['name']})",
+        worst["peak_mib"] <= MAX_STEP_MIB,
+    )
+    results = markdown_table(["documents", "rows", "peak, MiB"], rows)
+    return Section("Memory of a step", f"{text}\n\n{results}", [target])
 
 
 def describe(rounds: Sequence[Sequence[dict[str, Any]]]) -> Section:
-    """Return the section of the report for some rounds of all cases."""
+    """Return the part of the section about landings, for some rounds of all cases."""
     at_once = min(CONNECTIONS, CASES[0].shards)
     text = (
         f"One task lands a stream and reads up to {at_once} shards at once. The table shows the peak of its "
@@ -182,8 +324,9 @@ def describe(rounds: Sequence[Sequence[dict[str, Any]]]) -> Section:
     )
     target = Target(Goal.PEAK_MEMORY, measured, met)
     results = markdown_table(["backlog", "shards", "rows", "payload, MiB", "peak above idle, MiB"], rows)
-    return Section("Memory of a landing task", f"{text}\n\n{results}", [target])
+    return Section("Memory", f"{text}\n\n{results}", [target])
 
 
 if __name__ == "__main__":
-    print(json.dumps(landed(sys.argv[1], sys.argv[2])))  # noqa: T201  # read by `measure`
+    # Read by `measure` and `measure_steps`.
+    print(json.dumps(landed(*sys.argv[1:]) if sys.argv[2:] else upserted(sys.argv[1])))  # noqa: T201

@@ -49,3 +49,8 @@ def test_peak_memory_of_a_task() -> None:
     largest = [memory.CASES[0], memory.CASES[-1]]  # the largest records, and the largest aggregates
     (target,) = memory.describe([memory.measure(largest)]).targets
     assert_met(target)
+
+
+def test_peak_memory_of_a_step_with_documents_of_10_mib() -> None:
+    (target,) = memory.describe_steps(memory.measure_steps()).targets
+    assert_met(target)
