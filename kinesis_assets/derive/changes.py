@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from deltalake.schema import PrimitiveType
+from pyspark import StorageLevel
 from pyspark.errors import (
     AnalysisException,
     PySparkAttributeError,
@@ -18,7 +19,6 @@ from pyspark.errors import (
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType
-from pyspark.storagelevel import StorageLevel
 
 from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
