@@ -143,6 +143,18 @@ def test_rows_that_were_lost_before_they_were_consumed_are_added(bench, derived)
     assert derived.values("id") == [0, 1, 2]
 
 
+def test_rows_that_were_lost_from_a_batch_are_added_in_the_step_of_the_batch(bench, derived):
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1), order(2))
+    bench.delta.delete(f"sequence_number = '{bench.rows[1]['sequence_number']}'")
+    land(bench, order(3))
+    bench.replay()
+    (commit,) = derived.run(max_bytes=1)
+    assert derived.values("id") == [0, 1, 2, 3]
+    assert (commit.rows, commit.given_up) == (3, ())
+
+
 def test_of_the_rows_of_one_recovery_only_those_that_the_table_lacks_are_added(bench, derived):
     land(bench, order(0))
     version = bench.version
