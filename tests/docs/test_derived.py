@@ -24,7 +24,8 @@ from support.stream_names import raw_key
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "derived.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "".join((DOCS / name).read_text() for name in ("derived.md", "derived-changes.md"))
 YAMLS, SHELLS, PYTHONS = (
     re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for language in ("yaml", "sh", "python")
