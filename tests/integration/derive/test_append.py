@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
-
 from support.derived import order
 
 
@@ -63,13 +61,3 @@ def test_rows_that_land_while_the_history_is_consumed_are_consumed_once(bench, d
     bench.run()
     list(steps)
     assert derived.values("id") == [0, 1, 2, 3]
-
-
-def test_replayed_rows_are_consumed_as_the_batch_that_they_are(bench, derived):
-    bench.put(order(1), order(2))
-    bench.run()
-    DeltaTable(bench.table.uri).delete(f"data = CAST('{order(1).decode()}' AS BYTEA)")
-    derived.run()
-    bench.replay()
-    (commit,) = derived.run()
-    assert (commit.rows, derived.values("id")) == (1, [1, 2])

@@ -116,29 +116,29 @@ def with_note(rows):
 
 
 @pytest.fixture(params=[None, Upsert(("id",), ("amount",))], ids=["appended", "upserted"])
-def table(request, bench, derived):
+def written(request, bench, derived):
     return Orders(bench, derived, request.param)
 
 
-def test_every_reader_finds_the_rows_of_a_partitioned_table(table):
-    table.put(1.0)
-    table.check()
-    table.put(2.0)
-    table.check()
-    is_compacted = any(step.step == "compact" for step in maintain_derived(table.derived))
-    assert is_compacted is not table.is_upserted  # an upsert merges the files that it replaces
-    table.check()
-    table.put(3.0, transform=with_note)
-    table.check()
+def test_every_reader_finds_the_rows_of_a_partitioned_table(written):
+    written.put(1.0)
+    written.check()
+    written.put(2.0)
+    written.check()
+    is_compacted = any(step.step == "compact" for step in maintain_derived(written.derived))
+    assert is_compacted is not written.is_upserted  # an upsert merges the files that it replaces
+    written.check()
+    written.put(3.0, transform=with_note)
+    written.check()
 
 
 @pytest.mark.parametrize("table", [Upsert(("id",), ("amount",))], indirect=True, ids=["upserted"])
-def test_delta_spark_finds_the_rows_of_a_partitioned_table(table):
-    table.put(1.0)
-    table.put(2.0)
-    maintain_derived(table.derived)
-    table.put(3.0, transform=with_note)
-    rows = [row | {"day": row["day"] and str(row["day"])} for row in table.expected]
-    filters = [*table.filters[:4], Filter("day", "2026-01-01"), Filter("item", TEXTS[1])]
-    found = found_by_delta_spark(table.derived.table.folder.uri, COLUMNS, filters)
+def test_delta_spark_finds_the_rows_of_a_partitioned_table(written):
+    written.put(1.0)
+    written.put(2.0)
+    maintain_derived(written.derived)
+    written.put(3.0, transform=with_note)
+    rows = [row | {"day": row["day"] and str(row["day"])} for row in written.expected]
+    filters = [*written.filters[:4], Filter("day", "2026-01-01"), Filter("item", TEXTS[1])]
+    found = found_by_delta_spark(written.derived.table.folder.uri, COLUMNS, filters)
     assert found == [matching(rows, condition) for condition in filters]

@@ -212,11 +212,11 @@ def test_a_group_whose_rows_expired_keeps_its_row_if_that_is_ignored(bench, per_
 
 
 @pytest.mark.usefixtures("expired")
-def test_a_roll_up_is_rebuilt_for_a_group_whose_rows_expired(bench, per_part):
+def test_a_group_whose_rows_expired_does_not_start_the_table_again(bench, per_part):
     land_parts(bench, "a")
-    emptied, _ = per_part.run(on_deleted=OnDeleted.REBUILD)
-    assert [lost.deletion for lost in emptied.given_up] == [Deletion.INCOMPLETE]
-    assert per_part.values("partition_key", "count") == [("a", 1)]
+    with pytest.raises(SourceRowsDeleted, match=r"partition_key = 'a'.*rebuild"):
+        per_part.run(on_deleted=OnDeleted.REBUILD)
+    assert per_part.values("partition_key", "count") == [("a", 2), ("b", 2)]
 
 
 @pytest.mark.usefixtures("expired")

@@ -1,0 +1,162 @@
+"""Property: a table with a key is the same however the history of its source is divided into steps.
+
+`DERIVED_HISTORIES=200 pytest tests/chaos/derived/test_divisions.py` executes more histories.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from kinesis_assets.derive.continuous import ContinuousDerivations
+from kinesis_assets.derive.definition import definition_of
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.policy import MAX_BYTES
+from kinesis_assets.derive.rebuild import rebuild
+from kinesis_assets.derive.run import Derivation
+from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.upsert import Upsert
+from support.derived import DerivedBench, maintain_derived, maintain_table
+from support.timing import WRITING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from support.bench import Bench
+
+HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "5"))
+STEPS_OF_A_HISTORY = 8
+KEYS, TIMES = 6, 3
+
+DIVISIONS = {"in any steps": 1, "in one step": MAX_BYTES, "a commit a step": 1, "rebuilt": MAX_BYTES}
+"""The size of the last steps of each table, in bytes."""
+
+EVENTS = "ARRAY<STRUCT<key: INT, at: INT, gone: BOOLEAN, number: INT>>"
+NEWEST = Upsert(key=("key",), order_by=("at",), delete_where="gone")
+
+
+def decode(rows: DataFrame) -> DataFrame:
+    """Return the events of rows of the raw table. Those of one record may have one key."""
+    events = F.from_json(F.col("data").cast("string"), EVENTS)
+    return rows.select(F.explode(events).alias("event")).select("event.*")
+
+
+@dataclass
+class History:
+    """A stream of events of few keys at few times, in any shard, and a table for each division into steps."""
+
+    spark: SparkSession
+    bench: Bench
+    folder: Path
+    chance: random.Random
+    number: int = 0
+    tables: dict[str, DerivedBench] = field(default_factory=dict)
+
+    def table(self, name: str) -> DerivedBench:
+        """Return a table of the stream's events."""
+        if name not in self.tables:
+            table = DerivedTable(str(self.folder / name), WRITING)
+            self.tables[name] = DerivedBench(
+                self.spark, table, Derivation(self.bench.table.uri, decode, NEWEST)
+            )
+        return self.tables[name]
+
+    def land(self) -> None:
+        """Put events at any place of the hash range, and read them in one run."""
+        for _ in range(self.chance.randrange(1, 12)):
+            events = [self._event() for _ in range(self.chance.choice([1, 1, 3]))]
+            self.bench.put(json.dumps(events).encode(), part=self.chance.random())
+        assert not self.bench.run().errors
+
+    def _event(self) -> dict[str, object]:
+        self.number += 1
+        return {
+            "key": self.chance.randrange(KEYS),
+            "at": self.chance.choice([None, *range(TIMES)]),
+            "gone": self.chance.random() < 0.3,
+            "number": self.number,
+        }
+
+    def split(self) -> None:
+        closed = {parent for shard in self.bench.client.list_shards() for parent in shard.parents}
+        self.bench.split(self.chance.choice([each for each in self.bench.shard_ids if each not in closed]))
+
+    def maintain(self) -> None:
+        """Compact the raw table and those that exist."""
+        maintain_table(self.bench)
+        for each in self.tables.values():
+            if DeltaTable.is_deltatable(each.table.uri):
+                maintain_derived(each)
+
+    def start_again(self) -> None:
+        """Rebuild a table."""
+        derived = self.table("rebuilt")
+        derived.run()
+        source = open_source(derived.derivation.source)
+        definition = definition_of(None, derived.derivation.mode)
+        rebuild(derived.table, source, definition, (), by="ann", apply=True)
+
+    def consume_some(self) -> None:
+        """Consume what there is, in steps of any size."""
+        self.table("in any steps").run(max_bytes=self.chance.choice([1, 2000, MAX_BYTES]))
+
+    def step(self) -> None:
+        """Execute a random step."""
+        steps = {self.land: 6, self.consume_some: 4, self.split: 1, self.maintain: 1, self.start_again: 1}
+        (step,) = self.chance.choices(list(steps), list(steps.values()))
+        print(step.__name__)  # noqa: T201  # pytest shows it where it fails
+        step()
+
+    @property
+    def expected(self) -> dict[int, int]:
+        """The number of each key if events are taken one after the other."""
+        columns = ("batch_id", "sequence_number", "data")
+        rows = [tuple(row.values()) for row in self.bench.arrow(*columns).to_pylist()]
+        found: dict[int, tuple[int, int]] = {}
+        for _, _, data in sorted(rows, key=lambda row: (row[0], int(row[1]))):
+            for event in json.loads(data):
+                key, at = event["key"], -1 if event["at"] is None else event["at"]
+                if key in found and found[key][0] > at:
+                    continue
+                if event["gone"]:
+                    found.pop(key, None)
+                else:
+                    found[key] = (at, event["number"])
+        return {key: number for key, (_, number) in found.items()}
+
+
+@pytest.fixture
+def history(spark: SparkSession, bench: Bench, tmp_path: Path, seed: int) -> History:
+    """A history whose stream has events already."""
+    bench.create()
+    history = History(spark, bench, tmp_path, random.Random(seed))
+    history.land()
+    return history
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_a_table_is_the_same_in_any_division_of_its_source_into_steps(history: History) -> None:
+    failures: list[Exception] = []
+    with ContinuousDerivations(
+        {"continuous": history.table("continuous").steps},
+        report=lambda *_: None,
+        report_failure=lambda _, error: failures.append(error),
+    ) as continuous:
+        for _ in range(STEPS_OF_A_HISTORY):
+            history.step()
+            continuous.consume()
+    assert failures == []
+    history.start_again()
+    for name, max_bytes in DIVISIONS.items():
+        history.table(name).run(max_bytes=max_bytes)
+    found = {name: dict(table.values("key", "number")) for name, table in history.tables.items()}
+    assert found == dict.fromkeys(found, history.expected)
