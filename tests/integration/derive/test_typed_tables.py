@@ -118,8 +118,10 @@ def test_an_invalid_schema_or_expression_is_refused_in_one_line(typed, settings,
 EXPRESSIONS = {"select": ["*", "amount * 2 AS twice", "shard_id"], "where": "amount > 0"}
 
 
-@pytest.mark.parametrize("on_bad_record", ["keep", "separate", "fail"])
-@pytest.mark.parametrize("expressions", [{}, EXPRESSIONS], ids=["fields", "expressions"])
+@pytest.mark.parametrize(
+    ("on_bad_record", "expressions"),
+    [("keep", {}), ("keep", EXPRESSIONS), ("separate", {}), ("separate", EXPRESSIONS), ("fail", EXPRESSIONS)],
+)
 def test_of_rows_that_are_equal_in_order_by_the_later_one_stays(typed, on_bad_record, expressions):
     versions = [order(id_, 1.0, at=at) for at in (5, 7, 6) for id_ in range(40)]
     settings = {"key": ["id"], "order_by": ["amount"], "on_bad_record": on_bad_record, **expressions}
