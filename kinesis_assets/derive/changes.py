@@ -23,6 +23,7 @@ from pyspark.sql.types import StringType
 from kinesis_assets.derive.checked_rows import CheckedRows, counted
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import (
+    FIRST_ARRIVAL,
     first_arrivals,
     incomplete_groups,
     incomplete_rows,
@@ -157,6 +158,7 @@ def changes_of(
             if set(mode.by) <= set(new.columns):  # otherwise they are refused
                 _check_returned_groups(table, new, groups, mode.by)
                 if source.date_column is not None:
+                    _check_returned_names(table, new)
                     arrivals = cache(first_arrivals(spark, source, groups, mode.by, partition_by))
                     new = with_first_arrival(new, arrivals, mode.by)
                     if present is not None:
@@ -300,6 +302,15 @@ def _check_returned_groups(table: str, new: DataFrame, groups: DataFrame, by: Se
             "with these values, so those of the group that it was given would stay beside them. Nothing was "
             "written. Return the columns of by unchanged, or compute them in a table that is the upstream of "
             "the roll-up"
+        )
+
+
+def _check_returned_names(table: str, new: DataFrame) -> None:
+    """Check that new rows have no column that each roll-up of a raw table gets."""
+    if FIRST_ARRIVAL in map(str.lower, new.columns):
+        raise InvalidInput(
+            f"table {table}: the function returns {FIRST_ARRIVAL}, which each roll-up of a raw table has for "
+            "the first arrival date of a group. Nothing was written. Rename the column"
         )
 
 

@@ -86,7 +86,7 @@ def first_arrivals(
 
 def with_first_arrival(new: DataFrame, arrivals: DataFrame, by: Sequence[str]) -> DataFrame:
     """Add the first arrival date of its group to each new row of a roll-up."""
-    return _joined(new.drop(FIRST_ARRIVAL), arrivals, by)
+    return _joined(new, arrivals, by)
 
 
 def incomplete_groups(

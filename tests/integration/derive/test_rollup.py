@@ -173,6 +173,15 @@ def per_part(bench, derived) -> DerivedBench:
     return derived
 
 
+def test_the_column_of_the_first_arrival_is_reserved(bench, per_part):
+    land_parts(bench, "a")
+    with pytest.raises(InvalidInput, match="_first_arrival"):
+        per_part.run(
+            transform=lambda rows: rows.groupBy("partition_key").agg(F.min("data").alias("_first_arrival"))
+        )
+    assert not DeltaTable.is_deltatable(per_part.table.folder.uri)
+
+
 def land_parts(bench, *keys):
     for key in keys:
         bench.kinesis.put_record(StreamName=bench.stream, Data=order(1), PartitionKey=key)
