@@ -48,6 +48,9 @@ _MOVING = ("coalesce", "join", "orderBy", "repartition", "repartitionByRange", "
 _JOINS = frozenset({"anti", "cross", "inner", "left", "leftanti", "leftouter", "leftsemi", "semi"})
 """The joins in whose result each row is of a row of the first DataFrame."""
 
+_SUBSET = 2
+"""The place of the columns among the arguments of `dropna`."""
+
 _INNER_STAR = re.compile(r"[(,]\s*\*\s*[,)]")
 """All columns as the arguments of a function: the column would be among them."""
 
@@ -143,8 +146,12 @@ def _applied_to_full(
     rows: DataFrame, found: _Carried, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> DataFrame | None:
     """Return the result of a method with the column; None if it cannot have the column."""
+    if name in _ROW_BY_ROW and _INNER_STAR.search(repr((args, kwargs))):
+        return None
     if name in {"select", "selectExpr"}:
         return _selected(rows, found, name, args)
+    if name == "dropna" and len(args) <= _SUBSET and kwargs.get("subset") is None:
+        kwargs = {**kwargs, "subset": rows.columns}  # the column is a value of each row
     if name in _UNIONS:
         other, *rest = args or (kwargs.pop("other"),)
         carried_by_other = _of(other)
@@ -164,7 +171,7 @@ def _applied_to_full(
     return result if found.column in result.columns else None
 
 
-def _selected(rows: DataFrame, found: _Carried, name: str, args: tuple[Any, ...]) -> DataFrame | None:
+def _selected(rows: DataFrame, found: _Carried, name: str, args: tuple[Any, ...]) -> DataFrame:
     """Return selected columns and the carried one."""
     given: Sequence[Any] = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
     columns: list[Any] = []
@@ -172,8 +179,6 @@ def _selected(rows: DataFrame, found: _Carried, name: str, args: tuple[Any, ...]
         text = each if isinstance(each, str) else repr(each)
         if text.strip() == "*" or text == "Column<'*'>":
             columns += map(_quoted, rows.columns)
-        elif _INNER_STAR.search(text):
-            return None
         else:
             columns.append(each)
     selected: DataFrame = getattr(found.full, name)(*columns)

@@ -55,6 +55,8 @@ LOSING = {
     "distinct": lambda rows: rows.distinct(),
     "full join": lambda rows: rows.join(rows.groupBy("id").count(), "id", "full"),
     "hash of all columns": lambda rows: rows.select("id", F.xxhash64("*").alias("hash")),
+    "hash of all columns as a further one": lambda rows: rows.withColumn("hash", F.xxhash64("*")),
+    "hash of all columns in a condition": lambda rows: rows.where("xxhash64(*) % 2 = 0"),
     "JSON of all columns": lambda rows: rows.selectExpr("id", "to_json(struct(*)) AS json"),
     "union with others": lambda rows: rows.select("id").union(rows.sparkSession.range(1)),
     "mapInArrow": lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema),
@@ -82,6 +84,13 @@ def test_any_other_method_returns_rows_without_the_column(rows, name):
     transformed = LOSING[name](rows)
     assert carried(transformed) is None
     assert "__order" not in with_carried(transformed).columns
+
+
+def test_a_row_without_values_is_dropped(rows):
+    nothing = F.lit(None).cast("string").alias("nothing")
+    assert with_carried(rows.select(nothing).dropna("all")).collect() == []
+    assert with_carried(rows.select(nothing, "id").na.drop(thresh=2)).collect() == []
+    assert pairs(rows.select(nothing, "id").dropna("all")) == ALL
 
 
 @pytest.mark.parametrize("name", ROW_BY_ROW | MOVING | LOSING)
