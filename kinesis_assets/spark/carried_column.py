@@ -51,8 +51,8 @@ _JOINS = frozenset({"anti", "cross", "inner", "left", "leftanti", "leftouter", "
 _SUBSET = 2
 """The place of the columns among the arguments of `dropna`."""
 
-_INNER_STAR = re.compile(r"[(,]\s*\*\s*[,)]")
-"""All columns as the arguments of a function: the column would be among them."""
+_INNER_STAR = re.compile(r"[(,]\s*\*\s*[,)]|unresolvedstar\(\)")
+"""All columns as the arguments of a function: the column would be among them. Spark 3.5 writes its own name."""
 
 
 @dataclass(frozen=True, slots=True)
