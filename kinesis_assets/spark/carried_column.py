@@ -52,7 +52,7 @@ _SUBSET = 2
 """The place of the columns among the arguments of `dropna`."""
 
 _INNER_STAR = re.compile(r"[(,]\s*\*\s*[,)]|unresolvedstar\(\)")
-"""All columns as the arguments of a function: the column would be among them. Spark 3.5 writes its own name."""
+"""All columns as arguments of a function, also as Spark 3.5 writes them: the column would be among them."""
 
 
 @dataclass(frozen=True, slots=True)
