@@ -18,7 +18,7 @@ from kinesis_assets.cli.options import (
 from kinesis_assets.cli.progress import progress_bar
 
 REPLAY_FIELDS = ("stream", "shard", "state", "error_class", "from", "through", "rows", "bytes", "error")
-"""The columns of the output. The names are the metadata keys of a shard's event."""
+"""The columns of the output. The names are those of the exact values of a shard's event."""
 
 
 @click.command()

@@ -34,7 +34,7 @@ SHARD_FIELDS = (
     "gaps",
     "error",
 )
-"""The columns of the output. The names are the metadata keys of a shard's event."""
+"""The columns of the output. The names are those of the exact values of a shard's event."""
 
 
 @click.command()

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
+from kinesis_assets.dagster.events.metadata import exact_entry
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import InvalidInput
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
-"""The key in an event's metadata of the id of the last commit that it covers. It covers those that the same
-run made before, too."""
+"""The id of the last commit that an event covers, among its exact values. It covers those that the same run
+made before, too."""
 
 _ATTRIBUTE = "_kinesis_consumption"
 
@@ -135,20 +136,31 @@ def derived_tables(
     return {key: each for key, each in found.items() if each is not None and each.stream == stream}
 
 
-def derived_metadata(commits: Sequence[DerivedCommit]) -> dict[str, Any]:
-    """Return the event metadata of some commits of a derived table, oldest first."""
+def derived_metadata(
+    commits: Sequence[DerivedCommit],
+    totals: Mapping[str, Any] = {},
+    exact: Mapping[str, object] = {},
+) -> dict[str, Any]:
+    """Return the event metadata of some commits of a derived table.
+
+    Args:
+        commits: The commits, oldest first.
+        totals: The metadata of the table as a whole.
+        exact: Further exact values.
+    """
+    counts = [commit.bad_records for commit in commits if commit.bad_records is not None]
     facts: dict[str, Any] = {
         "rows": sum(commit.rows for commit in commits),
         "rows_deleted": sum(commit.deleted for commit in commits),
-        "commits": len(commits),
+        **({"bad_records": sum(counts)} if counts else {}),
     }
-    if counts := [commit.bad_records for commit in commits if commit.bad_records is not None]:
-        facts["bad_records"] = sum(counts)
     if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
         facts["on_deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
-        facts["given_up"] = list(map(str, given_up))
+        facts["given_up"] = "; ".join(map(str, given_up))
         facts["rows_given_up"] = sum(each.rows or 0 for each in given_up)
-    if commits:
-        facts["cursor"] = str(commits[-1].cursor)
-        facts[COMMIT_ID] = str(commits[-1].commit_id)  # as text: it is too large for a number in JavaScript
-    return facts
+    ids = {"cursor": str(commits[-1].cursor), COMMIT_ID: str(commits[-1].commit_id)} if commits else {}
+    return {
+        **{name.replace("_", " "): value for name, value in facts.items()},
+        **totals,
+        **exact_entry({**facts, "commits": len(commits), **ids, **exact}),
+    }

@@ -7,11 +7,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.events.commit_links import event_of
-from kinesis_assets.dagster.events.event_log import (
-    commits_without_events,
-    materializations_since,
-    metadata_value,
-)
+from kinesis_assets.dagster.events.event_log import commits_without_events, materializations_since
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import MAX_FILES
 from kinesis_assets.dagster.sensor.dead_runs import dead_runs
 from kinesis_assets.dagster.sensor.sensor_runs import DEAD
@@ -124,17 +121,13 @@ class EventAudit:
         since = time_of_id(oldest) if history.since else 0.0
         extra: list[tuple[str, str, object]] = []
         for event in materializations_since(self.instance, self.names.raw_key, since):
-            batch_id, rows, shard_id = (
-                metadata_value(event, "batch_id"),
-                metadata_value(event, "rows"),
-                event.partition,
-            )
+            exact = exact_values(event)
+            batch_id, rows, shard_id = exact.get("batch_id"), exact.get("rows"), event.partition
             if not isinstance(batch_id, str) or not batch_id.isdecimal() or not rows or shard_id is None:
                 continue
             stats = committed.get((batch_id, shard_id))
             if stats is not None:
-                checksum = metadata_value(event, "checksum")
-                if rows != stats.rows or checksum not in {None, str(stats.checksum)}:
+                if rows != stats.rows or exact.get("checksum") not in {None, str(stats.checksum)}:
                     yield Finding(
                         "events",
                         Level.PROBLEM,

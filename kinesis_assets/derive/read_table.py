@@ -28,9 +28,9 @@ def read_table(
             tasks of Spark assume it too. None for the credentials of each process.
 
     Returns:
-        All rows of the version; and what was read, as metadata of a materialization: `cursor`, the position
-        after these rows, with which `new_rows` continues; `source_version`, the version; and `source_rows`,
-        the number of rows, unless a file of another writer does not say it.
+        All rows of the version; and what was read, as metadata of a materialization: `source_rows`, the
+        number of rows, unless a file of another writer does not say it; `source_version`, the version; and
+        `cursor`, the position after these rows, with which `new_rows` continues.
 
     Raises:
         InvalidInput: The path or URI is invalid.
@@ -40,11 +40,10 @@ def read_table(
     """
     source = open_source(table, role)
     files = files_of(source.delta)
-    metadata: dict[str, str | int] = {
-        "cursor": str(source.end),
-        "source_version": source.delta.version(),
-    }
     counts = [file.rows for file in files if file.rows is not None]
-    if len(counts) == len(files):
-        metadata["source_rows"] = sum(counts)
+    metadata: dict[str, str | int] = {
+        **({"source_rows": sum(counts)} if len(counts) == len(files) else {}),
+        "source_version": source.delta.version(),
+        "cursor": str(source.end),
+    }
     return read(spark, source.folder, source.delta, files), metadata

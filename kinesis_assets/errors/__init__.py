@@ -310,7 +310,7 @@ class CommitUnknown(TableError):
 
 
 class RunCanceled(KinesisAssetsError):
-    """A run was canceled. `events` has the metadata of its events, one for each commit of a shard."""
+    """A run was canceled. `events` has the exact values of its events, one for each commit of a shard."""
 
     def __init__(self, stream: str, events: Sequence[dict[str, Any]]) -> None:
         shards = len({event["shard"] for event in events})

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from benchmarks.harness.waiting import wait_until
 from benchmarks.servers.postgresql import storage_on
 from docs.scale_table import values
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.pipeline import SPARK_CONFIG
 from support.postgresql import postgresql
@@ -89,8 +90,9 @@ class Deployment:
             for record in self.instance.get_records_for_run(run_id, of_type=of_type).records:
                 event = record.event_log_entry.asset_materialization
                 assert event is not None
-                assert event.metadata["shard"].value == event.partition
-                found[str(event.partition)] += int(str(event.metadata["rows"].value))
+                exact = exact_values(event)
+                assert exact["shard"] == event.partition
+                found[str(event.partition)] += exact["rows"]
         return dict(found)
 
     def events(self, run_id: str) -> int:

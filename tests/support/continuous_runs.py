@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_tags
 from support.runs_in_threads import for_runs_in_threads
 from support.stream_names import raw_key, shard_partitions
@@ -90,7 +91,7 @@ class ContinuousRuns:
     ) -> list[tuple[str | None, Any, Any]]:
         """Return shard, rows and batch id of each event of a run about the raw asset, in order."""
         return [
-            (event.partition, event.metadata["rows"].value, event.metadata["batch_id"].value)
+            (event.partition, event.metadata["rows"].value, exact_values(event)["batch_id"])
             for event in self.asset_events(run, of_type)
             if event.asset_key == raw_key(self.project.stream) and event.partition is not None
         ]

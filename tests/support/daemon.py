@@ -16,6 +16,7 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -191,10 +192,10 @@ class Daemon:
         return execute_run(land_group, client, table, plan, by=by, tip_refresh=opened.tip_refresh)
 
     def materializations(self) -> list[dict[str, Any]]:
-        """Return the metadata of the raw asset's materializations, newest first."""
+        """Return the exact values of the raw asset's materializations, newest first."""
         records = self.instance.fetch_materializations(self.project.names.raw_key, limit=100).records
         events = [record.asset_materialization for record in records]
-        return [{name: value.value for name, value in event.metadata.items()} for event in events if event]
+        return [dict(exact_values(event)) for event in events if event]
 
 
 class SensorClock:

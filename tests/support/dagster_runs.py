@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.events.metadata import EXACT
 from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
     from kinesis_assets.dagster.in_process import StreamProject
@@ -89,6 +92,11 @@ def rows_in_table(project: StreamProject) -> list[tuple[str, str]]:
         table = DeltaTable(opened.table.folder.uri)
     columns = table.to_pyarrow_table(columns=["shard_id", "sequence_number"]).to_pylist()
     return sorted((row["shard_id"], row["sequence_number"]) for row in columns)
+
+
+def exact(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
+    """Return the exact values in the metadata of an event."""
+    return metadata[EXACT].value
 
 
 def plain(metadata: dict[str, dg.MetadataValue]) -> dict[str, Any]:

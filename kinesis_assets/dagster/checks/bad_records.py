@@ -96,5 +96,5 @@ def check_bad_records(check: BadRecordsCheck, counted: BadRecords, advice: str) 
         passed,
         check.severity,
         found,
-        {"records": records, "bad_records": bad, "share_of_bad_records": round(share, 6)},
+        {"records": records, "bad records": bad, "share of bad records (%)": round(100 * share, 4)},
     )

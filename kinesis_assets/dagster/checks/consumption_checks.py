@@ -56,8 +56,8 @@ def check_consumption_lag(check: DerivedLagCheck, backlog: Backlog, now: float) 
         check.severity,
         description,
         {
-            "lag_seconds": round(age, 1),
-            **({} if backlog.commits is None else {"unconsumed_commits": backlog.commits}),
+            "lag (s)": round(age, 1),
+            **({} if backlog.commits is None else {"unconsumed commits": backlog.commits}),
         },
     )
 
@@ -145,7 +145,7 @@ def check_no_derived_data_loss(check: DerivedDataLossCheck, losses: Losses) -> C
         )
     else:
         description = "no rows of the source were given up"
-    facts = {"commits": len(counting), "rows_given_up": sum(each.rows for each in counting)}
+    facts = {"commits": len(counting), "rows given up": sum(each.rows for each in counting)}
     return CheckResult("no_accepted_data_loss", not counting, check.severity, description, facts)
 
 

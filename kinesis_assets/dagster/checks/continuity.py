@@ -167,10 +167,10 @@ def check_continuity(check: ContinuityCheck, progress: ContinuityProgress) -> Ch
         check.severity,
         description,
         {
-            "commits_checked": progress.checked,
-            "commits_left": progress.left,
+            "commits checked": progress.checked,
+            "commits left": progress.left,
             "breaks": len(breaks),
-            **worst(rows, "broken_commits"),
+            **worst(rows, "broken commits"),
         },
     )
 

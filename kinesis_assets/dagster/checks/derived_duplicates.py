@@ -41,7 +41,7 @@ def check_no_duplicate_keys(
         )
     else:
         description = f"each key of {counted(rows, 'row')} is there once"
-    metadata = {"rows": rows, "duplicated_keys": duplicated}
+    metadata = {"rows": rows, "duplicated keys": duplicated}
     return CheckResult("no_duplicates", not duplicated, check.severity, description, metadata)
 
 

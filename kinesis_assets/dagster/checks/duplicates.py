@@ -47,5 +47,5 @@ def check_no_duplicates(check: NoDuplicatesCheck, opened: OpenStream) -> CheckRe
         not total,
         check.severity,
         description,
-        {"rows": rows, "duplicated_records": total, **worst(shards)},
+        {"rows": rows, "duplicated records": total, **worst(shards)},
     )

@@ -102,5 +102,5 @@ def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts, part: st
         passed,
         check.severity,
         description,
-        {"small_files": facts.small, **worst(rows, f"{part}s")},
+        {"small files": facts.small, **worst(rows, f"{part}s")},
     )

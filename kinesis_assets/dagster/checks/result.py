@@ -70,7 +70,7 @@ def worst(rows: Sequence[Mapping[str, str]], what: str = "shards") -> dict[str, 
         what: dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:WORST]])
     }
     if len(rows) > WORST:
-        shown[f"{what}_not_shown"] = len(rows) - WORST
+        shown[f"{what} not shown"] = len(rows) - WORST
     return shown
 
 

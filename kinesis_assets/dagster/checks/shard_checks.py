@@ -62,10 +62,10 @@ def check_lag(
         check.severity,
         description,
         {
-            "worst_lag_seconds": round(known[0][0], 1) if known else 0.0,
-            "late_shards": len(late),
+            "worst lag (s)": round(known[0][0], 1) if known else 0.0,
+            "late shards": len(late),
             **worst(rows),
-            "shards_with_unknown_lag": len(of_shards) - len(known),
+            "shards with unknown lag": len(of_shards) - len(known),
         },
     )
 
@@ -98,7 +98,7 @@ def check_time_to_loss(
     else:
         description = f"no unread record expires in less than {bound}"
     rows = [
-        {"shard": shard_id, "time_to_loss": duration(max(0.0, hours) * 3600)}
+        {"shard": shard_id, "time to loss": duration(max(0.0, hours) * 3600)}
         for hours, shard_id in soon or known
     ]
     return CheckResult(
@@ -107,10 +107,10 @@ def check_time_to_loss(
         check.severity,
         description,
         {
-            **({"least_time_to_loss_hours": round(max(0.0, known[0][0]), 2)} if known else {}),
-            "shards_at_risk": len(soon),
+            **({"least time to loss (h)": round(max(0.0, known[0][0]), 2)} if known else {}),
+            "shards at risk": len(soon),
             **worst(rows),
-            "shards_with_unknown_time": len(unfinished) - len(known),
+            "shards with unknown time": len(unfinished) - len(known),
         },
     )
 
@@ -143,11 +143,11 @@ def check_every_shard_read(
         )
     else:
         description = f"every shard that can be read was read in the last {bound}"
-    rows = [{"shard": shard_id, "not_read_for": duration(time.total_seconds())} for time, shard_id in missed]
+    rows = [{"shard": shard_id, "not read for": duration(time.total_seconds())} for time, shard_id in missed]
     return CheckResult(
         "every_shard_read",
         not missed,
         check.severity,
         description,
-        {"readable_shards": len(times), "unread_shards": len(missed), **worst(rows)},
+        {"readable shards": len(times), "unread shards": len(missed), **worst(rows)},
     )

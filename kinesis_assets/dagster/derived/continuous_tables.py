@@ -61,8 +61,7 @@ def continuous_derivations(
 
     def report(name: str, commit: DerivedCommit) -> None:
         key = dg.AssetKey.from_user_string(name)
-        metadata, after = metadata_after(progress[key], [commit])
-        metadata |= totals[key].after(commit)
+        metadata, after = metadata_after(progress[key], [commit], totals[key].after(commit))
         report_event(context, dg.AssetMaterialization(key, metadata=metadata))
         progress[key] = after
         checks[key].report()
@@ -70,7 +69,8 @@ def continuous_derivations(
     def report_failure(name: str, error: Exception) -> None:
         context.log.error("%s could not consume its source, and tries again: %s", name, reason_of(error))
         key = dg.AssetKey.from_user_string(name)
-        event = dg.AssetObservation(key, description=str(error), metadata={"error": str(error)})
+        facts = {"error": f"{type(error).__name__}: {error}"}
+        event = dg.AssetObservation(key, description=str(error), metadata=facts)
         report_event(context, event)
 
     return ContinuousDerivations(

@@ -170,8 +170,8 @@ def _asset(
         with consumption.heartbeat(context):
             progress = report_missing_events(context, opened, own, settings.table)
             spark = opened.start_spark()
-            facts, _ = metadata_after(progress, list(consumption.commits(context, own, spark)))
-            metadata = facts | totals_of_table(settings.table, opened.role)
+            commits = list(consumption.commits(context, own, spark))
+            metadata, _ = metadata_after(progress, commits, totals_of_table(settings.table, opened.role))
             return dg.MaterializeResult(asset_key=own, metadata=metadata)
 
     def derived() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:

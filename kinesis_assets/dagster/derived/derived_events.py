@@ -20,7 +20,8 @@ import msgspec
 from kinesis_assets.dagster.consumption import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.events.commit_links import ChainSegment, join_segments
-from kinesis_assets.dagster.events.event_log import known_runs, materializations_since, metadata_value
+from kinesis_assets.dagster.events.event_log import known_runs, materializations_since
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.errors import PositionsUnreadable, TableMissing, TableUnreachable
 from kinesis_assets.table.commit_ids import time_of_id
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit, RecordFiles
 
 COMPARED = "compared"
-"""The key in an event's metadata of the progress of the comparison, as JSON."""
+"""The name of the progress of the comparison among the exact values of an event."""
 
 MAX_COMMITS = 200
 """The maximum number of commits that a comparison reads in one go. The next run continues; but the first
@@ -115,26 +116,31 @@ def report_missing_events(
 
 
 def metadata_after(
-    progress: ComparisonProgress, commits: Sequence[DerivedCommit]
+    progress: ComparisonProgress, commits: Sequence[DerivedCommit], totals: Mapping[str, Any] = {}
 ) -> tuple[dict[str, Any], ComparisonProgress]:
     """Return the event metadata of some commits of this run, oldest first, and the progress after the event.
 
     Args:
         progress: The progress before it. Commits of other runs in between are left to the next run.
         commits: The commits.
+        totals: The metadata of the table as a whole.
     """
     for commit in commits:
         if commit.previous == progress.through:
             progress = msgspec.structs.replace(progress, through=commit.commit_id)
-    return derived_metadata(commits) | {COMPARED: msgspec.json.encode(progress).decode()}, progress
+    compared = {COMPARED: msgspec.to_builtins(progress)}
+    return derived_metadata(commits, totals, compared), progress
 
 
 _NOTHING = ComparisonProgress()
 
 
 def _progress_of(event: dg.AssetMaterialization) -> ComparisonProgress:
+    compared = exact_values(event).get(COMPARED)
     try:
-        return msgspec.json.decode(str(metadata_value(event, COMPARED)), type=ComparisonProgress)
+        if isinstance(compared, str):  # of an earlier version
+            return msgspec.json.decode(compared, type=ComparisonProgress)
+        return msgspec.convert(compared, ComparisonProgress)
     except msgspec.MsgspecError:  # an event of another writer, or without progress
         return _NOTHING
 
@@ -176,7 +182,7 @@ def _without_event(
     newest_first: Sequence[DerivedCommit], events: Iterable[dg.AssetMaterialization]
 ) -> list[DerivedCommit]:
     """Return the commits that no event covers."""
-    reported = {metadata_value(event, COMMIT_ID) for event in events}
+    reported = {exact_values(event).get(COMMIT_ID) for event in events}
     covered: set[str | None] = set()
     missing = []
     for commit in newest_first:

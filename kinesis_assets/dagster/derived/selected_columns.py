@@ -43,15 +43,6 @@ _NO_COLUMN = re.compile(r"(current|local|session)_?\w+|null|true|false|user|not"
 
 _OTHER = re.compile(r"\W+")
 
-_TYPES = {
-    "binary": "BINARY",
-    "date32[day]": "DATE",
-    "int64": "BIGINT",
-    "string": "STRING",
-    "timestamp[us, tz=UTC]": "TIMESTAMP",
-}
-"""By Arrow's name of a type of the raw table, that of Spark."""
-
 _PARTITION_TYPES = {"STRING", "DATE", "TINYINT", "SMALLINT", "INT", "BIGINT"}
 
 
@@ -138,7 +129,7 @@ class _Scope:
 
     @classmethod
     def of(cls, settings: TableSettings, fields: Sequence[Field] | None) -> _Scope:
-        raw = [Field(column.name, _TYPES[column.type]) for column in COLUMNS]
+        raw = [Field(column.name, column.type.upper()) for column in COLUMNS]
         record = Field(RECORD, "STRUCT")
         if settings.format == "glue":
             raw.append(Field("schema_id", "STRING"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.events.commit_links import EventKey, event_key
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.run_events import events_of
 from kinesis_assets.table.commit_ids import time_of_id
 
@@ -84,12 +85,6 @@ def materializations_since(
         cursor = page.cursor
 
 
-def metadata_value(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> object:
-    """Return a value of an event's metadata; None if it has no such key."""
-    value = event.metadata.get(name)
-    return None if value is None else value.value
-
-
 def known_runs(instance: dg.DagsterInstance, run_ids: Collection[str]) -> dict[str, dg.DagsterRun]:
     """Return those of the runs that exist in the instance, by run id."""
     ids = sorted(run_ids)
@@ -124,7 +119,7 @@ def _reported_by_run(
         if not left:
             break
         if event.asset_key == names.raw_key and event.partition is not None:
-            left.discard((str(metadata_value(event, "batch_id")), event.partition))
+            left.discard((str(exact_values(event).get("batch_id")), event.partition))
     return set(wanted) - left
 
 
@@ -137,7 +132,7 @@ def _reported_later(
     since = min(time_of_id(link.batch_id) for link, _ in candidates)
     wanted = {shard_id for _, shard_ids in candidates for shard_id in shard_ids}
     return {
-        (str(metadata_value(event, "batch_id")), event.partition)
+        (str(exact_values(event).get("batch_id")), event.partition)
         for event in materializations_since(instance, names.raw_key, since, wanted)
         if event.partition is not None
     }

@@ -1,8 +1,7 @@
 """The metadata of the events of shards and of the stream as a whole.
 
-The command line prints keys of a shard's event. Positions are text in the format of `Position.parse`. Values
-that Dagster can plot are numbers. Keys without a value are omitted. Keys with spaces or units are for people;
-code reads the others.
+Each fact is an entry for people, whose key has its unit. Facts that Dagster can plot are numbers. Those
+without a value are omitted. The exact values are one more entry, which code reads and commands print.
 """
 
 from __future__ import annotations
@@ -24,40 +23,36 @@ if TYPE_CHECKING:
 TOTAL_ROWS, TOTAL_BAD_RECORDS = "total rows", "total bad records"
 """The keys of the totals that the asset check of bad records reads."""
 
+EXACT = "exact"
+"""The key of the entry with the exact values, by name. Positions are text in the format of `Position.parse`.
+Numbers that are too large for JavaScript are text, too."""
+
 Fact = str | float | datetime | None
 
 _ORDER = (
     "state",
     "error",
     "rows",
-    "MB",
+    "size (MB)",
     "lag (s)",
     "time to loss (h)",
     "first arrival",
     "last arrival",
-    "seconds",
-    "MB/s",
-    "bad_records",
-    "outside_hash_range",
+    "speed (MB/s)",
+    "bad records",
+    "outside hash range",
     "gaps",
-    "gaps_filled",
-    "from",
-    "through",
-    "first_sequence_number",
-    "last_sequence_number",
-    "dagster/partition_row_count",
-    "bytes",
-    "lag_ms",
-    "time_to_loss_ms",
-    "files",
-    "stream",
-    "shard",
-    "table_version",
-    "error_class",
-    "batch_id",
-    "checksum",
+    "gaps filled",
 )
-"""The keys of a shard's event in the order in which Dagster shows them."""
+"""The keys of a shard's event in the order in which Dagster shows them, before the exact values."""
+
+
+def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> Mapping[str, Any]:
+    """Return the exact values of an event. Those of events of earlier versions are entries of their own."""
+    exact = event.metadata.get(EXACT)
+    if isinstance(exact, dg.JsonMetadataValue) and isinstance(exact.value, dict):
+        return exact.value
+    return {name: value.value for name, value in event.metadata.items()}
 
 
 def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, dg.MetadataValue[Any]]:
@@ -68,26 +63,32 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         outcome: The shard's outcome.
         result: The result of the whole run.
     """
+    gaps = "; ".join(map(str, outcome.facts.gaps)) or None
     return _metadata(
         stream,
         outcome.shard_id,
         outcome.state,
         outcome.stats,
         seconds=result.seconds,
+        error=outcome.error,
         facts={
-            "bad_records": outcome.facts.bad_records,
-            "outside_hash_range": outcome.facts.outside_hash_range,
             "lag (s)": seconds_of(outcome.facts.lag_ms),
-            "lag_ms": outcome.facts.lag_ms,
             "time to loss (h)": hours_of(outcome.time_to_loss_ms),
-            "time_to_loss_ms": outcome.time_to_loss_ms,
             "first arrival": outcome.facts.first_arrival,
             "last arrival": outcome.facts.last_arrival,
+            "bad records": outcome.facts.bad_records,
+            "outside hash range": outcome.facts.outside_hash_range or None,
+            "gaps": gaps,
+        },
+        exact={
+            "bad_records": outcome.facts.bad_records,
+            "outside_hash_range": outcome.facts.outside_hash_range,
+            "lag_ms": outcome.facts.lag_ms,
+            "time_to_loss_ms": outcome.time_to_loss_ms,
+            "gaps": gaps,
             "files": outcome.files,
             "table_version": result.version,
             "batch_id": str(result.batch_id),
-            "gaps": "; ".join(map(str, outcome.facts.gaps)) or None,
-            **_error_facts(outcome.error),
         },
     )
 
@@ -108,11 +109,12 @@ def replay_metadata(
         outcome.state,
         outcome.stats,
         seconds=result.seconds,
-        facts={
+        error=outcome.error,
+        facts={"gaps filled": outcome.gaps_filled or None},
+        exact={
             "gaps_filled": outcome.gaps_filled or None,
             "table_version": result.version,
             "batch_id": str(result.batch_id) if outcome.rows else None,
-            **_error_facts(outcome.error),
         },
     )
 
@@ -129,7 +131,17 @@ def commit_metadata(
         stats: The range whose rows the commit added.
         batch_id: The commit's batch id.
     """
-    return _metadata(stream, shard_id, state, stats, facts={"batch_id": str(batch_id)})
+    return _metadata(stream, shard_id, state, stats, exact={"batch_id": str(batch_id)})
+
+
+def seek_metadata(facts: Mapping[str, Any]) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the metadata of the event of a shard whose position was set.
+
+    Args:
+        facts: The facts about the change, see `facts_of_moves`.
+    """
+    people = {"moved": facts["direction"], "rows removed": facts["rows_removed"], "gap": facts["gap"]}
+    return _values(people) | exact_entry(facts)
 
 
 def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, dg.MetadataValue[Any]]:
@@ -143,7 +155,7 @@ def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, d
     """
     facts: dict[str, Fact] = {
         TOTAL_ROWS: totals.rows,
-        "total MB": megabytes_of(totals.bytes),
+        "total size (MB)": megabytes_of(totals.bytes),
         "worst lag (s)": seconds_of(totals.lag_ms),
         "least time to loss (h)": hours_of(totals.time_to_loss_ms),
         "newest arrival": totals.last_arrival,
@@ -151,8 +163,8 @@ def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, d
         "shards behind": totals.behind,
         "failed shards": totals.failed,
         TOTAL_BAD_RECORDS: totals.bad_records,
-        "total MB/s": _speed(totals.bytes, totals.seconds),
-        "total seconds": round(totals.seconds, 3),
+        "total speed (MB/s)": _speed(totals.bytes, totals.seconds),
+        "duration (s)": round(totals.seconds, 3),
     }
     return _values(facts) | table_metadata(table)
 
@@ -189,8 +201,10 @@ def _metadata(
     state: str,
     stats: RangeStats | None,
     *,
-    facts: Mapping[str, Fact],
+    exact: Mapping[str, object],
+    facts: Mapping[str, Fact] = {},
     seconds: float | None = None,
+    error: Exception | None = None,
 ) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of a shard's event.
 
@@ -199,31 +213,41 @@ def _metadata(
         shard_id: The shard's id.
         state: The shard's state.
         stats: The facts about the range; None if there was no range.
-        facts: The facts that not every event has.
+        exact: The exact values that not every event has.
+        facts: The facts for people that not every event has.
         seconds: The duration of the run; None if it is not known.
+        error: Why the shard failed; None if it did not.
     """
     rows, size = (0, 0) if stats is None else (stats.rows, stats.bytes)
     found: dict[str, Fact] = {
+        "state": str(state),
+        "error": None if error is None else f"{type(error).__name__}: {error}",
+        "rows": rows,
+        "size (MB)": megabytes_of(size),
+        "speed (MB/s)": None if seconds is None else _speed(size, seconds),
+        **facts,
+    }
+    values = {
         "stream": stream,
         "shard": shard_id,
         "state": str(state),
+        **({} if error is None else {"error_class": type(error).__name__, "error": str(error)}),
         "rows": rows,
-        "dagster/partition_row_count": rows,
         "bytes": size,
-        "MB": megabytes_of(size),
-        "MB/s": None if seconds is None else _speed(size, seconds),
         "seconds": None if seconds is None else round(seconds, 3),
-        **_range_facts(stats),
-        **facts,
+        **_range_values(stats),
+        **exact,
     }
-    return _values({name: found[name] for name in _ORDER if name in found})
+    return _values({name: found[name] for name in _ORDER if name in found}) | exact_entry(values)
 
 
-def _error_facts(error: Exception | None) -> dict[str, Fact]:
-    return {} if error is None else {"error_class": type(error).__name__, "error": str(error)}
+def exact_entry(values: Mapping[str, object]) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the entry with the exact values of an event, without those that are None."""
+    known = {name: value for name, value in values.items() if value is not None}
+    return {EXACT: dg.MetadataValue.json(known)}
 
 
-def _range_facts(stats: RangeStats | None) -> dict[str, Fact]:
+def _range_values(stats: RangeStats | None) -> dict[str, str | None]:
     if stats is None:
         return {}
     return {

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from kinesis_assets.dagster.events.metadata import exact_values
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,9 +37,5 @@ def events_of(
 
 
 def metadata_of_events(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
-    """Return the metadata of each shard's event, in the order in which they were stored."""
-    return [
-        {name: value.value for name, value in event.metadata.items()}
-        for event in events_of(instance, run_id)
-        if event.partition is not None
-    ]
+    """Return the exact values of each shard's event, in the order in which they were stored."""
+    return [dict(exact_values(event)) for event in events_of(instance, run_id) if event.partition is not None]

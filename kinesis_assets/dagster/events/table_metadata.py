@@ -21,6 +21,9 @@ _BATCH_COLUMN = "_batch_id"
 
 _CODE = "dagster/code_references"
 
+_SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""By Delta's name of a type, that of Spark SQL, where they differ."""
+
 _DESCRIPTIONS = {column.name: column.description for column in COLUMNS if column.name != "error"} | {
     _BATCH_COLUMN: "Id of the commit that added the row.",
     "error": "Why the record could not be decoded; null otherwise.",
@@ -73,9 +76,9 @@ def derived_columns(delta: DeltaTable) -> dg.TableSchema:
 
 
 def _type_name(kind: Any) -> str:
-    """Return a type of Delta's metadata as one text."""
+    """Return a type of Delta's metadata as Spark SQL names it."""
     if isinstance(kind, str):
-        return kind
+        return _SQL_NAMES.get(kind, kind)
     match kind["type"]:
         case "array":
             return f"array<{_type_name(kind['elementType'])}>"

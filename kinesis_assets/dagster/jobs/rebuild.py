@@ -104,6 +104,11 @@ def _described(result: "Rebuild") -> str | None:
     return None if recorded is None else f"{recorded.owner or 'no asset'}: {recorded}"
 
 
+def _metadata(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts that `rebuild_asset` reports as metadata."""
+    return {name.replace("_", " "): value for name, value in facts.items() if value is not None}
+
+
 def build_rebuild_job(
     names: StreamNames, assets: Mapping[dg.AssetKey, dg.AssetsDefinition] | None = None
 ) -> dg.JobDefinition:
@@ -132,10 +137,10 @@ def build_rebuild_job(
         context.log.info(", ".join(f"{key}: {value}" for key, value in facts.items()))
         if config.apply:
             key = dg.AssetKey.from_user_string(config.asset)
-            context.log_event(dg.AssetObservation(key, metadata=facts))
+            context.log_event(dg.AssetObservation(key, metadata=_metadata(facts)))
         else:
             context.log.info("Nothing was changed. Set apply to apply the change.")
-        context.add_output_metadata(facts)
+        context.add_output_metadata(_metadata(facts))
 
     @dg.job(
         name=name,

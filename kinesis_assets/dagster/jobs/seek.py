@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import report_events
+from kinesis_assets.dagster.events.metadata import seek_metadata
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
@@ -42,7 +43,7 @@ def report_moves(context: dg.OpExecutionContext, names: StreamNames, facts: Sequ
     report_events(
         context.get_step_execution_context(),
         (
-            dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=shard)
+            dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=seek_metadata(shard))
             for shard in facts
             if shard["applied"]
         ),

@@ -152,8 +152,7 @@ def evaluate(
 def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
     """Return the event of a new shard for the stream's asset page."""
     metadata = {
-        "shard": shard_id,
         "parents": ", ".join(shard.parents) or "none",
-        "hash_range": " to ".join(shard.hash_range),
+        "hash range": " to ".join(shard.hash_range),
     }
     return dg.AssetMaterialization(names.stream_key, partition=shard_id, metadata=metadata)

@@ -15,6 +15,8 @@ from uuid import uuid4
 import dagster as dg
 import yaml
 
+from kinesis_assets.dagster.events.metadata import exact_values
+
 if TYPE_CHECKING:
     from random import Random
 
@@ -124,8 +126,9 @@ class Deployment:
                 for record in instance.fetch_materializations(key, limit=10_000).records:
                     event = record.event_log_entry
                     materialization = event.asset_materialization
-                    if materialization and "batch_id" in materialization.metadata:  # an event of a shard
-                        commits[event.run_id].add(materialization.metadata["batch_id"].value)
+                    exact = exact_values(materialization) if materialization else {}
+                    if "batch_id" in exact:  # an event of a shard
+                        commits[event.run_id].add(exact["batch_id"])
         return max(map(len, commits.values()), default=0)
 
     def stop(self) -> None:

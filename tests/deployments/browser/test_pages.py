@@ -70,8 +70,8 @@ def test_a_shard_that_is_materialized_alone_lands_and_no_other_one_moves(pages, 
     pages.page.set_viewport_size({"width": 1560, "height": 910})
     pages.open_asset(RAW.path, "Partitions")
     pages.page.get_by_text(SHARD).first.click()
-    last_number = pages.page.get_by_role("row").filter(has_text="last_sequence_number")
-    expect(last_number).to_contain_text(shop.acknowledged[SHARD][-1])
+    exact = pages.page.get_by_role("row").filter(has_text="last_sequence_number")
+    expect(exact).to_contain_text(shop.acknowledged[SHARD][-1])
     picture("materialization")
 
 
@@ -151,7 +151,7 @@ def test_the_numbers_of_the_events_are_plotted(pages, picture):
     pages.open_asset(RAW.path, "Overview")
     pages.page.get_by_role("button", name="Plots").click()
     pages.page.get_by_role("button", name="Events").click()
-    size, speed = pages.plot("MB"), pages.plot("MB/s")
+    size, speed = pages.plot("size (MB)"), pages.plot("speed (MB/s)")
     for plot in (size, speed):
         expect(plot.locator("canvas")).to_be_visible()
     picture("plots", size, speed)

@@ -55,7 +55,7 @@ def test_a_run_without_the_sensor_evaluates_the_checks_again(ingested, instance,
         add_a_file(opened)
     source.put(FIRST, 1)
     [*ingested.materialize(instance, [FIRST])]
-    small = executions(ingested, instance)["compaction_debt"].evaluation.metadata["small_files"].value
+    small = executions(ingested, instance)["compaction_debt"].evaluation.metadata["small files"].value
     assert small == 3
 
 
@@ -79,7 +79,7 @@ def test_duplicates_are_found_by_a_scan(ingested, instance):
         add_a_file(opened)
     assert run_checks(ingested, instance, "no_duplicates") == {"no_duplicates": False}
     found = executions(ingested, instance)["no_duplicates"].evaluation
-    assert found.metadata["duplicated_records"].value == 5
+    assert found.metadata["duplicated records"].value == 5
 
 
 def test_a_run_that_materializes_rows_skips_the_scan(source, project, instance):

@@ -195,7 +195,7 @@ def test_keys_that_are_there_twice_are_found_by_a_scan(consumed, instance):
     write_deltalake(table, table.to_pyarrow_table(), mode="append")  # as another program might
     assert consumed.execute_checks(instance, "no_duplicates") == {"no_duplicates": False}
     metadata = executions(instance)["no_duplicates"].evaluation.metadata
-    assert (metadata["rows"].value, metadata["duplicated_keys"].value) == (4, 2)
+    assert (metadata["rows"].value, metadata["duplicated keys"].value) == (4, 2)
 
 
 def test_a_result_of_the_scan_stays_after_a_run(consumed, instance):

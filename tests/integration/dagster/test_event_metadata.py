@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.testing import UserRecord, aggregate
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kinesis_assets.dagster.in_process import StreamProject
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -48,8 +51,8 @@ def project_of(make_project, clocked):
 
 def materialized(
     project: StreamProject, instance: dg.DagsterInstance, *shard_ids: str
-) -> dict[str, dict[str, Any]]:
-    """Run shards, and return the metadata of their materializations as plain values."""
+) -> dict[str, Mapping[str, Any]]:
+    """Run shards, and return the exact values of their materializations."""
     list(project.materialize(instance, shard_ids))
     records_filter = dg.AssetRecordsFilter(
         asset_key=raw_key(project.stream), asset_partitions=list(shard_ids)
@@ -58,9 +61,7 @@ def materialized(
     run_id = instance.get_runs(limit=1)[0].run_id
     assert {record.run_id for record in records} <= {run_id}
     events = [record.asset_materialization for record in records]
-    return {
-        event.partition: {name: value.value for name, value in event.metadata.items()} for event in events
-    }
+    return {event.partition: exact_values(event) for event in events}
 
 
 def test_bad_records_and_those_outside_the_hash_range_are_counted_per_shard(

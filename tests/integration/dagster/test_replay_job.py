@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
@@ -49,8 +50,7 @@ def test_each_replayed_shard_is_materialized_with_the_batch_id_of_its_rows(
     assert result.success
     logged = instance.all_logs(result.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     by_shard = {
-        event.partition: {name: value.value for name, value in event.metadata.items()}
-        for event in (entry.asset_materialization for entry in logged)
+        event.partition: exact_values(event) for event in (entry.asset_materialization for entry in logged)
     }
     assert {shard_id: (facts["state"], facts["rows"]) for shard_id, facts in by_shard.items()} == {
         A: ("filled", 1),

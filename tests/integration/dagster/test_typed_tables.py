@@ -72,7 +72,7 @@ def test_the_event_has_the_number_of_bad_records(orders, kinesis, source, stream
     result = materialize(project, instance, "orders")
     (event,) = result.asset_materializations_for_node("orders")
     facts = plain(event.metadata)
-    assert (facts["rows"], facts["bad_records"], facts["commits"]) == (3, 2, 1)
+    assert (facts["rows"], facts["bad records"], facts["exact"]["commits"]) == (3, 2, 1)
 
 
 @dagsters_own_warnings

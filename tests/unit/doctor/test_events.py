@@ -6,6 +6,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.event_audit import EventAudit
 from kinesis_assets.dagster.events.event_log import materializations_since
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.doctor.row_scan import Scan
 from kinesis_assets.table.commit_ids import new_id
@@ -18,7 +19,7 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 def materialized(bench, instance):
     """Return the batch and shard of each materialization."""
     events = materializations_since(instance, raw_key(bench.stream), 0.0)
-    return sorted((str(event.metadata["batch_id"].value), str(event.partition)) for event in events)
+    return sorted((exact_values(event)["batch_id"], str(event.partition)) for event in events)
 
 
 def report(bench, instance, batch_id, rows):

@@ -17,6 +17,7 @@ from kinesis_assets.dagster.derived.derived_events import (
     metadata_after,
     report_missing_events,
 )
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -88,14 +89,10 @@ class Orders:
 
     @property
     def reported(self) -> list[dict[str, Any]]:
-        """The metadata of the events that cover commits, oldest first."""
+        """The exact values of the events that cover commits, oldest first."""
         records = self.instance.fetch_materializations(KEY, limit=1000, ascending=True).records
-        events = [record.asset_materialization.metadata for record in records]
-        return [
-            {name: value.value for name, value in metadata.items()}
-            for metadata in events
-            if "commit_id" in metadata
-        ]
+        found = [exact_values(record.asset_materialization) for record in records]
+        return [dict(exact) for exact in found if "commit_id" in exact]
 
     @property
     def covered(self) -> list[tuple[int, str]]:
@@ -145,6 +142,23 @@ def test_the_commits_that_a_run_reported_together_are_not_reported_again(orders,
     instance.report_runless_asset_event(event(*made))
     orders.run()
     assert orders.covered == [(3, last(made))]
+
+
+def test_the_event_of_an_earlier_version_covers_its_commits(orders, instance):
+    made = orders.commit("gone", "gone")
+    before = {"rows": 2, "commits": 2, "commit_id": last(made)}
+    instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=before))
+    orders.run()
+    assert orders.covered == [(2, last(made))]
+
+
+def test_what_an_event_of_an_earlier_version_has_compared_is_not_compared_again(orders, instance):
+    compared = orders.commit("gone")
+    before = {COMPARED: json.dumps({"through": compared[0].commit_id})}
+    instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=before))
+    made = orders.commit("gone")
+    orders.run()
+    assert orders.covered == [(1, last(made))]
 
 
 def test_only_the_commits_after_the_last_event_of_a_run_are_reported(orders, instance):
@@ -232,8 +246,7 @@ def test_an_event_says_how_far_the_commits_were_compared(orders, daemon: Daemon,
     instance.report_runless_asset_event(event(*own))
     orders.run()
     (newest,) = instance.fetch_materializations(KEY, limit=1).records
-    progress = json.loads(newest.asset_materialization.metadata[COMPARED].value)
-    assert progress == {
+    assert exact_values(newest.asset_materialization)[COMPARED] == {
         "through": own[0].commit_id,
         "left": [[waiting[1].commit_id, None, [run.run_id]]],
     }

@@ -45,7 +45,7 @@ def test_it_reports_the_plan_and_changes_nothing_without_apply(owned, instance):
     result = run(owned, instance, asset="numbers")
     (output,) = result.filter_events(lambda event: event.is_successful_output)
     facts = plain(output.step_output_data.metadata)
-    assert (facts["rows_deleted"], facts["lost_rows"], facts["applied"]) == (2, 1, False)
+    assert (facts["rows deleted"], facts["lost rows"], facts["applied"]) == (2, 1, False)
     assert owned.version == before
 
 
@@ -55,7 +55,7 @@ def test_its_run_id_is_committed_and_the_asset_has_an_event(owned, instance):
     assert (newest.by, owned.derived.active) == (result.run_id, set())
     (record,) = instance.fetch_observations(dg.AssetKey("numbers"), limit=9).records
     facts = plain(record.asset_observation.metadata)
-    assert (facts["rows_deleted"], facts["lost_rows"], facts["below"]) == (2, 1, ["counts"])
+    assert (facts["rows deleted"], facts["lost rows"], facts["below"]) == (2, 1, ["counts"])
 
 
 def test_it_makes_a_renamed_asset_the_owner(owned, instance):

@@ -70,7 +70,13 @@ def test_each_moved_shard_has_an_event_of_the_raw_asset(project, instance, numbe
     observation = record.asset_observation
     assert observation is not None
     facts = {name: value.value for name, value in observation.metadata.items()}
-    assert (observation.partition, facts["direction"], facts["rows_removed"]) == (SHARD, "back", 2)
+    exact = facts.pop("exact")
+    assert facts == {"moved": "back", "rows removed": 2}
+    assert (observation.partition, exact["shard"], exact["to"]) == (
+        SHARD,
+        SHARD,
+        f"AFTER_SEQUENCE_NUMBER:{numbers[0]}",
+    )
 
 
 @pytest.mark.usefixtures("numbers")

@@ -230,7 +230,7 @@ def test_the_share_of_records_that_could_not_be_decoded_is_bounded(pair, bad, pa
     pair.derived.append((2, 0, "a"), counts=RecordCounts(100, bad))
     result = pair.results(**BAD)["bad_records"]
     assert (result.passed, result.severity) == (passed, "WARN")
-    assert (result.metadata["records"], result.metadata["bad_records"]) == (100, bad)
+    assert (result.metadata["records"], result.metadata["bad records"]) == (100, bad)
 
 
 def test_records_are_counted_from_where_the_last_evaluation_ended(pair):
@@ -243,7 +243,7 @@ def test_records_are_counted_from_where_the_last_evaluation_ended(pair):
 
 def test_the_share_is_one_of_records_and_not_of_rows(pair):
     pair.derived.append((2, 0, "a"), counts=RecordCounts(1000, 1))  # of 999 records with one key, one is left
-    assert pair.results(**BAD)["bad_records"].metadata["share_of_bad_records"] == 0.001
+    assert pair.results(**BAD)["bad_records"].metadata["share of bad records (%)"] == 0.1
 
 
 def test_a_table_that_does_not_count_its_records_has_no_share(pair):
@@ -257,16 +257,16 @@ def test_a_table_that_does_not_count_its_records_has_no_share(pair):
 def test_the_number_of_small_files_is_bounded(pair, allowed, passed):
     pair.derived.append((2, 0, "b"))
     result = pair.results(compaction_debt={"max_small_files": allowed})["compaction_debt"]
-    assert (result.passed, result.metadata["small_files"]) == (passed, 2)
+    assert (result.passed, result.metadata["small files"]) == (passed, 2)
     found = {record.data["partition"] for record in result.metadata["partitions"].records}
     assert found == {"part=a", "part=b"}
 
 
 def test_the_files_are_read_again_after_a_while(pair):
-    assert pair.results()["compaction_debt"].metadata["small_files"] == 1
+    assert pair.results()["compaction_debt"].metadata["small files"] == 1
     pair.derived.append((2, 0, "b"))
-    assert pair.results(1)["compaction_debt"].metadata["small_files"] == 1
-    assert pair.results(FILES_EVERY + 1)["compaction_debt"].metadata["small_files"] == 2
+    assert pair.results(1)["compaction_debt"].metadata["small files"] == 1
+    assert pair.results(FILES_EVERY + 1)["compaction_debt"].metadata["small files"] == 2
 
 
 # Losses
@@ -289,7 +289,7 @@ def test_rows_that_were_given_up_turn_the_check_red_until_the_loss_is_accepted(p
     give_up(pair, Deletion.EXPIRED)
     for _ in range(2):  # also if the commit is not read again
         result = pair.results()["no_accepted_data_loss"]
-        assert (result.passed, result.metadata["rows_given_up"]) == (False, 3)
+        assert (result.passed, result.metadata["rows given up"]) == (False, 3)
     later = "2999-01-01T00:00:00Z"
     assert pair.results(no_accepted_data_loss={"since": later})["no_accepted_data_loss"].passed
 

@@ -43,7 +43,7 @@ def test_a_shard_is_late_if_its_last_read_ended_at_an_old_record():
     result = lag({"a": behind(16 * MINUTE), "b": behind(14 * MINUTE)})
     assert (result.passed, result.severity, shards_in(result)) == (False, "WARN", ["a"])
     assert "a for 16 min" in result.description
-    assert result.metadata["worst_lag_seconds"] == 960
+    assert result.metadata["worst lag (s)"] == 960
 
 
 def test_a_shard_that_catches_up_is_not_late_any_more():
@@ -52,7 +52,7 @@ def test_a_shard_that_catches_up_is_not_late_any_more():
 
 def test_an_idle_shard_is_not_late():
     idle = shard_after(1, last_arrival=NOW - 20 * HOUR, tip_time=NOW - 59 * MINUTE)
-    assert lag({"a": idle}).metadata["worst_lag_seconds"] == 0
+    assert lag({"a": idle}).metadata["worst lag (s)"] == 0
 
 
 def test_a_shard_at_its_tip_is_late_once_its_next_read_is_overdue():
@@ -69,13 +69,13 @@ def test_a_shard_that_waits_to_be_read_is_late_without_that_delay():
 def test_the_lag_of_a_shard_without_a_start_is_unknown():
     result = lag({"a": shard_at()})
     assert result.passed
-    assert result.metadata["shards_with_unknown_lag"] == 1
+    assert result.metadata["shards with unknown lag"] == 1
 
 
 def test_the_worst_of_many_shards_are_shown():
     result = lag({f"s{number:04}": behind(HOUR + number * MINUTE) for number in range(1000)})
     assert shards_in(result) == [f"s{number:04}" for number in range(999, 999 - WORST, -1)]
-    assert result.metadata["shards_not_shown"] == 1000 - WORST
+    assert result.metadata["shards not shown"] == 1000 - WORST
 
 
 def test_a_shard_waits_since_it_was_first_found_waiting():
@@ -96,7 +96,7 @@ def test_a_clock_that_was_ahead_does_not_hide_a_waiting_shard():
 def test_records_that_expire_soon_fail_the_check():
     result = check_time_to_loss(LOSS, {"a": behind(19 * HOUR), "b": behind(17 * HOUR)}, NOW)
     assert (result.passed, result.severity, shards_in(result)) == (False, "ERROR", ["a"])
-    assert result.metadata["least_time_to_loss_hours"] == 5
+    assert result.metadata["least time to loss (h)"] == 5
 
 
 def test_records_that_expire_later_pass_the_check():
@@ -114,7 +114,7 @@ def test_finished_shards_lose_nothing():
 
 def test_records_that_may_have_expired_have_no_time_left():
     result = check_time_to_loss(LOSS, {"a": behind(30 * HOUR)}, NOW)
-    assert result.metadata["least_time_to_loss_hours"] == 0
+    assert result.metadata["least time to loss (h)"] == 0
     assert "a already" in result.description
 
 

@@ -133,7 +133,7 @@ def test_too_many_small_files_fail():
     check = CompactionDebtCheck(max_small_files=5)
     facts = file_facts([*files(4), *files(2, day="2026-02-02")], 1, NOW)
     result = check_compaction_debt(check, facts, "day")
-    assert (result.passed, result.severity, result.metadata["small_files"]) == (False, "WARN", 6)
+    assert (result.passed, result.severity, result.metadata["small files"]) == (False, "WARN", 6)
     assert [record.data["day"] for record in result.metadata["days"].records] == ["2026-02-01", "2026-02-02"]
 
 
@@ -152,7 +152,7 @@ def test_the_share_of_bad_records_is_bounded(bad, passed):
     counted = BadRecords(1, (HourOfRecords(1, 60, bad), HourOfRecords(2, 40, 0)))
     result = check_bad_records(CHECK, counted, DAMAGED)
     assert result.passed is passed
-    assert result.metadata["share_of_bad_records"] == bad / 100
+    assert result.metadata["share of bad records (%)"] == bad
 
 
 def test_no_records_have_no_share():

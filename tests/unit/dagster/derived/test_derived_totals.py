@@ -21,10 +21,10 @@ def test_the_event_has_the_rows_and_the_columns_of_the_table(derived):
     assert (facts["dagster/row_count"], facts["dagster/size_bytes"] > 0) == (2, True)
     columns = {column.name: column for column in facts["dagster/column_schema"].columns}
     assert {name: column.type for name, column in columns.items()} == {
-        "key": "long",
-        "value": "long",
+        "key": "bigint",
+        "value": "bigint",
         "part": "string",
-        "_batch_id": "long",
+        "_batch_id": "bigint",
     }
     assert "commit" in columns["_batch_id"].description
 

@@ -12,6 +12,7 @@ import pytest
 
 from kinesis_assets.dagster.events import missing_events as module
 from kinesis_assets.dagster.events.commit_links import ChainSegment, event_of
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import MAX_EVENTS, ComparisonProgress, find_missing_events
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.commit_link import CommitLink
@@ -45,7 +46,7 @@ def searches(
     for event in events:
         daemon.instance.report_runless_asset_event(event)
     base = chain[1].batch_id - 1
-    return [int(str(event.metadata["batch_id"].value)) - base for event in events], done
+    return [int(exact_values(event)["batch_id"]) - base for event in events], done
 
 
 def test_only_the_newest_part_of_an_unread_chain_is_reported(daemon, chain):
@@ -74,7 +75,7 @@ def with_shards(chain: dict[int, CommitLink], count: int) -> dict[int, CommitLin
 def commits_of(chain: dict[int, CommitLink], events: Sequence[dg.AssetMaterialization]) -> list[int]:
     """Return the commits that events report, and assert that each of them is reported for all its shards."""
     by_batch = {str(link.batch_id): number for number, link in chain.items()}
-    shards = Counter(by_batch[str(event.metadata["batch_id"].value)] for event in events)
+    shards = Counter(by_batch[exact_values(event)["batch_id"]] for event in events)
     assert all(count == len(chain[number].added) for number, count in shards.items())
     return list(shards)
 

@@ -1,16 +1,19 @@
-"""The metadata keys of a shard's event are public, and each kind of event uses the same ones."""
+"""The keys of events and their exact values are public, and each kind of event uses the same ones."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import dagster as dg
 import pytest
 
 from kinesis_assets.cli.replay import REPLAY_FIELDS
 from kinesis_assets.cli.run import SHARD_FIELDS
 from kinesis_assets.dagster.events.metadata import (
+    EXACT,
     commit_metadata,
     event_metadata,
+    exact_values,
     replay_metadata,
     totals_metadata,
 )
@@ -43,14 +46,12 @@ RANGE = {
     "from": "TRIM_HORIZON",
     "through": "AFTER_SEQUENCE_NUMBER:9:1",
     "rows": 3,
-    "dagster/partition_row_count": 3,
     "bytes": 30,
-    "MB": 0.00003,
     "first_sequence_number": "7",
     "last_sequence_number": "9",
     "checksum": str(1 << 40),
 }
-NO_ROWS = {"rows": 0, "dagster/partition_row_count": 0, "bytes": 0, "MB": 0.0}
+NO_ROWS = {"rows": 0, "bytes": 0}
 NOTHING_READ = {"from": "TRIM_HORIZON", "through": "TRIM_HORIZON"}
 ARRIVED = datetime(2026, 2, 1, 12, tzinfo=UTC), datetime(2026, 2, 1, 13, tzinfo=UTC)
 
@@ -71,35 +72,68 @@ def values(metadata):
     return {name: value.value for name, value in metadata.items()}
 
 
-def test_keys_of_a_run():
-    outcome = {
-        "state": ShardState.FAILED,
-        "stats": STATS,
-        "files": 2,
-        "facts": reading_facts(
-            bad_records=1,
-            outside_hash_range=2,
-            first_arrival=ARRIVED[0],
-            last_arrival=ARRIVED[1],
-            lag_ms=5500,
-            gaps=(GAP, GAP),
-        ),
-        "time_to_loss_ms": 5_400_000,
-        "error": ERROR,
+FAILED = {
+    "state": ShardState.FAILED,
+    "stats": STATS,
+    "files": 2,
+    "facts": reading_facts(
+        bad_records=1,
+        outside_hash_range=2,
+        first_arrival=ARRIVED[0],
+        last_arrival=ARRIVED[1],
+        lag_ms=5500,
+        gaps=(GAP, GAP),
+    ),
+    "time_to_loss_ms": 5_400_000,
+    "error": ERROR,
+}
+
+
+def test_people_see_each_fact_of_a_run_once_with_its_unit():
+    metadata = of_run(**FAILED)
+    del metadata[EXACT]
+    assert metadata == {
+        "state": "failed",
+        "error": f"DataLost: {A}: lost",
+        "rows": 3,
+        "size (MB)": 0.00003,
+        "lag (s)": 5.5,
+        "time to loss (h)": 1.5,
+        "first arrival": ARRIVED[0].timestamp(),
+        "last arrival": ARRIVED[1].timestamp(),
+        "speed (MB/s)": 0.001,
+        "bad records": 1,
+        "outside hash range": 2,
+        "gaps": f"{GAP}; {GAP}",
     }
-    assert of_run(**outcome) == RANGE | {
+
+
+def test_an_event_has_ten_entries_if_nothing_is_wrong():
+    facts = reading_facts(first_arrival=ARRIVED[0], last_arrival=ARRIVED[1], lag_ms=0)
+    well = of_run(state=ShardState.COMMITTED, stats=STATS, facts=facts, time_to_loss_ms=6)
+    assert [*well] == [
+        "state",
+        "rows",
+        "size (MB)",
+        "lag (s)",
+        "time to loss (h)",
+        "first arrival",
+        "last arrival",
+        "speed (MB/s)",
+        "bad records",
+        "exact",
+    ]
+
+
+def test_exact_values_of_a_run():
+    assert of_run(**FAILED)[EXACT] == RANGE | {
         "state": "failed",
         "bad_records": 1,
         "outside_hash_range": 2,
-        "first arrival": ARRIVED[0].timestamp(),
-        "last arrival": ARRIVED[1].timestamp(),
-        "lag (s)": 5.5,
         "lag_ms": 5500,
-        "time to loss (h)": 1.5,
         "time_to_loss_ms": 5_400_000,
         "files": 2,
         "seconds": 0.03,
-        "MB/s": 0.001,
         "table_version": 4,
         "batch_id": str(1 << 60),
         "gaps": f"{GAP}; {GAP}",
@@ -108,7 +142,7 @@ def test_keys_of_a_run():
     }
 
 
-def test_keys_of_a_run_that_read_nothing():
+def test_exact_values_of_a_run_that_read_nothing():
     of_shard = {
         "stream": "orders",
         "shard": A,
@@ -120,25 +154,33 @@ def test_keys_of_a_run_that_read_nothing():
         "table_version": 4,
         "batch_id": str(1 << 60),
     } | NO_ROWS
-    assert of_run(state=ShardState.COMMITTED) == of_shard
-    assert of_run(state=ShardState.COMMITTED, stats=RangeStats.unread(START)) == of_shard | NOTHING_READ
+    assert of_run(state=ShardState.COMMITTED)[EXACT] == of_shard
+    unread = of_run(state=ShardState.COMMITTED, stats=RangeStats.unread(START))
+    assert unread[EXACT] == of_shard | NOTHING_READ
 
 
 def test_keys_of_a_replay():
-    outcome = {"state": ReplayState.FAILED, "stats": STATS, "gaps_filled": 2, "error": ERROR}
-    assert of_replay(**outcome) == RANGE | {
+    metadata = of_replay(state=ReplayState.FAILED, stats=STATS, gaps_filled=2, error=ERROR)
+    assert metadata.pop(EXACT) == RANGE | {
         "state": "failed",
         "gaps_filled": 2,
         "seconds": 0.03,
-        "MB/s": 0.001,
         "table_version": 4,
         "batch_id": str(1 << 60),
         "error_class": "DataLost",
         "error": f"{A}: lost",
     }
+    assert metadata == {
+        "state": "failed",
+        "error": f"DataLost: {A}: lost",
+        "rows": 3,
+        "size (MB)": 0.00003,
+        "speed (MB/s)": 0.001,
+        "gaps filled": 2,
+    }
 
 
-def test_keys_of_a_replay_that_added_nothing():
+def test_exact_values_of_a_replay_that_added_nothing():
     of_shard = {
         "stream": "orders",
         "shard": A,
@@ -146,22 +188,22 @@ def test_keys_of_a_replay_that_added_nothing():
         "seconds": 0.03,
         "table_version": 4,
     } | NO_ROWS
-    assert of_replay(state=ReplayState.WHOLE) == of_shard
-    assert of_replay(state=ReplayState.WHOLE, stats=RangeStats.unread(START)) == of_shard | NOTHING_READ
+    assert of_replay(state=ReplayState.WHOLE)[EXACT] == of_shard
+    unread = of_replay(state=ReplayState.WHOLE, stats=RangeStats.unread(START))
+    assert unread[EXACT] == of_shard | NOTHING_READ
 
 
 def test_keys_of_an_event_that_was_missing():
+    metadata = values(commit_metadata("orders", A, "committed", STATS, 1 << 60))
+    assert metadata.pop(EXACT) == RANGE | {"state": "committed", "batch_id": str(1 << 60)}
+    assert metadata == {"state": "committed", "rows": 3, "size (MB)": 0.00003}
+
+
+def test_the_exact_values_of_an_event_of_an_earlier_version_are_its_entries():
+    before = {"rows": 3, "batch_id": "7", "lag (s)": 1.0}
+    assert exact_values(dg.AssetMaterialization("orders", metadata=before)) == before
     metadata = commit_metadata("orders", A, "committed", STATS, 1 << 60)
-    assert values(metadata) == RANGE | {"state": "committed", "batch_id": str(1 << 60)}
-
-
-def test_what_people_look_for_comes_first_and_checksums_last():
-    outcome = ShardOutcome(
-        A, ShardState.FAILED, STATS, facts=reading_facts(lag_ms=5), time_to_loss_ms=6, error=ERROR
-    )
-    keys = list(event_metadata("orders", outcome, RunResult(1, {}, version=4, seconds=1.0)))
-    assert keys[:6] == ["state", "error", "rows", "MB", "lag (s)", "time to loss (h)"]
-    assert keys[-2:] == ["batch_id", "checksum"]
+    assert exact_values(dg.AssetMaterialization("orders", metadata=metadata))["batch_id"] == str(1 << 60)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +224,7 @@ def test_what_people_look_for_comes_first_and_checksums_last():
     ids=["run", "replay"],
 )
 def test_commands_print_facts_of_the_event(fields, of_shard):
-    assert set(fields) <= of_shard.keys()
+    assert set(fields) <= of_shard[EXACT].keys()
 
 
 def test_keys_of_the_totals_of_a_run():
@@ -201,7 +243,7 @@ def test_keys_of_the_totals_of_a_run():
     totals.add(RunResult(1, {A: behind, "b": failed, "c": finished}, seconds=0.0301))
     assert values(totals_metadata(totals, TableTotals(rows=70, bytes=900, files=2))) == {
         "total rows": 6,
-        "total MB": 0.00006,
+        "total size (MB)": 0.00006,
         "worst lag (s)": 1.5,
         "least time to loss (h)": 2.0,
         "newest arrival": ARRIVED[1].timestamp(),
@@ -209,8 +251,8 @@ def test_keys_of_the_totals_of_a_run():
         "shards behind": 1,
         "failed shards": 1,
         "total bad records": 2,
-        "total MB/s": 0.002,
-        "total seconds": 0.03,
+        "total speed (MB/s)": 0.002,
+        "duration (s)": 0.03,
         "dagster/row_count": 70,
         "dagster/size_bytes": 900,
     }

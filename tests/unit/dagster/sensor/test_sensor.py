@@ -74,7 +74,7 @@ def test_each_shard_is_reported_once_on_the_stream_asset_with_its_parents(source
         B: "none",
         C: f"{A}, {B}",
     }
-    assert reported[C]["hash_range"] == f"0 to {2**128 - 1}"
+    assert reported[C]["hash range"] == f"0 to {2**128 - 1}"
 
 
 # Run requests

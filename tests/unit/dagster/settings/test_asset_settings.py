@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
+from kinesis_assets.dagster.events.table_metadata import derived_columns
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
 from support.stream_names import raw_key, stream_key
 
@@ -80,6 +83,12 @@ def test_every_column_of_the_raw_asset_has_a_description():
     assert {column.name: column.description for column in schema.columns} == {
         column.name: column.description for column in COLUMNS
     }
+
+
+def test_raw_and_derived_tables_have_the_same_names_of_types(tmp_path):
+    derived = derived_columns(DeltaTable.create(tmp_path, TABLE_SCHEMA))
+    types = {column.name: column.type for column in raw_spec().metadata["dagster/column_schema"].columns}
+    assert {column.name: column.type for column in derived.columns} == types
 
 
 def test_the_standard_metadata_names_the_table():
