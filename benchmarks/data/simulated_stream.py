@@ -137,7 +137,7 @@ class SimulatedStream(StreamClient):
                 outside_hash_range=0,
                 first_arrival=arrival,
                 last_arrival=arrival,
-                lag_ms=0,
+                millis_behind_latest=0,
                 gaps=(),
                 throttles=0,
             ),

@@ -1,4 +1,4 @@
-"""When a shard without new records is read again.
+"""What a position says about unread records: how old they may be, and when an idle shard is read again.
 
 All times are those of the service's clock, which also wrote the positions.
 """
@@ -30,6 +30,37 @@ def is_behind(shard: ShardPosition) -> bool:
     if shard.tip_time is None or shard.position.sub_sequence_number is not None:
         return True
     return shard.last_arrival is not None and shard.last_arrival > shard.tip_time + CLOCK_STEP
+
+
+def lag_of(
+    shard: ShardPosition,
+    now: datetime,
+    *,
+    waiting_since: float | None = None,
+    idle: timedelta = timedelta(0),
+) -> timedelta | None:
+    """Return the lag of a shard: the maximum age of its oldest unread record; None if it is unknown.
+
+    Events, metrics, checks and the command line all have it from here. A shard that was read to its tip has
+    no unread record until something shows that it has, or until its next read is overdue.
+
+    Args:
+        shard: The shard.
+        now: The time.
+        waiting_since: Since when it is known to have unread records although it was read to its tip, or its
+            runs fail, in seconds since the epoch; None if that is not so.
+        idle: The longest time from one read to the next of a shard without new records. Pass zero, if a run
+            has just read the shard, or has failed to.
+    """
+    if shard.complete_until is None:
+        return None
+    if is_behind(shard):
+        lag = now - shard.complete_until
+    elif waiting_since is not None:
+        lag = timedelta(seconds=now.timestamp() - waiting_since)
+    else:
+        lag = now - shard.complete_until - idle
+    return max(lag, timedelta())
 
 
 def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:

@@ -8,12 +8,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
+from kinesis_assets.ingest.idle_shards import lag_of
 from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.table.positions.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from datetime import datetime
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.manifest import ShardLanding
@@ -48,6 +50,8 @@ class ShardOutcome:
             a conflict. None for a shard that has no position.
         facts: The facts about reading it, with those of no rows if it read nothing or on a conflict.
         files: Number of data files that hold these rows.
+        lag_ms: The lag after the run, see `lag_of`, in milliseconds; None if the run did not try to read the
+            shard, or if it is not known.
         time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
             if that is not known.
         error: The reason for the states waiting, conflict and failed; None otherwise.
@@ -58,6 +62,7 @@ class ShardOutcome:
     stats: RangeStats | None = None
     facts: ReadingFacts = field(default_factory=ReadingFacts.unread)
     files: int = 0
+    lag_ms: int | None = None
     time_to_loss_ms: int | None = None
     error: ShardError | None = None
 
@@ -97,7 +102,7 @@ class RunResult:
         read = {
             shard_id: outcome
             for shard_id, outcome in self.outcomes.items()
-            if outcome.facts.lag_ms is not None
+            if outcome.facts.millis_behind_latest is not None
         }
         return replace(self, outcomes=read)
 
@@ -130,7 +135,13 @@ def _is_news(before: ShardPosition | None, outcome: ShardOutcome) -> bool:
 
 
 def shard_outcome(
-    plan: RunPlan, shard_id: str, shard: ShardLanding | None, result: CommitResult
+    plan: RunPlan,
+    shard_id: str,
+    shard: ShardLanding | None,
+    result: CommitResult,
+    *,
+    after: ShardPosition | None,
+    now: datetime,
 ) -> ShardOutcome:
     """Return the outcome of a requested shard.
 
@@ -139,13 +150,14 @@ def shard_outcome(
         shard_id: The shard.
         shard: The result of reading it; None if it was not read.
         result: The run's commit.
+        after: Its position after it was read; None if it was not.
+        now: The service's time after the shards were read.
     """
     state, error = _state(plan, shard_id, shard, result)
     before = plan.expected.shards.get(shard_id)
     if before is None:
         return ShardOutcome(shard_id, state, error=error)
-    unfinished = state is not ShardState.FINISHED
-    if shard is None or state is ShardState.CONFLICT:
+    if shard is None or after is None or state is ShardState.CONFLICT:
         return ShardOutcome(
             shard_id=shard_id,
             state=state,
@@ -154,16 +166,23 @@ def shard_outcome(
                 gaps=plan.given_up[shard_id].gaps[-1:] if shard_id in plan.given_up and not error else (),
                 throttles=0 if shard is None else shard.facts.throttles,
             ),
-            time_to_loss_ms=_time_to_loss_ms(plan, before, None) if unfinished else None,
+            lag_ms=_milliseconds(lag_of(before, now)) if state is ShardState.FAILED else None,
+            time_to_loss_ms=None if state is ShardState.FINISHED else _time_to_loss_ms(before, now),
             error=error,
         )
+    if shard.facts.millis_behind_latest is None:
+        after = before
+    now = shard.tip_time or now
+    tried = shard.error is not None or shard.facts.millis_behind_latest is not None
+    finished = state is ShardState.FINISHED
     return ShardOutcome(
         shard_id=shard_id,
         state=state,
         stats=shard.stats,
         facts=shard.facts,
         files=sum(shard_id in file.rows_by_shard for file in result.files),
-        time_to_loss_ms=_time_to_loss_ms(plan, before, shard.facts.lag_ms) if unfinished else None,
+        lag_ms=0 if finished else _milliseconds(lag_of(after, now)) if tried else None,
+        time_to_loss_ms=None if finished else _time_to_loss_ms(after, now),
         error=error,
     )
 
@@ -189,19 +208,13 @@ def _state(
     )
 
 
-def _time_to_loss_ms(plan: RunPlan, before: ShardPosition, lag_ms: int | None) -> int | None:
-    """Return the milliseconds until the shard's first unread record may expire; None if that is not known.
+def _time_to_loss_ms(shard: ShardPosition, now: datetime) -> int | None:
+    """Return the milliseconds until a shard's first unread record may expire; None if that is not known."""
+    return None if shard.safe_until is None else _milliseconds(max(shard.safe_until - now, timedelta(0)))
 
-    They are computed from the lag or, where no response reported one, from the committed position.
-    """
-    summary = plan.listing.summary
-    if lag_ms is not None:
-        remaining = timedelta(hours=summary.retention_hours, milliseconds=-lag_ms)
-    elif before.safe_until is not None:
-        remaining = before.safe_until - summary.service_time
-    else:
-        return None
-    return max(0, remaining // timedelta(milliseconds=1))
+
+def _milliseconds(time: timedelta | None) -> int | None:
+    return None if time is None else time // timedelta(milliseconds=1)
 
 
 def _unfinished_parents_error(plan: RunPlan, shard_id: str) -> ParentUnfinished:

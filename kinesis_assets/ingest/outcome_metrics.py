@@ -36,7 +36,8 @@ def record_outcomes(stream: str, result: RunResult) -> None:
         record(BAD_RECORDS, outcome.facts.bad_records, shard)
         record(THROTTLES, outcome.facts.throttles, shard)
         record(CONFLICTS, int(outcome.state is ShardState.CONFLICT), shard)
-        if outcome.facts.lag_ms is not None:
-            record(LAG, outcome.facts.lag_ms / 1000, shard)
+        # The sensor knows since when a shard that failed waits to be read.
+        if outcome.lag_ms is not None and outcome.error is None:
+            record(LAG, outcome.lag_ms / 1000, shard)
         if outcome.time_to_loss_ms is not None:
             record(TIME_TO_LOSS, outcome.time_to_loss_ms / 1000, shard)

@@ -21,8 +21,8 @@ class ReadingFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         outside_hash_range: Number of rows whose hash key belongs to another shard.
         first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
         last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
-        lag_ms: Milliseconds from the end of the range to the tip, as of the last response; None if no
-            response reported it.
+        millis_behind_latest: Milliseconds from the end of the range to the tip, as the last response reported
+            them; None if there was none. See `ShardOutcome` for the lag.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
         throttles: Number of calls that the service throttled.
     """
@@ -31,7 +31,7 @@ class ReadingFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     outside_hash_range: Count
     first_arrival: Time | None
     last_arrival: Time | None
-    lag_ms: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
+    millis_behind_latest: Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
     gaps: tuple[Gap, ...]
     throttles: Count
 
@@ -43,7 +43,7 @@ class ReadingFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             outside_hash_range=0,
             first_arrival=None,
             last_arrival=None,
-            lag_ms=None,
+            millis_behind_latest=None,
             gaps=gaps,
             throttles=throttles,
         )

@@ -102,13 +102,16 @@ def execute_run(
         for range_ in ready:
             del pending[range_.shard_id]
     landings = {shard.shard_id: shard for shard in landing.shards}
+    read = {shard_id: _moved(plan, shard) for shard_id, shard in landings.items()}
     to_commit: dict[str, ShardPosition] = {}
-    for shard_id, shard in landings.items():
-        before, after = plan.expected.shards[shard_id], _moved(plan, shard)
+    for shard_id, after in read.items():
+        before = plan.expected.shards[shard_id]
         refresh = tip_refresh if is_iteration else wait_after_empty_read(before, tip_refresh)
         if _needs_commit(before, after, refresh):
             to_commit[shard_id] = after
     result, moved, listing = CommitResult(None), to_commit, plan.listing
+    # An iteration that commits nothing has no later response than those of its shards.
+    now = max([listing.summary.service_time, *(each.tip_time for each in landing.shards if each.tip_time)])
     if to_commit or plan.given_up or plan.lowered or not is_iteration:
         # After reading, so that every record is known to be from the planned stream.
         summary = confirm_summary(client, plan.listing.summary)
@@ -116,6 +119,7 @@ def execute_run(
             raise StreamRecreated(
                 client.stream, "deleted and created again since the plan; nothing was committed. Run again"
             )
+        now = summary.service_time
         hours = max(listing.summary.retention_hours, summary.retention_hours)
         lowered = plan.lowered if hours == listing.summary.retention_hours else {}
         moved = {**lowered, **plan.given_up} | {
@@ -135,7 +139,15 @@ def execute_run(
             by=by,
         )
     outcomes = {
-        shard_id: shard_outcome(plan, shard_id, landings.get(shard_id), result) for shard_id in plan.asked
+        shard_id: shard_outcome(
+            plan,
+            shard_id,
+            landings.get(shard_id),
+            result,
+            after=moved.get(shard_id) or read.get(shard_id),
+            now=now,
+        )
+        for shard_id in plan.asked
     }
     done = RunResult(plan.batch_id, outcomes, result.version, clock.monotonic() - started)
     record_outcomes(client.stream, done)

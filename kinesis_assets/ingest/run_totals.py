@@ -57,8 +57,8 @@ class RunTotals:
 
     @property
     def lag_ms(self) -> int | None:
-        """The largest lag of a shard, in milliseconds; None if no response reported one."""
-        known = (each.facts.lag_ms for each in self.outcomes.values())
+        """The largest lag of a shard, in milliseconds; None if none is known."""
+        known = (each.lag_ms for each in self.outcomes.values())
         return max((each for each in known if each is not None), default=None)
 
     @property
@@ -75,7 +75,7 @@ class RunTotals:
     @property
     def behind(self) -> int:
         """Number of shards that have unread records."""
-        return sum(bool(each.facts.lag_ms) for each in self.outcomes.values())
+        return sum(bool(each.lag_ms) for each in self.outcomes.values())
 
     @property
     def failed(self) -> int:

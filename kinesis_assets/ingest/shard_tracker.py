@@ -71,7 +71,7 @@ class ShardTracker:
         outcome = result.outcomes[shard_id]
         self.conflict = outcome.state is ShardState.CONFLICT
         self.finished = outcome.state is ShardState.FINISHED
-        self.behind = bool(outcome.facts.lag_ms) and outcome.error is None
+        self.behind = bool(outcome.facts.millis_behind_latest) and outcome.error is None
         # After a conflict, the next iteration starts at the position that the other run committed.
         self.position = None if self.conflict or outcome.stats is None else outcome.stats.through
         self.error = None if self.conflict else outcome.error

@@ -182,7 +182,7 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
             outside_hash_range=reading.outside_hash_range,
             first_arrival=reading.first_arrival,
             last_arrival=reading.last_arrival,
-            lag_ms=reading.millis_behind_latest,
+            millis_behind_latest=reading.millis_behind_latest,
             gaps=tuple(reading.gaps),
             throttles=reading.throttles,
         ),

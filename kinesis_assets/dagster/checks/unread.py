@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.ingest.idle_shards import is_behind, longest_wait
+from kinesis_assets.ingest.idle_shards import is_behind, lag_of, longest_wait
 from kinesis_assets.kinesis.shards import unfinished_parents
 
 if TYPE_CHECKING:
@@ -100,32 +100,6 @@ def unread_for(
     return found | {
         shard_id: timedelta(seconds=now.timestamp() - entry.since) for shard_id, entry in unread.items()
     }
-
-
-def lag_of(
-    shard: ShardPosition, now: datetime, *, waiting_since: float | None, idle: timedelta
-) -> timedelta | None:
-    """Return the maximum age of a shard's oldest unread record; None if it is unknown.
-
-    A shard that was read to its tip has no unread record until something shows that it has, or until its
-    next read is overdue.
-
-    Args:
-        shard: The shard.
-        now: The time.
-        waiting_since: Since when it is known to have unread records although it was read to its tip, or its
-            runs fail, in seconds since the epoch; None if that is not so.
-        idle: The longest time from one read to the next of a shard without new records.
-    """
-    if shard.complete_until is None:
-        return None
-    if is_behind(shard):
-        lag = now - shard.complete_until
-    elif waiting_since is not None:
-        lag = timedelta(seconds=now.timestamp() - waiting_since)
-    else:
-        lag = now - shard.complete_until - idle
-    return max(lag, timedelta())
 
 
 def lags(

@@ -72,7 +72,7 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         seconds=result.seconds,
         error=outcome.error,
         facts={
-            "lag (s)": seconds_of(outcome.facts.lag_ms),
+            "lag (s)": seconds_of(outcome.lag_ms),
             "time to loss (h)": hours_of(outcome.time_to_loss_ms),
             "first arrival": outcome.facts.first_arrival,
             "last arrival": outcome.facts.last_arrival,
@@ -83,7 +83,7 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         exact={
             "bad_records": outcome.facts.bad_records,
             "outside_hash_range": outcome.facts.outside_hash_range,
-            "lag_ms": outcome.facts.lag_ms,
+            "lag_ms": outcome.lag_ms,
             "time_to_loss_ms": outcome.time_to_loss_ms,
             "gaps": gaps,
             "files": outcome.files,

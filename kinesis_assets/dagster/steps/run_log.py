@@ -66,7 +66,7 @@ class RunLog:
     def add(self, result: RunResult) -> None:
         """Add the result of an iteration of a continuous run, and log a line if it is time."""
         for shard_id, outcome in result.outcomes.items():
-            self._lags[shard_id] = outcome.facts.lag_ms or 0
+            self._lags[shard_id] = outcome.facts.millis_behind_latest or 0
             self._first_lags[shard_id] = max(self._lags[shard_id], self._first_lags.get(shard_id, 0))
         self._total += Progress(
             records=sum(outcome.rows for outcome in result.outcomes.values()),

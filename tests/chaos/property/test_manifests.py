@@ -59,7 +59,7 @@ HONEST = Landing(
                 outside_hash_range=0,
                 first_arrival=NOON,
                 last_arrival=NOON,
-                lag_ms=0,
+                millis_behind_latest=0,
                 gaps=(Gap(after=Position.after("5"), since=None, next_sequence_number="7", until=NOON),),
                 throttles=1,
             ),

@@ -133,7 +133,8 @@ class TestRun:
         assert done.by_shard[A]["rows"] == 1
         failed = done.by_shard[B]
         assert list(failed) == FIELDS
-        assert (failed["state"], failed["rows"], failed["lag_ms"]) == ("failed", 0, None)
+        assert (failed["state"], failed["rows"]) == ("failed", 0)
+        assert failed["lag_ms"] >= 0
         assert failed["error_class"] == "ReadFailed"
         assert "AccessDeniedException" in failed["error"]
         assert "Traceback" not in done.out + done.err

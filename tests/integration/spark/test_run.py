@@ -27,7 +27,7 @@ def test_a_run_commits_every_record_and_reports_each_shard(bench):
     assert bench.items == [1, 22, 333]
     assert states(result) == {first: ShardState.COMMITTED, second: ShardState.COMMITTED}
     outcome = result.outcomes[first]
-    assert (outcome.rows, outcome.stats.bytes, outcome.files, outcome.facts.lag_ms) == (2, 3, 1, 0)
+    assert (outcome.rows, outcome.stats.bytes, outcome.files, outcome.lag_ms) == (2, 3, 1, 0)
     assert (outcome.stats.start, outcome.stats.through) == (BEGINNING, bench.positions.shards[first].position)
     assert result.errors == {}
     assert result.version == bench.version

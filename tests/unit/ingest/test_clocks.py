@@ -71,7 +71,7 @@ def run_scenario(bench):
             (
                 bench.items,
                 [outcome.state for outcome in result.outcomes.values()],
-                [(outcome.facts.lag_ms, outcome.time_to_loss_ms) for outcome in result.outcomes.values()],
+                [(outcome.lag_ms, outcome.time_to_loss_ms) for outcome in result.outcomes.values()],
                 [(shard.position.kind, items[shard.position.sequence_number]) for shard in shards],
                 [shard.gaps for shard in shards],
                 result.errors,

@@ -44,6 +44,15 @@ def test_a_run_records_how_far_each_shard_is(bench, measurements):
     assert measurements.of(TIME_TO_LOSS) == {(A,): DAY - 60, (B,): DAY}
 
 
+def test_the_lag_of_a_shard_that_failed_is_left_to_the_sensor(bench, faults, measurements):
+    bench.create()
+    bench.put(1)
+    faults.fail(status=400, code="AccessDeniedException")
+    bench.run()
+    measurements.read()
+    assert measurements.of(LAG) == {}
+
+
 def test_the_calls_that_were_throttled_are_counted(bench, faults, measurements):
     bench.create()
     bench.put(1)

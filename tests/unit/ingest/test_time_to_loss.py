@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from kinesis_assets.cli.command_line import commands
+from kinesis_assets.ingest.idle_shards import lag_of
 from kinesis_assets.ingest.outcome import ShardState
 
 CONTINUE = {"on_data_loss": "continue"}
@@ -21,10 +22,10 @@ def test_the_time_to_loss_at_the_tip_is_the_retention(bench, hours):
     bench.put(1)
     bench.later(hours=5)
     outcome = bench.run().outcomes[shard]
-    assert (outcome.facts.lag_ms, outcome.time_to_loss_ms) == (0, hours * HOUR_MS)
+    assert (outcome.lag_ms, outcome.time_to_loss_ms) == (0, hours * HOUR_MS)
 
 
-def test_after_a_bounded_read_the_time_to_loss_is_that_of_the_first_unread_record(bench):
+def test_after_a_bounded_read_they_count_from_the_last_record_that_was_read(bench):
     first, second = bench.create(2)
     bench.put(1)
     bench.later(hours=2)
@@ -32,36 +33,47 @@ def test_after_a_bounded_read_the_time_to_loss_is_that_of_the_first_unread_recor
     bench.put(3, part=0.5)
     bench.later(hours=3)
     outcomes = bench.run(max_bytes=1).outcomes
-    assert (outcomes[first].facts.lag_ms, outcomes[first].time_to_loss_ms) == (3 * HOUR_MS, 21 * HOUR_MS)
-    assert (outcomes[second].facts.lag_ms, outcomes[second].time_to_loss_ms) == (0, 24 * HOUR_MS)
+    assert (outcomes[first].lag_ms, outcomes[first].time_to_loss_ms) == (5 * HOUR_MS, 19 * HOUR_MS)
+    assert (outcomes[second].lag_ms, outcomes[second].time_to_loss_ms) == (0, 24 * HOUR_MS)
 
 
 def test_the_lag_is_the_current_one_and_not_a_maximum(bench, faults):
     (shard,) = bench.create()
     bench.put(1, 2, 3)
     bench.later(hours=5)
-    assert bench.run(max_records=1).outcomes[shard].facts.lag_ms == 5 * HOUR_MS
+    assert bench.run(max_records=1).outcomes[shard].lag_ms == 5 * HOUR_MS
     faults.page_size(1)  # behind at first, and finally at the tip
-    assert bench.run().outcomes[shard].facts.lag_ms == 0
+    assert bench.run().outcomes[shard].lag_ms == 0
     bench.later(hours=5)
-    assert bench.run().outcomes[shard].facts.lag_ms == 0
+    assert bench.run().outcomes[shard].lag_ms == 0
 
 
-def test_the_time_to_loss_of_a_failed_shard_is_that_of_its_position(bench, faults):
+def test_the_lag_and_the_time_to_loss_of_a_failed_shard_are_those_of_its_position(bench, faults):
     (shard,) = bench.create()
     bench.put(1)
     bench.run()
     bench.later(hours=5)
     faults.fail(status=400, code="AccessDeniedException")
     outcome = bench.run().outcomes[shard]
-    assert (outcome.state, outcome.facts.lag_ms, outcome.time_to_loss_ms) == (
+    assert (outcome.state, outcome.lag_ms, outcome.time_to_loss_ms) == (
         ShardState.FAILED,
-        None,
+        5 * HOUR_MS,
         19 * HOUR_MS,
     )
 
 
-def test_the_time_to_loss_of_an_unread_waiting_shard_is_unknown(bench):
+@pytest.mark.parametrize("limits", [{}, {"max_records": 1}], ids=["to the tip", "behind"])
+def test_the_lag_after_a_run_is_the_one_that_the_checks_compute_from_the_table(bench, limits):
+    (shard,) = bench.create()
+    bench.put(1)
+    bench.later(hours=2)
+    bench.put(2)
+    bench.later(hours=3)
+    outcome = bench.run(**limits).outcomes[shard]
+    assert lag_of(bench.at(shard), bench.now) == timedelta(milliseconds=outcome.lag_ms)
+
+
+def test_the_lag_and_the_time_to_loss_of_an_unread_waiting_shard_are_unknown(bench):
     (parent,) = bench.create()
     bench.put(1)
     bench.plan()
@@ -69,8 +81,9 @@ def test_the_time_to_loss_of_an_unread_waiting_shard_is_unknown(bench):
     children = bench.split(parent)
     bench.later(hours=3)
     outcomes = bench.run(children).outcomes
-    assert {(outcomes[child].state, outcomes[child].time_to_loss_ms) for child in children} == {
-        (ShardState.WAITING, None)
+    found = [outcomes[child] for child in children]
+    assert {(each.state, each.lag_ms, each.time_to_loss_ms) for each in found} == {
+        (ShardState.WAITING, None, None)
     }
 
 

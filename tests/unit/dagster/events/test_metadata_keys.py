@@ -81,9 +81,9 @@ FAILED = {
         outside_hash_range=2,
         first_arrival=ARRIVED[0],
         last_arrival=ARRIVED[1],
-        lag_ms=5500,
         gaps=(GAP, GAP),
     ),
+    "lag_ms": 5500,
     "time_to_loss_ms": 5_400_000,
     "error": ERROR,
 }
@@ -109,8 +109,8 @@ def test_people_see_each_fact_of_a_run_once_with_its_unit():
 
 
 def test_an_event_has_ten_entries_if_nothing_is_wrong():
-    facts = reading_facts(first_arrival=ARRIVED[0], last_arrival=ARRIVED[1], lag_ms=0)
-    well = of_run(state=ShardState.COMMITTED, stats=STATS, facts=facts, time_to_loss_ms=6)
+    facts = reading_facts(first_arrival=ARRIVED[0], last_arrival=ARRIVED[1])
+    well = of_run(state=ShardState.COMMITTED, stats=STATS, facts=facts, lag_ms=0, time_to_loss_ms=6)
     assert [*well] == [
         "state",
         "rows",
@@ -214,7 +214,8 @@ def test_the_exact_values_of_an_event_of_an_earlier_version_are_its_entries():
             of_run(
                 state=ShardState.FAILED,
                 stats=STATS,
-                facts=reading_facts(lag_ms=5, gaps=(GAP,)),
+                facts=reading_facts(gaps=(GAP,)),
+                lag_ms=5,
                 time_to_loss_ms=6,
                 error=ERROR,
             ),
@@ -233,11 +234,12 @@ def test_keys_of_the_totals_of_a_run():
         A,
         ShardState.COMMITTED,
         STATS,
-        facts=reading_facts(bad_records=2, last_arrival=ARRIVED[0], lag_ms=1500),
+        facts=reading_facts(bad_records=2, last_arrival=ARRIVED[0]),
+        lag_ms=1500,
         time_to_loss_ms=7_200_000,
     )
     failed = ShardOutcome(
-        "b", ShardState.FAILED, STATS, facts=reading_facts(last_arrival=ARRIVED[1], lag_ms=0), error=ERROR
+        "b", ShardState.FAILED, STATS, facts=reading_facts(last_arrival=ARRIVED[1]), lag_ms=0, error=ERROR
     )
     finished = ShardOutcome("c", ShardState.FINISHED, RangeStats.unread(START))
     totals.add(RunResult(1, {A: behind, "b": failed, "c": finished}, seconds=0.0301))

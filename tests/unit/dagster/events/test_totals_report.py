@@ -33,7 +33,8 @@ def outcome(shard_id: str, rows: int = 0, lag_ms: int = 0, *, fails: bool = Fals
         shard_id,
         ShardState.FAILED if fails else ShardState.COMMITTED,
         stats,
-        facts=reading_facts(last_arrival=ARRIVAL if rows else None, lag_ms=lag_ms),
+        facts=reading_facts(last_arrival=ARRIVAL if rows else None),
+        lag_ms=lag_ms,
         error=DataLost(shard_id, "lost") if fails else None,
     )
 

@@ -55,7 +55,7 @@ def iteration(**rows_and_lag_by_shard: tuple[int, int]) -> RunResult:
                 bytes=1_000_000 * rows,
                 checksum=1,
             ),
-            facts=reading_facts(lag_ms=lag_ms),
+            facts=reading_facts(millis_behind_latest=lag_ms),
         )
         for shard_id, (rows, lag_ms) in rows_and_lag_by_shard.items()
     }
