@@ -1,4 +1,8 @@
-"""The checks of a raw table in a run. It continues with what the sensor remembers of its last tick."""
+"""The checks of a raw table in a run.
+
+What the run has read counts. Of the other shards, it continues with what the sensor remembers of its last
+tick.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kinesis_assets.dagster.checks.evaluation import Evaluation
-from kinesis_assets.dagster.checks.remembered import remembered_checks
+from kinesis_assets.dagster.checks.remembered import RememberedChecks, remembered_checks
 from kinesis_assets.dagster.checks.run_reports import RunReports
 
 if TYPE_CHECKING:
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.result import CheckResult
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.kinesis.stream import StreamListing
 
 SENSOR_SILENT = 600.0
@@ -45,17 +52,47 @@ class RunChecks(RunReports):
         )
         self._opened = opened
         self._listing = listing
+        self._outcomes: dict[str, tuple[ShardOutcome, float]] = {}
+        self._read_at: dict[str, float] = {}
+
+    def add(self, result: RunResult) -> None:
+        """Add the result of the run, or of an iteration of a continuous run, before it is reported."""
+        now = self._clock()
+        for shard_id, outcome in result.outcomes.items():
+            if outcome.lag_ms is not None:
+                self._outcomes[shard_id] = outcome, now
+                if outcome.error is None:
+                    self._read_at[shard_id] = now
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
         remembered = remembered_checks(self._step.instance, self._opened.names)
-        before = remembered.progress
-        ticks = before.at is not None and abs(now - before.at) < SENSOR_SILENT
+        waiting = self._waiting(remembered, now)
         return Evaluation(
             self._opened,
             self._step.instance,
             self._listing,
             self._opened.table.snapshot(),
             machine_time=datetime.fromtimestamp(now, UTC),
-            waiting=remembered.waiting if ticks else (),
-            before=before,
+            waiting=waiting,
+            before=msgspec.structs.replace(remembered.progress, waiting=waiting),
         ).results
+
+    def _waiting(self, remembered: RememberedChecks, now: float) -> dict[str, float]:
+        """Return by shard id since when a shard waits to be read, in seconds since the epoch."""
+        tick = remembered.progress.at
+        if tick is None or abs(now - tick) >= SENSOR_SILENT:
+            tick, remembered = None, RememberedChecks()
+        since = remembered.progress.waiting
+        waiting = {shard_id: since.get(shard_id, now) for shard_id in remembered.waiting}
+        for shard_id, (outcome, at) in self._outcomes.items():
+            unread_since = at - (outcome.lag_ms or 0) / 1000
+            if outcome.error is None:
+                waiting.pop(shard_id, None)
+                if outcome.lag_ms:
+                    waiting[shard_id] = unread_since
+            elif shard_id in self._read_at:
+                waiting[shard_id] = self._read_at[shard_id]
+            else:
+                # The last tick found nothing in a shard that it does not name.
+                waiting.setdefault(shard_id, unread_since if tick is None else tick)
+        return waiting

@@ -126,7 +126,9 @@ def _execute(
         log_each(result)
     log_totals(result)
     if any(outcome.rows for outcome in result.outcomes.values()):
-        RunChecks(step, stream, plan.listing).report()  # after the totals, which one of them counts
+        checks = RunChecks(step, stream, plan.listing)
+        checks.add(result)
+        checks.report()  # after the totals, which one of them counts
     if result.errors:
         raise ShardsNotCommitted(stream.name, result.errors)
     return result

@@ -54,6 +54,7 @@ def run_continuously(
 
     def report(result: RunResult) -> None:
         report_events(step, shard_events(context.asset_key, stream.name, result))
+        checks.add(result)
         checks.report()
 
     def report_totals(totals: RunTotals) -> None:
@@ -64,6 +65,7 @@ def run_continuously(
 
     def note(result: RunResult) -> None:
         run_log.add(result)
+        checks.add(result)
         totals_report.add(result)
 
     derivations = continuous_derivations(context, stream, spark)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.checked_table import CheckedTable
+from kinesis_assets.dagster.checks import remembered
 from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.checks.reports import Reports
@@ -17,8 +20,11 @@ from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.errors import TableUnreachable
+from kinesis_assets.errors import ReadFailed, TableUnreachable
+from kinesis_assets.ingest.outcome import ShardOutcome, ShardState
 from support.mentions import assert_mentions
+from support.run_results import reading_facts
+from support.shard_ids import A, B
 
 
 class _Unreachable:
@@ -91,3 +97,97 @@ def test_a_run_that_cannot_evaluate_the_checks_repeats_their_last_results(instan
     shown = Reports.of(instance, key, ["lag"]).executions["lag"]
     assert (shown.run_id, shown.evaluation.passed) == (result.run_id, False)
     assert (shown.evaluation.severity, shown.evaluation.description) == (last.severity, "late")
+
+
+MINUTE = 60.0
+
+
+class _Late:
+    """A stream whose shards have waited to be read for an hour, as its sensor has found."""
+
+    def __init__(self, daemon, source):
+        source.create(2)
+        daemon.commit([A, B], by=None)
+        source.put(A, 3)
+        source.put(B, 3)
+        self.daemon, self.now = daemon, time.time()
+        self.tick()
+        self.now += 60 * MINUTE
+        self.tick()
+
+    def tick(self):
+        self.daemon.clock = lambda: self.now
+        self.daemon.tick()
+
+    def lag_in_run(self, *results):
+        """Return the result of the check in a run with these results, a minute after the last one."""
+        opened = self.daemon.opened
+        step = SimpleNamespace(instance=self.daemon.instance, run_id="run")
+        checks = RunChecks(step, opened, opened.client.listing(), lambda: self.now)
+        for result in results:
+            checks.add(result)
+            self.now += MINUTE
+        return next(each for each in checks._evaluated(self.now) if each.name == "lag")
+
+
+@pytest.fixture
+def late(daemon, source, monkeypatch):
+    # An instance in memory does not store the states of sensors.
+    monkeypatch.setattr(remembered, "sensor_cursors", lambda *_: [daemon.cursor])
+    return _Late(daemon, source)
+
+
+def shards_in(result):
+    return [record.data["shard"] for record in result.metadata["shards"].records]
+
+
+def test_the_lag_in_a_run_is_that_of_the_shards_that_it_has_not_read(late):
+    result = late.lag_in_run(late.daemon.commit([A], by=None))
+    assert (result.passed, shards_in(result)) == (False, [B])
+
+
+def test_a_run_that_has_read_all_late_shards_reports_no_lag(late):
+    result = late.lag_in_run(late.daemon.commit([A, B], by=None))
+    assert (result.passed, result.metadata["worst_lag_seconds"]) == (True, 0)
+
+
+def with_failure(result, shard_id):
+    """Return a result in which a shard has failed too, which was last read ten minutes before."""
+    outcome = ShardOutcome(
+        shard_id,
+        ShardState.FAILED,
+        facts=reading_facts(),
+        lag_ms=int(10 * MINUTE * 1000),
+        error=ReadFailed(shard_id, "denied"),
+    )
+    return replace(result, outcomes={**result.outcomes, shard_id: outcome})
+
+
+def test_a_shard_that_fails_in_a_run_is_listed_since_the_sensor_found_it(late):
+    result = late.lag_in_run(with_failure(late.daemon.commit([A], by=None), B))
+    assert (result.passed, shards_in(result)) == (False, [B])
+    assert result.metadata["worst_lag_seconds"] == pytest.approx(61 * MINUTE, abs=MINUTE)
+
+
+def test_a_shard_in_which_the_last_tick_found_nothing_is_listed_once_it_fails(late):
+    read = late.daemon.commit([A, B], by=None)
+    late.tick()
+    late.now += 5 * MINUTE
+    result = late.lag_in_run(with_failure(read, B))
+    assert (result.passed, shards_in(result)) == (True, [B])
+    assert result.metadata["worst_lag_seconds"] == pytest.approx(6 * MINUTE, abs=5)
+
+
+def test_without_a_sensor_a_shard_that_fails_counts_from_its_last_read(late):
+    read = late.daemon.commit([A, B], by=None)
+    late.now += 20 * MINUTE
+    result = late.lag_in_run(with_failure(read, B))
+    assert shards_in(result) == [B]
+    assert result.metadata["worst_lag_seconds"] == pytest.approx(11 * MINUTE, abs=5)
+
+
+def test_a_shard_that_was_read_in_the_run_before_it_failed_counts_from_then(late):
+    read = late.daemon.commit([A, B], by=None)
+    result = late.lag_in_run(read, with_failure(read, B))
+    assert (result.passed, shards_in(result)) == (True, [B])
+    assert result.metadata["worst_lag_seconds"] == pytest.approx(2 * MINUTE, abs=5)
