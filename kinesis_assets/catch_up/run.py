@@ -23,7 +23,7 @@ from kinesis_assets.replay.run import RETRIES, replay
 from kinesis_assets.replay.window import ReplayWindow
 from kinesis_assets.seek.run import SeekResult, seek
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions.amendments import unfilled
+from kinesis_assets.table.positions.amendments import ranges_to_fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -189,12 +189,8 @@ def gaps_to_fill(
     """
     identity, snapshot = client.describe().identity, table.snapshot()
     amendment = snapshot.amendment(identity)
-    found = {
-        shard_id: unfilled(amendment, shard_id, [gap for gap in shard.gaps if gap.to_fill])
-        for shard_id, shard in _shards(snapshot, identity).items()
-        if not shard_ids or shard_id in shard_ids
-    }
-    return {shard_id: gaps for shard_id, gaps in found.items() if gaps}
+    found = ranges_to_fill(amendment, _shards(snapshot, identity))
+    return {shard_id: gaps for shard_id, gaps in found.items() if not shard_ids or shard_id in shard_ids}
 
 
 def _finished(client: StreamClient, table: PositionedTable) -> Mapping[str, object]:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
+    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.positions.positions import ShardPosition
 
 SHORTEST_WAIT = timedelta(minutes=1)
@@ -61,6 +63,23 @@ def lag_of(
     else:
         lag = now - shard.complete_until - idle
     return max(lag, timedelta())
+
+
+def time_to_loss(shard: ShardPosition, now: datetime, to_fill: Iterable[Gap] = ()) -> timedelta | None:
+    """Return the time until the first record that is still to be read may expire; None if it is unknown.
+
+    It is negative if it is over.
+
+    Args:
+        shard: The shard.
+        now: The time.
+        to_fill: What a catch-up has skipped and is still to add, see `ranges_to_fill`.
+    """
+    times = [] if shard.finished else [shard.safe_until]
+    if shard.retention_hours is not None:
+        retention = timedelta(hours=shard.retention_hours)
+        times += [gap.since + retention for gap in to_fill if gap.since is not None]
+    return min((time - now for time in times if time is not None), default=None)
 
 
 def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
-from kinesis_assets.ingest.idle_shards import lag_of
+from kinesis_assets.ingest.idle_shards import lag_of, time_to_loss
 from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.table.positions.range_stats import RangeStats
@@ -52,8 +52,8 @@ class ShardOutcome:
         files: Number of data files that hold these rows.
         lag_ms: The lag after the run, see `lag_of`, in milliseconds; None if the run did not try to read the
             shard, or if it is not known.
-        time_to_loss_ms: Milliseconds until the first unread record may expire; None for a finished shard, or
-            if that is not known.
+        time_to_loss_ms: Milliseconds until the first record that is still to be read may expire; None if
+            there is none, or if that is not known.
         error: The reason for the states waiting, conflict and failed; None otherwise.
     """
 
@@ -167,7 +167,7 @@ def shard_outcome(
                 throttles=0 if shard is None else shard.facts.throttles,
             ),
             lag_ms=_milliseconds(lag_of(before, now)) if state is ShardState.FAILED else None,
-            time_to_loss_ms=None if state is ShardState.FINISHED else _time_to_loss_ms(before, now),
+            time_to_loss_ms=_time_to_loss_ms(plan, shard_id, before, now),
             error=error,
         )
     if shard.facts.millis_behind_latest is None:
@@ -182,7 +182,7 @@ def shard_outcome(
         facts=shard.facts,
         files=sum(shard_id in file.rows_by_shard for file in result.files),
         lag_ms=0 if finished else _milliseconds(lag_of(after, now)) if tried else None,
-        time_to_loss_ms=None if finished else _time_to_loss_ms(after, now),
+        time_to_loss_ms=_time_to_loss_ms(plan, shard_id, after, now),
         error=error,
     )
 
@@ -208,9 +208,9 @@ def _state(
     )
 
 
-def _time_to_loss_ms(shard: ShardPosition, now: datetime) -> int | None:
-    """Return the milliseconds until a shard's first unread record may expire; None if that is not known."""
-    return None if shard.safe_until is None else _milliseconds(max(shard.safe_until - now, timedelta(0)))
+def _time_to_loss_ms(plan: RunPlan, shard_id: str, shard: ShardPosition, now: datetime) -> int | None:
+    remaining = time_to_loss(shard, now, plan.to_fill.get(shard_id, ()))
+    return None if remaining is None else _milliseconds(max(remaining, timedelta(0)))
 
 
 def _milliseconds(time: timedelta | None) -> int | None:

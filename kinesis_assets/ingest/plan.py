@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from kinesis_assets.errors import ShardUnknown, StreamRecreated, TableMissing
+from kinesis_assets.errors import ShardUnknown, StreamRecreated, TableError, TableMissing
 from kinesis_assets.ingest.stale_list import check_first_list, check_list
 from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
 from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
@@ -19,13 +19,15 @@ from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.positions.amendments import ranges_to_fill
 from kinesis_assets.table.positions.positions import initial_positions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
@@ -81,6 +83,7 @@ class RunPlan:
         refused: By shard id, why a requested shard cannot be read.
         given_up: The requested shards that have expired. They count as read to their end, with a gap.
         lowered: Unfinished shards with less retention than the table records; the run records it.
+        to_fill: What catch-ups have skipped and are still to add, by shard id.
     """
 
     batch_id: int
@@ -92,6 +95,7 @@ class RunPlan:
     refused: Mapping[str, ShardError]
     given_up: Mapping[str, ShardPosition]
     lowered: Mapping[str, ShardPosition]
+    to_fill: Mapping[str, Collection[Gap]]
 
     @property
     def identity(self) -> StreamIdentity:
@@ -177,13 +181,13 @@ def plan_run(
 
     asked = list(dict.fromkeys(asked))
 
-    def read_positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions]:
-        found = _read_or_freeze(client, table, listing, policy, asked)
+    def read_positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions, TableSnapshot | None]:
+        snapshot, found = _read_or_freeze(client, table, listing, policy, asked)
         check_list(listing, found, table.uri)
         check_unlisted_parents(client, listing, found.shards, found.listed_at)
-        return listing, found
+        return listing, found, snapshot
 
-    listing, recorded = retry_listing(client, read_positions, listing)
+    listing, recorded, snapshot = retry_listing(client, read_positions, listing)
     expected = recorded.with_listing(listing)
     now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
@@ -234,6 +238,7 @@ def plan_run(
             for shard_id, shard in recorded.shards.items()
             if not shard.finished and shard.retention_hours != expected.shards[shard_id].retention_hours
         },
+        to_fill={} if snapshot is None else gaps_to_fill(snapshot, expected.identity, expected.shards),
     )
 
 
@@ -265,8 +270,11 @@ def _read_or_freeze(
     listing: StreamListing,
     policy: ReadPolicy,
     asked: Iterable[str],
-) -> StreamPositions:
-    """Return the stream's positions; commit its first ones if it has none."""
+) -> tuple[TableSnapshot | None, StreamPositions]:
+    """Return the table's snapshot and the stream's positions; commit its first ones if it has none.
+
+    The snapshot is None if they were committed.
+    """
     from kinesis_assets.table.commits.claims import claim  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.commits.commit import freeze  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.log.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
@@ -280,7 +288,7 @@ def _read_or_freeze(
         if snapshot.owner is None:
             claim(table, listing.summary.identity)  # an older version created the table
         if positions.identity == listing.summary.identity:
-            return positions
+            return snapshot, positions
     check_first_list(listing)
     # The committed starts are final, so they must not depend on one response.
     summary = confirm_summary(client, listing.summary)
@@ -293,9 +301,31 @@ def _read_or_freeze(
     if positions is None:
         starts = policy.starts.frozen(listing)
         try_sequence_numbers(client, starts)
-        return freeze(table, listing, starts)
+        return None, freeze(table, listing, starts)
     # The old stream was being read, so every record of the new one is new, whatever the configured start is.
-    return freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
+    return None, freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
+
+
+def gaps_to_fill(
+    snapshot: TableSnapshot, identity: StreamIdentity, shards: Mapping[str, ShardPosition]
+) -> dict[str, Collection[Gap]]:
+    """Return what catch-ups have skipped and are still to add, by shard id.
+
+    If the amendment cannot be read, which the checks report, nothing counts as added: no run depends on it.
+
+    Args:
+        snapshot: The newest version of the table.
+        identity: The stream.
+        shards: The position of each shard.
+    """
+    if not any(gap.to_fill for shard in shards.values() for gap in shard.gaps):
+        return {}
+    try:
+        amendment = snapshot.amendment(identity)
+    except TableError:
+        amendment = None
+    left = ranges_to_fill(amendment, shards)
+    return {shard_id: gaps.values() for shard_id, gaps in left.items()}
 
 
 def _all_at(position: Position, listing: StreamListing) -> dict[str, Position]:

@@ -48,5 +48,5 @@ def filled_gaps(
         if read_to_end:
             filled.append(ClearedGap.of(gap))
         elif in_part and through is not None and through[0] > start[0]:
-            filled.append(ClearedGap(gap.after, result.stats.through.sequence_number))
+            filled.append(ClearedGap(gap.after, result.stats.through.sequence_number, result.last_arrival))
     return tuple(filled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kinesis_assets.ingest.manifest import ShardResult
+from kinesis_assets.ingest.reading_facts import Time
 from kinesis_assets.table.data_files.data_file import DataFile
 from kinesis_assets.table.positions.range_stats import Count
 
@@ -15,10 +16,12 @@ class ShardFillResult(ShardResult, frozen=True, forbid_unknown_fields=True):
     Attributes:
         read: Number of records read.
         first_read: Sequence number of the first record read; None if none was read.
+        last_arrival: Arrival of the last record read; None if none was read.
     """
 
     read: Count
     first_read: str | None
+    last_arrival: Time | None
 
 
 class FillResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

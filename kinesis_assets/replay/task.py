@@ -178,5 +178,6 @@ class _MissingRecords:
             end=reading.end,
             read=reading.records,
             first_read=reading.first_sequence_number,
+            last_arrival=reading.last_arrival,
             error=error,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.checks.result import CheckResult, counted, worst
+from kinesis_assets.dagster.checks.result import CheckResult, counted, duration, worst
+from kinesis_assets.table.positions.amendments import unfilled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -13,8 +15,12 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.stream_check_settings import NoAcceptedDataLossCheck
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.positions.amendments import Amendment
-    from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.positions_chain import PositionsChain
+
+STEP_LIMIT = timedelta(hours=1)
+"""A catch-up that has committed nothing for this long was interrupted: each of its steps reads for ten
+minutes."""
 
 Gaps = dict[str, "tuple[Gap, ...]"]
 """The gaps by shard id."""
@@ -52,44 +58,70 @@ def gaps_of_table(
 
 
 def check_no_accepted_data_loss(
-    check: NoAcceptedDataLossCheck, positions: StreamPositions, gaps: Gaps, amendment: Amendment | None
+    check: NoAcceptedDataLossCheck,
+    positions: StreamPositions,
+    gaps: Gaps,
+    amendment: Amendment | None,
+    now: datetime,
 ) -> CheckResult:
-    """Check that no gap is recorded that a replay has not filled.
+    """Check that no gap is recorded that a replay has not filled, or that a catch-up is about to fill.
 
     Args:
         check: From when on gaps count.
         positions: The positions, for the streams of the same name that were deleted.
         gaps: What `recorded_gaps` returned.
         amendment: The table's newest amendment.
+        now: The time.
     """
-    counting = sorted(
-        (
-            (gap.until, shard_id, str(gap))
-            for shard_id, of_shard in gaps.items()
-            for gap in of_shard
-            if _counts(check, gap.until)
-            and not (amendment is not None and amendment.has_cleared(shard_id, gap))
-        ),
-        reverse=True,
-    )
-    deleted = [each for each in _deleted_streams(positions) if _counts(check, each[0])]
-    lost = sorted([*counting, *deleted], reverse=True)
+    lost, waiting = _deleted_streams(positions), []
+    committed = [] if amendment is None else [amendment.at]
+    for shard_id, of_shard in gaps.items():
+        shard = positions.shards.get(shard_id)
+        for gap, part in unfilled(amendment, shard_id, of_shard).items():
+            if shard is not None and gap.to_fill and _is_available(shard, part, now):
+                waiting.append((gap.until, shard_id, str(part)))
+                committed += [seek.at for seek in shard.seeks]
+            else:
+                lost.append((gap.until, shard_id, str(part)))
+    lost = sorted((each for each in lost if _counts(check, each[0])), reverse=True)
+    waiting = sorted((each for each in waiting if _counts(check, each[0])), reverse=True)
+    goes_on = now - max(committed, default=now) < STEP_LIMIT
+    sentences = []
     if lost:
         until, place, sentence = lost[0]
-        description = (
+        sentences.append(
             f"{counted(len(lost), 'gap')} in which records may be missing, the newest in {place} until "
             f"{until:%Y-%m-%dT%H:%M:%SZ}: {sentence}. Replay what the stream still has, or set "
             "checks.no_accepted_data_loss.since to a later time"
         )
-    else:
-        description = "no records were given up"
+    if waiting:
+        ranges = counted(len(waiting), "range")
+        if goes_on:
+            sentences.append(f"{ranges} that a catch-up has skipped are being filled")
+        else:
+            sentences.append(
+                f"{ranges} that a catch-up has skipped are not filled, and it has committed nothing for more "
+                f"than {duration(STEP_LIMIT.total_seconds())}. Run the catch-up again: it continues where it "
+                "ended"
+            )
     rows = [
         {"shard": place, "until": f"{until:%Y-%m-%dT%H:%M:%SZ}", "gap": sentence}
-        for until, place, sentence in lost
+        for until, place, sentence in (*lost, *waiting)
     ]
     return CheckResult(
-        "no_accepted_data_loss", not lost, check.severity, description, {"gaps": len(lost), **worst(rows)}
+        "no_accepted_data_loss",
+        not lost and (goes_on or not waiting),
+        check.severity,
+        "; ".join(sentences) or "no records were given up",
+        {"gaps": len(lost), "ranges_to_fill": len(waiting), **worst(rows)},
     )
+
+
+def _is_available(shard: ShardPosition, part: Gap, now: datetime) -> bool:
+    """Whether no record of the unfilled part of a gap can have expired."""
+    if shard.retention_hours is None or part.since is None:
+        return False
+    return part.since + timedelta(hours=shard.retention_hours) > now
 
 
 def _counts(check: NoAcceptedDataLossCheck, until: datetime) -> bool:

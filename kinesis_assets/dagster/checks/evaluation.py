@@ -20,6 +20,7 @@ from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_report
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
 from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.table.positions.amendments import ranges_to_fill
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -121,6 +122,9 @@ class Evaluation:
         recorded = {} if state is None else state.positions.shards
         self._shards = recorded if shards is None else shards
         self._now = latest_time({**recorded, **self._shards}, listing.summary.service_time, machine_time)
+        amendment = None if state is None else state.amendment
+        to_fill = ranges_to_fill(amendment, self._shards)
+        self._to_fill = {shard_id: gaps.values() for shard_id, gaps in to_fill.items()}
         self._readable = readable(self._shards)
         finished = {shard_id for shard_id, shard in self._shards.items() if shard.finished}
         self.progress = ChecksProgress(
@@ -147,7 +151,7 @@ class Evaluation:
             idle = self._opened.max_idle
             yield check_lag(checks.lag, self._readable, now, waiting=self.progress.waiting, idle=idle)
         if checks.time_to_loss is not None:
-            yield check_time_to_loss(checks.time_to_loss, self._shards, now)
+            yield check_time_to_loss(checks.time_to_loss, self._shards, now, self._to_fill)
         if checks.every_shard_read is not None:
             yield check_every_shard_read(checks.every_shard_read, self._readable, self.progress.unread, now)
 
@@ -164,7 +168,7 @@ class Evaluation:
             gaps, newest = gaps_of_table(chain, state.positions, before.archived_gaps, before.archive)
             self.progress = msgspec.structs.replace(self.progress, archived_gaps=gaps, archive=newest)
             yield check_no_accepted_data_loss(
-                checks.no_accepted_data_loss, state.positions, gaps, state.amendment
+                checks.no_accepted_data_loss, state.positions, gaps, state.amendment, self._now
             )
         if checks.compaction_debt is not None:
             files, version = before.files, state.snapshot.version

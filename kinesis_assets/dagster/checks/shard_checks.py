@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.result import CheckResult, counted, duration, worst
 from kinesis_assets.dagster.checks.unread import lags, unread_for
+from kinesis_assets.ingest.idle_shards import time_to_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from kinesis_assets.dagster.checks.unread import Unread
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
         LagCheck,
         TimeToLossCheck,
     )
+    from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.positions.positions import ShardPosition
 
 _HOUR = timedelta(hours=1)
@@ -71,29 +74,36 @@ def check_lag(
 
 
 def check_time_to_loss(
-    check: TimeToLossCheck, shards: Mapping[str, ShardPosition], now: datetime
+    check: TimeToLossCheck,
+    shards: Mapping[str, ShardPosition],
+    now: datetime,
+    to_fill: Mapping[str, Collection[Gap]] = MappingProxyType({}),
 ) -> CheckResult:
-    """Check that no unread record expires soon.
+    """Check that no record that is still to be read expires soon.
 
     Args:
         check: The bound.
         shards: The shards. Records expire in those that wait for their parents, too.
         now: The time.
+        to_fill: What catch-ups have skipped and are still to add, by shard id.
     """
-    unfinished = {shard_id: shard for shard_id, shard in shards.items() if not shard.finished}
-    known = sorted(
-        ((shard.safe_until - now) / _HOUR, shard_id)
-        for shard_id, shard in unfinished.items()
-        if shard.safe_until is not None
-    )
+    times = {
+        shard_id: time_to_loss(shard, now, to_fill.get(shard_id, ()))
+        for shard_id, shard in shards.items()
+        if not shard.finished or shard_id in to_fill
+    }
+    known = sorted((time / _HOUR, shard_id) for shard_id, time in times.items() if time is not None)
     soon = [(hours, shard_id) for hours, shard_id in known if hours < check.min_hours]
     bound = duration(check.min_hours * 3600)
     if soon:
         hours, shard_id = soon[0]
         loss = f"in {duration(hours * 3600)}" if hours > 0 else "already"
+        skipped = any(shard_id in to_fill for _, shard_id in soon)
         description = (
             f"unread records of {counted(len(soon), 'shard')} may expire in less than {bound}: those of "
-            f"{shard_id} {loss}. Run these shards now, or increase the stream's retention"
+            f"{shard_id} {loss}. Run these shards now, "
+            + ("and the catch-up again, which continues where it ended, " if skipped else "")
+            + "or increase the stream's retention"
         )
     else:
         description = f"no unread record expires in less than {bound}"
@@ -110,7 +120,7 @@ def check_time_to_loss(
             **({"least time to loss (h)": round(max(0.0, known[0][0]), 2)} if known else {}),
             "shards at risk": len(soon),
             **worst(rows),
-            "shards with unknown time": len(unfinished) - len(known),
+            "shards with unknown time": len(times) - len(known),
         },
     )
 

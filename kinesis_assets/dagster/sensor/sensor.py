@@ -119,7 +119,7 @@ def evaluate(
         derived_checks=derived_checks,
         failing_tables=failing,
     )
-    record_shards(opened, listing, shards, waiting=checks.waiting, now=now)
+    record_shards(opened, listed, waiting=checks.waiting, now=now)
     blocked = {
         shard_id
         for record in unfinished

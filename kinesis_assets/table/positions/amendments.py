@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kinesis_assets.kinesis.data_loss import Gap
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 FORMAT = 2
 """The format number that this release writes. It is raised with every change that an older release must not
@@ -31,10 +32,15 @@ read. Files of format 1 do not name their stream."""
 class ClearedGap(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A gap that a replay filled, identified by the same fields as in `Gap`; or the first part of one, which
     ends before another record.
+
+    Attributes:
+        until: Of a first part, the arrival of its last record. Releases that do not know the field reject the
+            file.
     """
 
     after: Position
     next_sequence_number: str | None = None
+    until: datetime | None = None
 
     @classmethod
     def of(cls, gap: Gap) -> ClearedGap:
@@ -43,14 +49,10 @@ class ClearedGap(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     def is_in(self, other: ClearedGap) -> bool:
         """Whether this is another one, or its first part."""
-        if self == other:
-            return True
         numbers = self.next_sequence_number, other.next_sequence_number
-        return (
-            self.after == other.after
-            and numbers[0] is not None
-            and numbers[1] is not None
-            and int(numbers[0]) < int(numbers[1])
+        return self.after == other.after and (
+            numbers[0] == numbers[1]
+            or (numbers[0] is not None and numbers[1] is not None and int(numbers[0]) < int(numbers[1]))
         )
 
 
@@ -111,19 +113,35 @@ def unfilled(amendment: Amendment | None, shard_id: str, gaps: Iterable[Gap]) ->
     }
 
 
+def ranges_to_fill(
+    amendment: Amendment | None, shards: Mapping[str, ShardPosition]
+) -> dict[str, dict[Gap, Gap]]:
+    """Return what `unfilled` returns of the gaps that a catch-up is to fill, by shard id.
+
+    Args:
+        amendment: The newest amendment; None if there is none.
+        shards: The position of each shard.
+    """
+    found = {
+        shard_id: unfilled(amendment, shard_id, [gap for gap in shard.gaps if gap.to_fill])
+        for shard_id, shard in shards.items()
+        if shard.gaps
+    }
+    return {shard_id: gaps for shard_id, gaps in found.items() if gaps}
+
+
 def _rest(gap: Gap, cleared: Iterable[ClearedGap]) -> Gap:
     """Return a gap without its first part, if that is filled."""
-    ends = [
-        part.next_sequence_number
+    parts = [
+        (int(part.next_sequence_number), part)
         for part in cleared
         if part.after == gap.after and part.next_sequence_number is not None
     ]
-    if not ends:
+    if not parts:
         return gap
-    number = max(ends, key=int)
-    return msgspec.structs.replace(
-        gap, after=Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=number)
-    )
+    number, part = max(parts, key=lambda each: each[0])
+    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=str(number))
+    return msgspec.structs.replace(gap, after=start, since=part.until or gap.since)
 
 
 def next_amendment(

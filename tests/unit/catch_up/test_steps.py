@@ -167,6 +167,19 @@ def test_a_filled_part_is_open_again_after_a_seek_back_into_it(slow, faults):
     slow.assert_exactly_once()
 
 
+def test_the_time_to_loss_of_a_run_counts_what_a_catch_up_is_still_to_add(slow):
+    slow.later(hours=3)
+
+    def hours_left():
+        return round(slow.run().outcomes[A].time_to_loss_ms / 3_600_000)
+
+    assert hours_left() == 20
+    fill_gaps(slow, fill=fill_one_record)
+    assert hours_left() == 20  # 3 is next, which is as old as 2
+    fill_gaps(slow)
+    assert hours_left() == 24
+
+
 # Expired
 
 

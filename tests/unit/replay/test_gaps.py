@@ -79,6 +79,7 @@ def test_a_gap_is_not_filled_if_records_were_excluded_by_their_arrival_time():
         end=RangeEnd.BOUND,
         read=5,
         first_read="5",
+        last_arrival=arrived,
         error=None,
     )
     for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
@@ -96,16 +97,17 @@ def test_the_part_of_a_gap_that_was_read_in_time_counts_as_filled_only_from_its_
             end=RangeEnd.TIME_LIMIT,
             read=5,
             first_read=first,
+            last_arrival=arrived,
             error=None,
         )
         return filled_gaps({gap: part}, result, not_before=arrived, up_to_position=True)
 
-    assert filled("5", "9") == (ClearedGap(gap.after, "9"),)
+    assert filled("5", "9") == (ClearedGap(gap.after, "9", arrived),)
     assert filled("6", "9") == ()
     assert filled("5", "5") == ()
     assert filled("5", "20") == (ClearedGap.of(gap),)
     rest = replace(gap, after=Position.parse("AT_SEQUENCE_NUMBER:9"))
-    assert filled("9", "12", rest) == (ClearedGap(gap.after, "12"),)
+    assert filled("9", "12", rest) == (ClearedGap(gap.after, "12", arrived),)
     assert filled("10", "12", rest) == ()
     assert filled("9", "9", rest) == ()
 
@@ -113,9 +115,10 @@ def test_the_part_of_a_gap_that_was_read_in_time_counts_as_filled_only_from_its_
 def test_the_rest_of_a_gap_starts_after_the_longest_part_that_was_filled():
     arrived = datetime(2026, 2, 2, tzinfo=UTC)
     gap = Gap(after=Position.after("5"), since=arrived, next_sequence_number="19", until=arrived)
-    parts = tuple(ClearedGap(gap.after, number) for number in ("9", "12", "10"))
+    later = arrived + timedelta(hours=1)
+    parts = (ClearedGap(gap.after, "9"), ClearedGap(gap.after, "12", later), ClearedGap(gap.after, "10"))
     amendment = next_amendment(None, batch_id=1, at=arrived, by=None, cleared={A: parts})
-    rest = replace(gap, after=Position.parse("AT_SEQUENCE_NUMBER:12"))
+    rest = replace(gap, after=Position.parse("AT_SEQUENCE_NUMBER:12"), since=later)
     assert unfilled(amendment, A, [gap]) == {gap: rest}
     filled = next_amendment(amendment, batch_id=2, at=arrived, by=None, cleared={A: (ClearedGap.of(gap),)})
     assert unfilled(filled, A, [gap]) == {}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import dagster as dg
 import msgspec
 import pytest
 
 from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.positions.positions import Seek
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.daemon import FIRST, LAST, Daemon
 from support.shard_ids import A, B
@@ -123,6 +127,20 @@ def test_a_break_of_the_chain_turns_the_check_red_without_a_run(checked):
     assert not found["continuity"].passed
     assert found["continuity"].severity is dg.AssetCheckSeverity.ERROR
     assert evaluations(checked) == {}
+
+
+def test_what_a_catch_up_is_still_to_add_turns_the_check_red_before_it_expires(checked):
+    checked.tick()
+    shard = checked.positions.shards[A]
+    since = shard.tip_time - timedelta(hours=19)
+    gap = Gap(after=shard.position, since=since, next_sequence_number=None, until=since, to_fill=True)
+    jump = Seek(at=shard.tip_time, by="ann", before=shard.position, after=shard.position)
+    forge(checked, gaps=(gap,), seeks=(jump,))
+    found = evaluations(checked)
+    assert not found["time_to_loss"].passed
+    assert "no_accepted_data_loss" not in found  # it is green, as before
+    checked.clock = lambda: shard.tip_time.timestamp() + 2 * HOUR
+    assert not evaluations(checked)["no_accepted_data_loss"].passed
 
 
 @pytest.mark.slow

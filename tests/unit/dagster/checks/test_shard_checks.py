@@ -12,6 +12,8 @@ from kinesis_assets.dagster.settings.stream_check_settings import (
     LagCheck,
     TimeToLossCheck,
 )
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position
 from support.stored_positions import finished, shard_after, shard_at
 
 NOW = datetime(2026, 2, 2, 12, tzinfo=UTC)
@@ -116,6 +118,25 @@ def test_records_that_may_have_expired_have_no_time_left():
     result = check_time_to_loss(LOSS, {"a": behind(30 * HOUR)}, NOW)
     assert result.metadata["least time to loss (h)"] == 0
     assert "a already" in result.description
+
+
+def skipped(ago):
+    """A range that a catch-up has skipped, whose first record arrived some time ago."""
+    return Gap(after=Position.after("1"), since=NOW - ago, next_sequence_number="9", until=NOW, to_fill=True)
+
+
+def test_what_a_catch_up_has_skipped_expires_although_the_shard_is_at_its_tip():
+    shards, to_fill = {"a": at_tip(MINUTE), "b": at_tip(MINUTE)}, {"b": [skipped(19 * HOUR)]}
+    result = check_time_to_loss(LOSS, shards, NOW, to_fill)
+    assert (result.passed, shards_in(result)) == (False, ["b"])
+    assert result.metadata["least_time_to_loss_hours"] == 5
+    assert "the catch-up again" in result.description
+    assert "catch-up" not in check_time_to_loss(LOSS, {"a": behind(19 * HOUR)}, NOW).description
+
+
+def test_what_a_catch_up_has_skipped_of_a_finished_shard_expires_too():
+    shards = {"a": finished(at_tip(MINUTE))}
+    assert not check_time_to_loss(LOSS, shards, NOW, {"a": [skipped(19 * HOUR)]}).passed
 
 
 # Every shard is read

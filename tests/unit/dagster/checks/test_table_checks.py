@@ -29,18 +29,20 @@ from kinesis_assets.dagster.settings.stream_check_settings import (
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
 from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
-from kinesis_assets.table.positions.positions import Predecessor
+from kinesis_assets.table.positions.positions import Predecessor, Seek
 from support.attempts import STREAM
 from support.mentions import assert_mentions
 from support.stored_positions import GAP, positions_of, shard_after
 from support.stream_names import raw_key
 
 NOW = datetime(2026, 2, 2, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 LOSS = NoAcceptedDataLossCheck()
 
 
-def loss(positions, amendment=None, check=LOSS, archived=None):
-    return check_no_accepted_data_loss(check, positions, recorded_gaps(positions, archived or {}), amendment)
+def loss(positions, amendment=None, check=LOSS, archived=None, now=NOW):
+    gaps = recorded_gaps(positions, archived or {})
+    return check_no_accepted_data_loss(check, positions, gaps, amendment, now)
 
 
 # Accepted data loss
@@ -73,6 +75,34 @@ def test_gaps_before_an_accepted_time_do_not_count():
 def test_a_gap_still_counts_once_its_shard_is_in_the_archive():
     gaps = recorded_gaps(positions_of(a=shard_after(1, gaps=(GAP,))), {})
     assert not loss(positions_of(b=shard_after(2)), archived=gaps).passed
+
+
+def catching_up():
+    """Positions of which a catch-up has skipped the last two hours, ten minutes ago."""
+    gap = msgspec.structs.replace(GAP, since=NOW - 2 * HOUR, until=NOW - HOUR, to_fill=True)
+    at, last = NOW - HOUR / 6, Position.after("1")
+    jump = Seek(at=at, by="ann", before=last, after=last)
+    return positions_of(a=shard_after(1, gaps=(gap,), seeks=(jump,), retention_hours=24))
+
+
+def test_a_catch_up_that_goes_on_is_no_loss():
+    result = loss(catching_up())
+    assert (result.passed, result.metadata["ranges_to_fill"], result.metadata["gaps"]) == (True, 1, 0)
+    assert "1 range that a catch-up has skipped" in result.description
+
+
+def test_a_catch_up_that_was_interrupted_is_asked_for():
+    result = loss(catching_up(), now=NOW + HOUR)
+    assert (result.passed, result.metadata["gaps"]) == (False, 0)
+    assert_mentions(result.description, "1 range", "catch-up", "again")
+    step = next_amendment(None, batch_id=1, at=NOW + HOUR / 2, by=None)
+    assert loss(catching_up(), step, now=NOW + HOUR).passed
+
+
+def test_what_expires_before_a_catch_up_has_filled_it_is_a_loss():
+    step = next_amendment(None, batch_id=1, at=NOW + 22 * HOUR, by=None)
+    result = loss(catching_up(), step, now=NOW + 22 * HOUR)
+    assert (result.passed, result.metadata["gaps"], result.metadata["ranges_to_fill"]) == (False, 1, 0)
 
 
 class Archive:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
+from kinesis_assets.dagster.sensor.shard_metrics import record_shards
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.stream import ListedShards
 from kinesis_assets.metrics.instruments import LAG, ROWS, TIME_TO_LOSS
+from support.attempts import LISTED_AT
 from support.daemon import Daemon, SensorClock
+from support.stored_positions import GAP, listing_of, shard_after
 from support.two_shards import FIRST, SECOND
 
 HOUR = 3600.0
@@ -41,3 +47,15 @@ def test_a_tick_records_unfinished_shards_only(daemon, source, measurements):
     measurements.read()
     assert (FIRST,) not in {*measurements.of(LAG), *measurements.of(TIME_TO_LOSS)}
     assert measurements.of(LAG)[SECOND,] < HOUR
+
+
+def test_the_time_to_loss_counts_what_a_catch_up_has_skipped(stream, measurements):
+    now = LISTED_AT.timestamp()
+    hour = timedelta(hours=1)
+    gap = msgspec.structs.replace(GAP, since=LISTED_AT - 19 * hour, to_fill=True)
+    shards = {FIRST: shard_after(1, tip_time=LISTED_AT, retention_hours=24, gaps=(gap,))}
+    opened = SimpleNamespace(name=stream, max_idle=hour)
+    snapshot = SimpleNamespace(amendment=lambda _: None)
+    record_shards(opened, ListedShards(listing_of(FIRST), snapshot, shards), waiting={}, now=now)
+    measurements.read()
+    assert measurements.of(TIME_TO_LOSS) == {(FIRST,): 5 * HOUR}
