@@ -7,6 +7,7 @@ is slower.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from functools import cache
 from itertools import islice
@@ -25,8 +26,47 @@ _log = logging.getLogger(__name__)
 
 _MISSING = "Dagster %s has no %s: %s"
 
+_MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
+_OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION
+_ASSET_EVENTS = {_MATERIALIZATION.value, _OBSERVATION.value}
+
 EVENTS_OF_A_BATCH = 1000
 """The maximum number of events that are stored at once."""
+
+_MAX_AHEAD_MS = 60_000
+"""Milliseconds by which the times of events may be ahead of the clock. If they are more, it was set back."""
+
+
+class EventTimes:
+    """Gives each materialization and observation of this process its own millisecond.
+
+    The page of an asset drops an event that has the run, the millisecond and the type of another one. As a
+    filter of a step's log, this also reaches the events that Dagster itself reports.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def after(self, now: float) -> float:
+        """Return a time for an event that is stored now: if necessary, one in the next free millisecond."""
+        with self._lock:
+            millisecond = int(now * 1000)
+            if 0 <= self._last - millisecond < _MAX_AHEAD_MS:
+                millisecond = self._last + 1
+                now = (millisecond + 0.5) / 1000  # not at its start, which may be rounded down
+            self._last = millisecond
+        return now
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Set the time of a line that is an event of an asset, and let each line pass."""
+        event = getattr(record, "dagster_event", None)
+        if isinstance(event, dg.DagsterEvent) and event.event_type_value in _ASSET_EVENTS:
+            record.created = self.after(record.created)
+        return True
+
+
+_event_times = EventTimes()
 
 
 def initialized(resource: dg.ConfigurableIOManager) -> AbstractContextManager[Any]:
@@ -82,6 +122,11 @@ def add_asset_metadata(
     step._metadata_accumulator = accumulator  # noqa: SLF001
 
 
+def separate_event_times(step: dg.StepExecutionContext) -> None:
+    """Give each event that is logged in a step from now on its own millisecond, see `EventTimes`."""
+    step.log.addFilter(_event_times)
+
+
 def report_event(
     context: dg.AssetExecutionContext, event: dg.AssetMaterialization | dg.AssetObservation
 ) -> None:
@@ -94,7 +139,9 @@ def report_event(
         event: The event.
     """
     try:
-        _log_event(context.get_step_execution_context(), event)
+        step = context.get_step_execution_context()
+        separate_event_times(step)
+        _log_event(step, event)
     except AttributeError:
         _warn("DagsterEvent.asset_materialization", "a continuous run keeps its events in memory")
         context.log_event(event)
@@ -121,13 +168,51 @@ def report_events(
                 _log_event(collecting, event)
         except (AttributeError, TypeError):
             _warn("EventLogStorage.store_event_batch", "the events of a run are stored one by one")
+            separate_event_times(step)
             for event in batch:
                 _log_event(step, event)
             continue
         # Event logs store only events of the same type at once.
-        for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION):
+        for kind in (_MATERIALIZATION, _OBSERVATION):
             if entries := [entry for entry in collecting.entries if entry.dagster_event_type == kind]:
                 store(entries)
+
+
+def report_outside_of_runs(instance: dg.DagsterInstance, events: Sequence[dg.AssetMaterialization]) -> None:
+    """Store materializations that belong to no run, many at once.
+
+    Args:
+        instance: The instance.
+        events: The events.
+    """
+    try:
+        from dagster._core.events import StepMaterializationData  # noqa: PLC0415  # it may be missing
+        from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID  # noqa: PLC0415  # likewise
+
+        store = instance.event_log_storage.store_event_batch
+    except (ImportError, AttributeError):
+        _warn("StepMaterializationData", "missing events are stored one by one")
+        for event in events:
+            instance.report_runless_asset_event(event)
+        return
+    entries = (
+        dg.EventLogEntry(  # type: ignore[no-untyped-call]
+            error_info=None,
+            level=logging.INFO,
+            user_message="",
+            run_id=RUNLESS_RUN_ID,
+            timestamp=_event_times.after(time.time()),
+            job_name=RUNLESS_JOB_NAME,
+            dagster_event=dg.DagsterEvent(
+                event_type_value=_MATERIALIZATION.value,
+                event_specific_data=StepMaterializationData(event),
+                job_name=RUNLESS_JOB_NAME,
+            ),
+        )
+        for event in events
+    )
+    while batch := list(islice(entries, EVENTS_OF_A_BATCH)):
+        store(batch)
 
 
 class _CollectingStep:
@@ -151,7 +236,7 @@ class _CollectingStep:
                 level=level,
                 user_message=msg,
                 run_id=self._step.run_id,
-                timestamp=time.time(),
+                timestamp=_event_times.after(time.time()),
                 step_key=self._step.step.key,
                 job_name=self._step.job_name,
                 dagster_event=dagster_event,

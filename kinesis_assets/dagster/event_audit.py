@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.events.commit_links import event_of
 from kinesis_assets.dagster.events.event_log import commits_without_events, materializations_since
 from kinesis_assets.dagster.events.metadata import exact_values
@@ -106,7 +107,7 @@ class EventAudit:
         if not self.add_events:
             sentence = f"{sentence}; the sensor adds it, or the doctor without --dry-run"
             return Finding("events", Level.PROBLEM, sentence, shard_id)
-        self.instance.report_runless_asset_event(event_of(link, self.names, shard_id))
+        report_outside_of_runs(self.instance, [event_of(link, self.names, shard_id)])
         return Finding("events", Level.INFO, f"{sentence}; the event was added", shard_id)
 
     def _extra_events(self, history: History) -> Iterator[Finding]:

@@ -70,11 +70,12 @@ def _measure_round(server: ReplayServer, spec: StreamSpec) -> list[Tick]:
             spec.name, table=folder, endpoint_url=server.url, region_name=REGION
         )
         opened = stack.enter_context(StreamProject(spec.name, definitions).open_stream())
-        partitions = StreamNames(spec.name).partitions
+        names = StreamNames(spec.name)
         cursor: str | None = None
 
         def tick(state: str) -> Tick:
             nonlocal cursor
+            materialized = len(instance.get_materialized_partitions(names.raw_key))
             server.set_latency(LATENCY_MS)
             started = time.monotonic()
             result = evaluate(opened, instance, cursor)
@@ -82,11 +83,12 @@ def _measure_round(server: ReplayServer, spec: StreamSpec) -> list[Tick]:
             server.set_latency(0)
             cursor = result.cursor
             for request in result.dynamic_partitions_requests or []:
-                instance.add_dynamic_partitions(str(partitions.name), list(request.partition_keys))
+                instance.add_dynamic_partitions(str(names.partitions.name), list(request.partition_keys))
             for event in result.asset_events:
                 instance.report_runless_asset_event(event)
             storing = time.monotonic() - started - seconds
-            shards = sum(isinstance(event, dg.AssetMaterialization) for event in result.asset_events)
+            new = sum(isinstance(event, dg.AssetMaterialization) for event in result.asset_events)
+            shards = new + len(instance.get_materialized_partitions(names.raw_key)) - materialized
             return Tick(state, seconds, storing, shards, len(result.run_requests or []))
 
         ticks = [tick(f"{spec.shards:,} shards are new")]

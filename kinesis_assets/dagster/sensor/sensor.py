@@ -23,7 +23,7 @@ from kinesis_assets.dagster.sensor.derived_retries import failing_tables, retry_
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs
 from kinesis_assets.dagster.sensor.due_shards import DueShards
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
-from kinesis_assets.dagster.sensor.sensor_missing_events import missing_events
+from kinesis_assets.dagster.sensor.sensor_missing_events import report_missing_events
 from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK, in_turn, run_requests
 from kinesis_assets.dagster.sensor.sensor_runs import (
     ended_runs,
@@ -100,7 +100,7 @@ def evaluate(
     turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_requested)
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if continuous else due.within(turns, RUNS_PER_TICK)
-    missing, commits, fills = missing_events(
+    commits, fills = report_missing_events(
         instance, names, snapshot, listing.summary.identity, before, ended=ended_ids
     )
     last_requested = ranges[-1][-1] if ranges else before.last_requested
@@ -143,7 +143,7 @@ def evaluate(
     return dg.SensorResult(
         run_requests=requests,
         dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
-        asset_events=[*missing, *seen, *discoveries, *evaluations, *of_derived],
+        asset_events=[*seen, *discoveries, *evaluations, *of_derived],
         cursor=after.encode(),
         skip_reason=None if requests else str(pause or reason),
     )

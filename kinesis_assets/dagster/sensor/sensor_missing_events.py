@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress, find_missing_events
 from kinesis_assets.errors import TableError
 from kinesis_assets.table.positions.commit_link import CommitLink
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 _NOT_COMPARED = "stream %s: the search for missing events failed and is repeated in the next tick: %s"
 
 
-def missing_events(
+def report_missing_events(
     instance: dg.DagsterInstance,
     names: StreamNames,
     snapshot: TableSnapshot | None,
@@ -34,11 +35,11 @@ def missing_events(
     before: Cursor,
     *,
     ended: Collection[str],
-) -> tuple[list[dg.AssetMaterialization], ComparisonProgress, ComparisonProgress]:
-    """Find the events of runs that died between the commit and its event.
+) -> tuple[ComparisonProgress, ComparisonProgress]:
+    """Store the events of runs that died between the commit and its event.
 
     If a file of the table cannot be read, the tick requests runs anyway and the next tick repeats the search:
-    events only mirror the table.
+    events only mirror the table. The daemon, which stores the other events of a tick, cannot set their times.
 
     Args:
         instance: The instance with the events.
@@ -49,11 +50,10 @@ def missing_events(
         ended: The runs that commit nothing more.
 
     Returns:
-        The events, and the progress for the cursor's `commits` and `fills`.
+        The progress for the cursor's `commits` and `fills`.
     """
     if snapshot is None:
-        return [], before.commits, before.fills
-    events: list[dg.AssetMaterialization] = []
+        return before.commits, before.fills
 
     def compare(
         newest: Callable[[], StreamPositions | Amendment | None],
@@ -68,7 +68,7 @@ def missing_events(
         except TableError as error:
             _log.warning(_NOT_COMPARED, names.stream, error)
             return done
-        events.extend(found)
+        report_outside_of_runs(instance, found)
         return progress
 
     commits = compare(
@@ -81,4 +81,4 @@ def missing_events(
         lambda commit_id: CommitLink.of_amendment(snapshot.amendment_at(commit_id)),
         before.fills,
     )
-    return events, commits, fills
+    return commits, fills

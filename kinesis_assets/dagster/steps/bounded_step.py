@@ -6,7 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.in_run import RunChecks
-from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_event, report_events
+from kinesis_assets.dagster.dagster_internals import (
+    add_asset_metadata,
+    report_event,
+    report_events,
+    separate_event_times,
+)
 from kinesis_assets.dagster.events.metadata import event_metadata
 from kinesis_assets.dagster.events.shard_events import shard_events, totals_event
 from kinesis_assets.dagster.graceful_stop import GracefulStop
@@ -45,6 +50,7 @@ def run_reporting_all(context: dg.OutputContext, stream: OpenStream, plan: RunPl
         ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
             materialized.
     """
+    separate_event_times(context.step_context)
     result = _execute(context.step_context, context.asset_key, stream, plan, context.log_event)
     # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
     metadata = {

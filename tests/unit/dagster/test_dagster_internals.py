@@ -14,12 +14,15 @@ from kinesis_assets import KinesisResource, ShardIOManager
 from kinesis_assets.dagster import dagster_internals
 from kinesis_assets.dagster.dagster_internals import (
     EVENTS_OF_A_BATCH,
+    EventTimes,
     add_asset_metadata,
     initialized,
     loading_of,
     report_event,
     report_events,
+    report_outside_of_runs,
     sensor_cursors,
+    separate_event_times,
     stored_state,
 )
 from kinesis_assets.dagster.partitions import partition_ranges
@@ -194,6 +197,90 @@ def test_a_batch_has_events_of_one_type_and_is_bounded(instance):
     materialize(instance, letters_reporting(report))
     materialized, observed = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
     assert batches == [[materialized] * (EVENTS_OF_A_BATCH - 1), [observed], [materialized]]
+
+
+SHARDS = [f"shard-{number}" for number in range(8)]
+
+
+@pytest.fixture(params=["in memory", "SQLite"])
+def any_instance(request, tmp_path, instance):
+    """An instance with each of the storages that need no server."""
+    if request.param == "in memory":
+        yield instance
+        return
+    (tmp_path / "dagster.yaml").touch()
+    with dg.DagsterInstance.from_config(str(tmp_path)) as on_disk:
+        yield on_disk
+
+
+def milliseconds(instance: dg.DagsterInstance) -> list[int]:
+    """Return the times of all events of the asset as the pages of the web server get them, oldest first."""
+    fetches = (instance.fetch_materializations, instance.fetch_observations)
+    records = [record for fetch in fetches for record in fetch(KEY, limit=100).records]
+    return [int(record.timestamp * 1000) for record in sorted(records, key=lambda each: each.storage_id)]
+
+
+def assert_own_milliseconds(instance: dg.DagsterInstance, count: int) -> None:
+    times = milliseconds(instance)
+    assert len(set(times)) == len(times) == count
+    assert times == sorted(times)
+
+
+def test_each_event_that_a_run_reports_has_its_own_millisecond(any_instance):
+    @dg.asset(key=KEY, output_required=False, partitions_def=dg.StaticPartitionsDefinition(SHARDS))
+    def letters(context):
+        events = [materialization_of(shard, 1) for shard in SHARDS[2:]]
+        report_events(context.get_step_execution_context(), events)
+        report_events(
+            context.get_step_execution_context(), [observation_of(shard, 0) for shard in SHARDS[:2]]
+        )
+        for _ in range(2):
+            report_event(context, dg.AssetObservation(KEY))
+        yield from ()
+
+    dg.materialize([letters], instance=any_instance, tags=partition_ranges.range_tags(SHARDS))
+    assert_own_milliseconds(any_instance, len(SHARDS) + 2)
+
+
+def test_each_event_that_dagster_reports_for_an_output_has_its_own_millisecond(any_instance, monkeypatch):
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "100")
+
+    @dg.asset(key=KEY, partitions_def=dg.StaticPartitionsDefinition(SHARDS))
+    def letters(context) -> int:
+        separate_event_times(context.get_step_execution_context())
+        separate_event_times(context.get_step_execution_context())
+        return 0
+
+    tags = partition_ranges.range_tags(SHARDS)
+    dg.materialize([letters], instance=any_instance, tags=tags, resources={"io_manager": dg.mem_io_manager})
+    assert_own_milliseconds(any_instance, len(SHARDS))
+
+
+@pytest.mark.parametrize("missing", ["nothing", "event_log_storage"])
+def test_each_event_outside_of_runs_has_its_own_millisecond(any_instance, caplog, missing):
+    events = [materialization_of(shard, 1) for shard in SHARDS]
+    report_outside_of_runs(Without(any_instance, missing), events)
+    assert set(materialized(any_instance)) == set(SHARDS)
+    assert {record.run_id for record in any_instance.fetch_materializations(KEY, limit=10).records} == {""}
+    if missing == "nothing":
+        assert_own_milliseconds(any_instance, len(SHARDS))
+    assert ("missing events are stored one by one" in caplog.text) == (missing != "nothing")
+
+
+def test_the_times_of_events_are_the_clock_unless_their_millisecond_is_taken():
+    times = EventTimes()
+    assert [times.after(now) for now in (100.0004, 100.25, 100.25, 100.2501, 101.0)] == [
+        100.0004,
+        100.25,
+        100.2515,
+        100.2525,
+        101.0,
+    ]
+
+
+def test_a_clock_that_was_set_back_sets_the_times_of_events_back():
+    times = EventTimes()
+    assert [times.after(now) for now in (5000.0, 4000.0, 4000.0)] == [5000.0, 4000.0, 4000.0015]
 
 
 @pytest.mark.parametrize("missing", ["schedule_storage", "all_instigator_state"])
