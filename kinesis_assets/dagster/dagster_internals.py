@@ -337,6 +337,21 @@ def definition_of(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.Ass
         return context.repository_def.assets_defs_by_key[key]
 
 
+def assets_of_job(context: dg.AssetCheckExecutionContext) -> Collection[dg.AssetKey]:
+    """Return the assets that a running job materializes, of which a run may have selected some.
+
+    The run itself, which the public API has, names them only if it was started with a selection.
+
+    Args:
+        context: The context of a check in the job.
+    """
+    try:
+        return frozenset(context.job_def.asset_layer.executable_asset_keys)
+    except AttributeError:
+        _warn("JobDefinition.asset_layer", "the assets of a job are those that its run names")
+        return context.run.asset_selection or ()
+
+
 def assets_of_location(context: dg.OpExecutionContext) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
     """Return the assets of the code location that runs an op; none where a job is executed in this process.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from kinesis_assets.dagster.dagster_internals import assets_of_job
 from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.stream import OpenStream, open_stream
@@ -48,11 +49,10 @@ def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition
         results: list[CheckResult] = []
         if selected - SCANNING:
             results += _evaluated(context.instance, opened)
-        materializes = key in (context.run.asset_selection or ())
-        if selected & SCANNING and materializes:
-            context.log.info("no_duplicates reads all rows: it is skipped in a run that adds some.")
-        elif selected & SCANNING:
+        if checks.scan_is_requested(selected, materializes=key in assets_of_job(context)):
             results += _scanned(opened)
+        elif selected & SCANNING:
+            context.log.info("no_duplicates reads all rows: it is skipped in a run that adds some.")
         yield from (result.of(key) for result in results if result.name in selected)
 
     return execute

@@ -41,7 +41,8 @@ def execute_checks(
     """Evaluate the selected checks of a derived table, and yield their results.
 
     Args:
-        context: The context of the running asset, which is not to be materialized.
+        context: The context of the running asset. If it was materialized, `DerivedRunChecks` has reported the
+            checks that read no rows.
         opened: The stream of the table.
         table: The table.
 
@@ -53,9 +54,11 @@ def execute_checks(
     from kinesis_assets.dagster.checks.derived_in_run import evaluated  # noqa: PLC0415  # as above
 
     selected = {check.name for check in context.selected_asset_check_keys}
+    materializes = bool(context.selected_asset_keys)
     results: list[CheckResult] = []
-    if selected - SCANNING:
+    if selected - SCANNING and not materializes:
         results += evaluated(context.instance, table, time())
-    if selected & SCANNING and table.checks.no_duplicates is not None:
-        results.append(check_no_duplicate_keys(table.checks.no_duplicates, table, opened.start_spark()))
+    check = table.checks.no_duplicates
+    if check is not None and table.checks.scan_is_requested(selected, materializes=materializes):
+        results.append(check_no_duplicate_keys(check, table, opened.start_spark()))
     yield from (result.of(table.key) for result in results if result.name in selected)

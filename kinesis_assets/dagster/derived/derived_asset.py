@@ -184,9 +184,8 @@ def _asset(
         if context.selected_asset_keys:
             yield materialized(context, opened, own)
             DerivedRunChecks(context.get_step_execution_context(), table).report()
-        else:
-            with shown_as_failures():
-                yield from execute_checks(context, opened, table)
+        with shown_as_failures():
+            yield from execute_checks(context, opened, table)
 
     attach(consumption, derived)
     specs = check_specs(key, checks)

@@ -11,7 +11,7 @@ from kinesis_assets.dagster.settings.settings_base import Settings, map_schema
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 Severity = Literal["WARN", "ERROR"]
 
@@ -75,6 +75,20 @@ class NamedChecks(Settings):
     def reading_no_rows(self) -> list[str]:
         """The names of the checks that are defined and evaluated without being executed."""
         return [name for name, _ in self.defined if name not in SCANNING]
+
+    def scan_is_requested(self, selected: Collection[str], *, materializes: bool) -> bool:
+        """Return whether a run is to evaluate the checks that read rows.
+
+        A selection of assets includes all their checks. So in a run that materializes the table, only a
+        selection without the other checks is a request.
+
+        Args:
+            selected: The names of the table's checks in the run's selection.
+            materializes: Whether the run materializes the table.
+        """
+        if not SCANNING.intersection(selected):
+            return False
+        return not materializes or (SCANNING.issuperset(selected) and any(self.reading_no_rows))
 
     @classmethod
     def parse(cls, checks: Mapping[str, Any]) -> Self:

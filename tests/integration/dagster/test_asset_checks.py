@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from support.dagster_runs import execute
@@ -88,3 +89,30 @@ def test_a_run_that_materializes_rows_skips_the_scan(source, project, instance):
     result = execute(project, instance, FIRST)  # as the UI does, with all checks
     assert result.success
     assert {each.check_name for each in result.get_asset_check_evaluations()} == ALL - SCANNING
+
+
+def test_a_named_job_over_the_assets_skips_the_scan(ingested, instance):
+    assert executed_by_a_job(ingested, instance, dg.AssetSelection.all()) == ALL - SCANNING
+
+
+def test_a_named_job_runs_the_scan_that_it_selects(ingested, instance):
+    scan = dg.AssetSelection.checks(dg.AssetCheckKey(raw_key(ingested.stream), "no_duplicates"))
+    assert executed_by_a_job(ingested, instance, scan) == SCANNING
+
+
+def test_a_named_job_over_an_asset_runs_the_only_check_that_it_selects(ingested, instance):
+    raw = raw_key(ingested.stream)
+    scan = dg.AssetSelection.checks(dg.AssetCheckKey(raw, "no_duplicates"))
+    selection = dg.AssetSelection.assets(raw).without_checks() | scan
+    assert executed_by_a_job(ingested, instance, selection) == SCANNING
+
+
+def executed_by_a_job(project, instance, selection):
+    """Return the names of the checks that a job of the user's own evaluates, whose runs have no selection."""
+    job = dg.define_asset_job("nightly", selection)
+    definitions = dg.Definitions.merge(project.definitions, dg.Definitions(jobs=[job]))
+    result = definitions.resolve_job_def("nightly").execute_in_process(
+        instance=instance, tags=range_tags([FIRST])
+    )
+    assert not result.dagster_run.asset_selection
+    return {each.check_name for each in result.get_asset_check_evaluations()}

@@ -128,6 +128,16 @@ def test_a_run_with_the_checks_skips_the_scan(clicks, instance):
     assert instance.get_run_by_id(run_id).status is Status.SUCCESS
 
 
+def test_a_named_job_over_a_table_runs_the_only_check_that_it_selects(consumed, instance):
+    table = dg.AssetSelection.assets("clicks").without_checks()
+    scan = dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("clicks"), "no_duplicates"))
+    jobs = dg.Definitions(jobs=[dg.define_asset_job("nightly", table | scan)])
+    job = dg.Definitions.merge(consumed.definitions, jobs).resolve_job_def("nightly")
+    result = job.execute_in_process(instance=instance)
+    assert len(result.get_asset_materialization_events()) == 1
+    assert {each.check_name for each in result.get_asset_check_evaluations()} == SCANNING
+
+
 def test_bad_records_turn_the_check_red_and_good_ones_turn_it_green(consumed, instance):
     consumed.put(b"{")
     execute(consumed.project, instance, A)
