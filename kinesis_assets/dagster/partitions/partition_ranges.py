@@ -18,6 +18,10 @@ RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 """Dagster's tags for the partitions of a run. It stores them with the run and shows them in the UI."""
 
+SHARD_TAG = "kinesis/shard"
+"""The tag of a run over one shard: the stream's asset key and the shard. dagster.yaml limits runs by it,
+because the partitions of all streams have the same names."""
+
 FOLLOW_TAG = "kinesis/follow_for"
 """The tag of a continuous run: its duration in seconds. A run without it reads the next range once."""
 
@@ -46,6 +50,16 @@ def range_tags(range_: Sequence[str], *, as_range: bool = False) -> dict[str, st
     if len(range_) == 1 and not as_range:
         return {PARTITION_TAG: range_[0]}
     return {RANGE_START_TAG: range_[0], RANGE_END_TAG: range_[-1]}
+
+
+def limited_by_shard(tags: Mapping[str, str], stream: str) -> dict[str, str]:
+    """Return the tags of a run that waits for other runs over its shard, if it has only one.
+
+    Args:
+        tags: The tags of the run's range.
+        stream: The stream's asset key.
+    """
+    return {**tags, SHARD_TAG: f"{stream}/{tags[PARTITION_TAG]}"} if PARTITION_TAG in tags else dict(tags)
 
 
 def reporting_news(tags: Mapping[str, str]) -> dict[str, str]:

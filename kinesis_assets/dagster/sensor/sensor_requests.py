@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_tags, range_tags, reporting_news
+from kinesis_assets.dagster.partitions.partition_ranges import (
+    continuous_run_tags,
+    limited_by_shard,
+    range_tags,
+    reporting_news,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -66,4 +71,5 @@ def _tags(
     if opened.settings.follow_for is not None:
         return continuous_run_tags(range_, opened.settings.follow_for, opened.handover)
     tags = range_tags(range_, as_range=not set(range_).isdisjoint(blocked))
+    tags = limited_by_shard(tags, opened.names.partitions_name)
     return reporting_news(tags) if set(range_).isdisjoint(failing) else tags

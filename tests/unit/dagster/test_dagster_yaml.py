@@ -12,9 +12,11 @@ import pytest
 import yaml
 from dagster._config import process_config, validate_config
 from dagster._core.instance.config import dagster_instance_config_schema
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster_aws.s3.compute_log_manager import S3ComputeLogManager
 
 import kinesis_assets
+from support.daemon import Daemon, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,13 +36,31 @@ def production(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterI
 
 
 @pytest.mark.slow
-def test_runs_of_the_same_shard_are_not_concurrent(production):
-    (limit,) = production.get_concurrency_config().run_queue_config.tag_concurrency_limits
-    assert limit == {
-        "key": "dagster/partition",
-        "value": {"applyLimitPerUniqueValue": True},
-        "limit": 1,
-    }
+def test_only_runs_of_the_same_shard_of_a_stream_wait_for_each_other(
+    production, make_project, source, tmp_path
+):
+    runs = []
+    for each in (source, source.sibling()):
+        each.create(1)
+        daemon = Daemon(make_project(stream=each.name, table=str(tmp_path / each.name)), production)
+        (request,) = daemon.tick().run_requests or ()
+        runs.append([daemon.run(dict(request.tags), Status.QUEUED) for _ in range(2)])
+    assert next_of_the_queue(production) == [waiting[0].run_id for waiting in runs]
+
+
+@pytest.mark.slow
+def test_the_chart_limits_runs_as_the_instance_does(production):
+    chart = yaml.safe_load((PROJECT / "docs/kubernetes/values.yaml").read_text())
+    coordinator = chart["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"]
+    limits = production.get_concurrency_config().run_queue_config.tag_concurrency_limits
+    assert coordinator["tagConcurrencyLimits"] == limits
+
+
+def next_of_the_queue(instance: dg.DagsterInstance) -> list[str]:
+    """Return the ids of the queued runs that Dagster's daemon would launch next."""
+    queue = QueuedRunCoordinatorDaemon(interval_seconds=1)
+    runs = queue._get_runs_to_dequeue(instance, instance.get_concurrency_config(), fixed_iteration_time=None)
+    return [run.run_id for run in runs]
 
 
 def test_the_number_of_concurrent_runs_is_limited(production):
