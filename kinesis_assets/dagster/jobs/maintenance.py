@@ -7,6 +7,7 @@ from datetime import date
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from zlib import crc32
 
 import dagster as dg
 
@@ -188,16 +189,17 @@ def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
 
     Args:
         job: The job.
-        cron: The cron schedule, in UTC.
+        cron: The cron schedule, in UTC. Its minute may be H, for one that follows from the job's name.
 
     Raises:
         InvalidInput: The cron schedule is invalid.
     """
+    minute = crc32(job.name.encode()) % 60
     try:
         return dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,
-            cron_schedule=cron,
+            cron_schedule=f"{minute}{cron.removeprefix('H')}" if cron.startswith("H ") else cron,
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.RUNNING,
         )

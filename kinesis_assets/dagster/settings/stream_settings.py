@@ -287,8 +287,9 @@ class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSetti
         json_schema_extra={UNIT: "seconds"},
     )
     maintenance_schedule: str | None = Field(
-        default="17 3 * * *",  # once a day, when the late records of the previous day have landed
-        description="Cron schedule of the maintenance job, in UTC.",
+        default="H 3 * * *",  # once a day, when the late records of the previous day have landed
+        description="Cron schedule of the maintenance job, in UTC. The minute H follows from the stream's "
+        "name, so that the jobs of several streams do not start together.",
         examples=["0 4 * * 0"],
     )
     checks: ChecksField = Field(

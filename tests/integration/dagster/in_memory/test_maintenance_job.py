@@ -54,14 +54,29 @@ def schedules_of(**fields):
 
 def test_it_runs_once_a_day_by_default():
     (schedule,) = schedules_of()
-    assert (schedule.cron_schedule, schedule.execution_timezone) == ("17 3 * * *", "UTC")
+    minute, *rest = str(schedule.cron_schedule).split()
+    assert int(minute) in range(60)
+    assert (rest, schedule.execution_timezone) == (["3", "*", "*", "*"], "UTC")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
     assert schedule.job_name == StreamNames("page-views.v2").maintenance_job
+
+
+def test_streams_are_not_maintained_in_the_same_minute_and_each_always_in_its_own():
+    def minutes():
+        streams = [build_kinesis_stream(f"clicks-{number}", table="clicks") for number in range(20)]
+        (crons,) = zip(*(each.get_repository_def().schedule_defs for each in streams), strict=True)
+        return [str(each.cron_schedule).split()[0] for each in crons]
+
+    assert len(set(minutes())) > 10
+    assert minutes() == minutes()
 
 
 def test_the_schedule_can_be_changed_or_disabled():
     (schedule,) = schedules_of(maintenance_schedule="0 * * * *")
     assert schedule.cron_schedule == "0 * * * *"
+    (spread,) = schedules_of(maintenance_schedule="H */6 * * *")
+    (default,) = schedules_of()
+    assert str(spread.cron_schedule).split() == [str(default.cron_schedule).split()[0], "*/6", "*", "*", "*"]
     assert not schedules_of(maintenance_schedule=None)
 
 
@@ -69,6 +84,7 @@ def test_the_schedule_can_be_changed_or_disabled():
     ("wrong", "message"),
     [
         ({"maintenance_schedule": "at night"}, "maintenance_schedule.*'at night'.*cron"),
+        ({"maintenance_schedule": "H night"}, "maintenance_schedule.*'H night'.*cron"),
         ({"retention_days": 0}, r"retention_days.*\b1\b.*\b0\b"),
         ({"retention_days": 36_501}, r"retention_days.*\b36500\b.*\b36501\b"),
     ],
