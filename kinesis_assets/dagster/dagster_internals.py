@@ -389,16 +389,40 @@ def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
         name: The sensor's name.
     """
     try:
-        if instance.schedule_storage is None:
-            return []  # an instance in memory, where no sensor is evaluated
-        return [
-            getattr(state.instigator_data, "cursor", None)  # a schedule has none
-            for state in instance.all_instigator_state()
-            if state.instigator_name == name
-        ]
+        # A schedule has no cursor.
+        return [getattr(state.instigator_data, "cursor", None) for state in _states(instance, name)]
     except AttributeError:
         _warn("DagsterInstance.all_instigator_state", f"the cursor of the sensor {name} cannot be read")
         return []
+
+
+def locations_of_sensor(instance: dg.DagsterInstance, name: str, now: float) -> list[str]:
+    """Return the code locations in which a sensor of a given name was evaluated in the last few intervals.
+
+    Dagster has no public API for it. If a name is missing, the result is empty.
+
+    Args:
+        instance: The instance whose daemon evaluates the sensors.
+        name: The sensor's name.
+        now: The time, in seconds since the epoch.
+    """
+    try:
+        return sorted(
+            state.origin.repository_origin.code_location_origin.location_name
+            for state in _states(instance, name)
+            if (data := state.instigator_data) is not None
+            and now - (data.last_tick_start_timestamp or 0.0) < 60 + 5 * (data.min_interval or 0)
+        )
+    except AttributeError:
+        _warn("InstigatorState", f"the code locations with the sensor {name} are not compared")
+        return []
+
+
+def _states(instance: dg.DagsterInstance, name: str) -> list[Any]:
+    """Return the states of the sensors of a name; none of an instance in memory, where none is evaluated."""
+    if instance.schedule_storage is None:
+        return []
+    return [state for state in instance.all_instigator_state() if state.instigator_name == name]
 
 
 def loading_of(context: dg.ComponentLoadContext) -> object:

@@ -24,23 +24,34 @@ if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable
 
 
+def record_tick(
+    instance: dg.DagsterInstance,
+    stream: str,
+    at: float | None,
+    *,
+    code_location: str = "kinesis_assets",
+    cursor: str | None = None,
+) -> None:
+    """Store a tick of the stream's sensor in a code location."""
+    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name=code_location)
+    origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
+        StreamNames(stream).sensor
+    )
+    instance.add_instigator_state(
+        InstigatorState(
+            origin,
+            InstigatorType.SENSOR,
+            InstigatorStatus.DECLARED_IN_CODE,
+            SensorInstigatorData(min_interval=30, cursor=cursor, last_tick_start_timestamp=at),
+        )
+    )
+
+
 def record_dead_run(
     instance: dg.DagsterInstance, stream: str, table: PositionedTable, run: dg.DagsterRun
 ) -> None:
     """Write a heartbeat of a run, and store that the stream's sensor considers the run dead since then."""
     Heartbeat(table, run.run_id, seconds=60)._beat()
     sign = SignOfLife("STARTED", heartbeats(table)[run.run_id], 0.0, is_dead=True)
-    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
-    origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
-        StreamNames(stream).sensor
-    )
-    cursor = Cursor(liveness=Liveness({run.run_id: sign}, 0.0)).encode()
-    instance.add_instigator_state(
-        InstigatorState(
-            origin,
-            InstigatorType.SENSOR,
-            InstigatorStatus.DECLARED_IN_CODE,
-            SensorInstigatorData(cursor=cursor),
-        )
-    )
+    record_tick(instance, stream, None, cursor=Cursor(liveness=Liveness({run.run_id: sign}, 0.0)).encode())

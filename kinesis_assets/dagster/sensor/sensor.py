@@ -16,6 +16,7 @@ from msgspec import structs
 from kinesis_assets.dagster.checks.derived_tick import derived_check_events
 from kinesis_assets.dagster.checks.tick import check_events
 from kinesis_assets.dagster.checks.unread import readable
+from kinesis_assets.dagster.dagster_internals import locations_of_sensor
 from kinesis_assets.dagster.partitions.idle_ranges import finished_between
 from kinesis_assets.dagster.partitions.newest_partitions import newest_partitions
 from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, tagged_partitions
@@ -139,6 +140,7 @@ def evaluate(
         idle=len(candidates),
         busy=not to_read.isdisjoint(busy),
         not_probed=due.error,
+        locations=locations_of_sensor(instance, names.sensor, now),
     )
     return dg.SensorResult(
         run_requests=requests,

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 from kinesis_assets.dagster.sensor.sensor_runs import DEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from kinesis_assets.dagster.sensor.sensor_backoff import Failing
     from kinesis_assets.errors import StreamError
 
 _NAMED = 5
 """How many shards and tables the reason names. It counts the others."""
+
+_SHARED = (
+    "code locations %s define the stream, so each waits for the runs of the others. Define it in one; or, if "
+    "each has a table of its own, give each another key_prefix"
+)
 
 _NOT_PROBED = "shards could not be probed for new records, so they are requested less and less often: %s"
 
@@ -26,6 +31,7 @@ def skip_reason(
     idle: int,
     busy: bool,
     not_probed: StreamError | None,
+    locations: Sequence[str],
 ) -> str:
     """Return why a tick requests no run.
 
@@ -35,6 +41,7 @@ def skip_reason(
         idle: The number of shards that have no unread records, as far as is known.
         busy: Whether a readable shard has an unfinished run.
         not_probed: Why it is not known of some shards whether they have unread records.
+        locations: The code locations that evaluate a sensor of the stream.
     """
     first = sorted(waiting.items(), key=lambda item: item[1].until)
     reasons = [_waits(shard_id, failing) for shard_id, failing in first[:_NAMED]]
@@ -47,6 +54,8 @@ def skip_reason(
         reasons.insert(0, f"every {other}readable shard has an unfinished run")
     if not_probed is not None:
         reasons.append(_NOT_PROBED % not_probed.reason)
+    if len(locations) > 1:
+        reasons.insert(0, _SHARED % " and ".join(locations))
     return "; ".join([*reasons, *(DEAD % run_id for run_id in sorted(dead))])
 
 

@@ -18,6 +18,7 @@ from kinesis_assets.dagster.dagster_internals import (
     add_asset_metadata,
     initialized,
     loading_of,
+    locations_of_sensor,
     report_event,
     report_events,
     report_outside_of_runs,
@@ -293,6 +294,18 @@ def test_no_cursor_is_read_without_the_private_names(caplog, missing):
 
     assert sensor_cursors(Without(Instance(), missing), "letters_sensor") == []
     assert_mentions(caplog.text, "cursor", "letters_sensor")
+
+
+@pytest.mark.parametrize("missing", ["schedule_storage", "all_instigator_state"])
+def test_no_code_locations_are_found_without_the_private_names(caplog, missing):
+    class Instance:
+        schedule_storage = object()
+
+        def all_instigator_state(self) -> list[Any]:
+            return []
+
+    assert locations_of_sensor(Without(Instance(), missing), "letters_sensor", 0.0) == []
+    assert_mentions(caplog.text, "code locations", "letters_sensor")
 
 
 def test_an_ephemeral_instance_has_no_cursors(instance, caplog):
