@@ -15,7 +15,7 @@ from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.kinesis.relist import confirm_mode, confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit_ids import new_id
@@ -188,7 +188,9 @@ def plan_run(
         return listing, found, snapshot
 
     listing, recorded, snapshot = retry_listing(client, read_positions, listing)
+    listing = confirm_mode(client, listing, provisioned=recorded.provisioned_since is not None)
     expected = recorded.with_listing(listing)
+    provisioned = expected.provisioned(listing)
     now = now or listing.summary.service_time
     until = min(policy.bounds.until or now + CLOCK_STEP, now + CLOCK_STEP)
     present = {shard.shard_id: shard for shard in listing.shards}
@@ -209,7 +211,8 @@ def plan_run(
                     shard_id=shard_id,
                     start=shard.position,
                     bounds=msgspec.structs.replace(policy.bounds, until=until),
-                    hash_range=listing.hash_range_to_check(shard.hash_range),
+                    hash_range=None if provisioned is None else shard.hash_range,
+                    provisioned=provisioned,
                     closed=present[shard_id].closed,
                     expiry=_expiry(shard, policy),
                     max_bad_records=policy.max_bad_records,

@@ -117,6 +117,7 @@ class StreamClient:
         """Return the stream's identity and retention, and the service's clock."""
         response = self._call("DescribeStreamSummary", "StreamDescriptionSummary", **self.address.arguments)
         summary = response["StreamDescriptionSummary"]
+        mode = summary.get("StreamModeDetails", {}).get("StreamMode")
         if not self._is_ours(summary["StreamARN"]):
             raise CallFailed(
                 self.stream,
@@ -132,7 +133,7 @@ class StreamClient:
             ),
             service_time=self._time("DescribeStreamSummary", _date(response)),
             retention_hours=summary["RetentionPeriodHours"],
-            on_demand=summary.get("StreamModeDetails", {}).get("StreamMode") == "ON_DEMAND",
+            on_demand=None if mode is None else mode == "ON_DEMAND",
             record_distribution=summary.get("RecordDistributionStrategy"),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_assets.errors import ServiceTimeUncertain, ShardListIncomplete, ShardListStale
@@ -51,6 +52,22 @@ def confirm_summary(client: StreamClient, summary: StreamSummary) -> StreamSumma
         StreamError: The stream cannot be described.
     """
     return _tried(client, lambda: summary.confirm_with(client.describe()))
+
+
+def confirm_mode(client: StreamClient, listing: StreamListing, *, provisioned: bool) -> StreamListing:
+    """Return a listing; describe the stream again if it does not show the mode that was seen before.
+
+    Args:
+        client: The stream.
+        listing: The listing.
+        provisioned: Whether the stream was seen to be provisioned.
+
+    Raises what `confirm_summary` raises.
+    """
+    if not provisioned or listing.summary.on_demand is False:
+        return listing
+    mode = confirm_summary(client, listing.summary).on_demand
+    return replace(listing, summary=replace(listing.summary, on_demand=mode))
 
 
 def _tried(client: StreamClient, attempt: Callable[[], _T]) -> _T:

@@ -47,16 +47,17 @@ class StreamSummary:
         identity: The stream's identity.
         service_time: The service's clock at the response, UTC, in whole seconds, rounded down.
         retention_hours: The time for which records are kept.
-        on_demand: Whether the capacity mode is ON_DEMAND. Such a stream can be switched to the record
-            distribution strategy AUTO and back at any time. Under AUTO the service ignores partition keys and
-            explicit hash keys, and producers may omit partition keys.
+        on_demand: Whether the capacity mode is ON_DEMAND; None if the service does not name the mode. An
+            on-demand stream can be switched to the record distribution strategy AUTO and back at any time.
+            Under AUTO the service ignores partition keys and explicit hash keys, and producers may omit
+            partition keys.
         record_distribution: The record distribution strategy; None if the service does not name one.
     """
 
     identity: StreamIdentity
     service_time: datetime
     retention_hours: int
-    on_demand: bool = False
+    on_demand: bool | None = None
     record_distribution: str | None = None
 
     def with_earlier_time(self, date: datetime) -> StreamSummary:
@@ -99,10 +100,6 @@ class StreamListing:
 
     summary: StreamSummary
     shards: Sequence[Shard]
-
-    def hash_range_to_check(self, hash_range: tuple[str, str]) -> tuple[str, str] | None:
-        """Return the hash range for checking a shard's sub-records; None for no check, see `aggregation`."""
-        return None if self.summary.on_demand else hash_range
 
     def with_retention(self, hours: int) -> StreamListing:
         """Return this listing with another retention."""

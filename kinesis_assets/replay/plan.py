@@ -12,7 +12,7 @@ from kinesis_assets.errors import DataLost, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.relist import confirm_mode, retry_listing
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.kinesis.start_positions import try_sequence_numbers
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayState
@@ -110,8 +110,10 @@ def _plan(
             f"table {table.uri} has no positions of stream {stream}, so there is nothing to replay; the "
             "first run creates them"
         )
+    listing = confirm_mode(client, listing, provisioned=positions.provisioned_since is not None)
     # Use the current retention: after it was lowered, shards expire earlier.
     positions = snapshot.with_all_archived(positions).with_listing(listing)
+    provisioned = positions.provisioned(listing)
     listed, whole = {shard.shard_id: shard for shard in listing.shards}, covers_all_hash_keys(listing.shards)
     requested = list(dict.fromkeys(shard_ids or [*positions.shards, *listed]))
     unknown = [
@@ -147,7 +149,8 @@ def _plan(
         elif shard_id in listed:
             ranges[shard_id] = msgspec.structs.replace(
                 range_,
-                hash_range=listing.hash_range_to_check(positions.shards[shard_id].hash_range),
+                hash_range=None if provisioned is None else positions.shards[shard_id].hash_range,
+                provisioned=provisioned,
                 closed=listed[shard_id].closed,
             )
         elif is_left_out(positions.shards[shard_id], listing.summary, whole=whole):

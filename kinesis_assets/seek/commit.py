@@ -71,6 +71,7 @@ def following_positions(
         listed_at=current.listed_at,
         predecessors=current.predecessors,
         examined=examined,
+        provisioned_since=current.provisioned_since,
     )
 
 

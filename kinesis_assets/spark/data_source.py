@@ -146,7 +146,7 @@ class _Reader(DataSourceReader):
                     shard_id=shard_id,
                     start=self._start,
                     bounds=Bounds(until=self._until),
-                    hash_range=listing.hash_range_to_check(listed[shard_id].hash_range),
+                    hash_range=None,  # the mode in which the records arrived is unknown
                     closed=listed[shard_id].closed,
                     tip_not_before=self._until + TIP_GRACE,
                 )

@@ -26,6 +26,8 @@ class ShardRange(msgspec.Struct, frozen=True):
         bounds: The limits of the range. It also ends at the tip or at the end of the shard.
         hash_range: The shard's first and last hash key, both inclusive, as decimal text; None if sub-records
             are not checked against it, see `aggregation`.
+        provisioned: Only aggregates that arrived from the first time on and before the second one are checked
+            against `hash_range`. None checks all.
         closed: Whether the shard accepts no more records: it ends at the null iterator, never at the tip.
         tip_not_before: The earliest time (by the service's clock) of a response whose MillisBehindLatest of 0
             is accepted as the tip; None accepts any. It makes reading up to a time repeatable.
@@ -48,6 +50,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     start: Position
     bounds: Bounds
     hash_range: tuple[str, str] | None
+    provisioned: tuple[datetime, datetime] | None = None
     closed: bool = False
     tip_not_before: datetime | None = None
     expiry: Expiry | None = None
@@ -56,6 +59,12 @@ class ShardRange(msgspec.Struct, frozen=True):
     expected_bytes: int | None = None
     retry_seconds: float | None = None
     response_timeout: float | None = None
+
+    def hash_range_for(self, record: Record) -> tuple[str, str] | None:
+        """Return the hash range for checking the sub-records of a record; None for no check."""
+        if self.provisioned is None or self.provisioned[0] <= record.arrival < self.provisioned[1]:
+            return self.hash_range
+        return None
 
 
 class RangeEnd(StrEnum):

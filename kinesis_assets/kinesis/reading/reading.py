@@ -157,7 +157,7 @@ class ShardReading:
         if self.end is not None:
             return
         before = self.records
-        for records in user_records(page.records, self.position, self.range.hash_range, self._sizes):
+        for records in user_records(page.records, self.position, self.range, self._sizes):
             taken = self._take(records)
             if taken:
                 part = records.first(taken)

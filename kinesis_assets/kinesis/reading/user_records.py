@@ -12,18 +12,17 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.page_sizes import PageSizes
     from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.record import Record
 
 
-def user_records(
-    page: Records, start: Position, hash_range: tuple[str, str] | None, sizes: PageSizes
-) -> Iterator[Records]:
+def user_records(page: Records, start: Position, range_: ShardRange, sizes: PageSizes) -> Iterator[Records]:
     """Yield the records of a page in order, in batches, with each KPL aggregate replaced by its sub-records.
 
     Args:
         page: The records as received.
         start: The position of the read. Inside an aggregate, its sub-records up to that position are omitted.
-        hash_range: The hash range of the shard, see `ShardRange`.
+        range_: The range that is read.
         sizes: The numbers of records in a batch, and of sub-records that are extracted at once.
     """
     if start.sub_sequence_number is None and not any_aggregate(page):
@@ -34,7 +33,7 @@ def user_records(
     for record in page:
         resumed = start.sub_sequence_number is not None and record.sequence_number == start.sequence_number
         last: Sequence[Record] = ()
-        for parts in deaggregate_slices(record, hash_range, sizes.sub_records):
+        for parts in deaggregate_slices(record, range_.hash_range_for(record), sizes.sub_records):
             if last:
                 yield Records.of([*batch, *last], continued=True)
                 batch = []

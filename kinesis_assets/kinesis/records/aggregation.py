@@ -27,14 +27,15 @@ distribution strategy AUTO it does not: sub-records would appear to be outside, 
 rows whose `error is null` would lose records that exist nowhere else. GetRecords does not return the strategy
 under which a record was put. A record without a partition key was put under AUTO, but so may be one with a
 key: the service stores the key and ignores it. The current strategy of the stream does not apply to older
-records, since it can be switched at any time. Hash keys are therefore not checked where AUTO is possible:
+records, since it can be switched at any time, and so can the capacity mode: only ON_DEMAND has the strategy.
+Hash keys are therefore not checked where AUTO is possible:
 
 - for a record without a partition key, in any stream;
-- for any record of a stream whose capacity mode is ON_DEMAND, the only one that has the strategy.
+- for a record that did not arrive while the stream was seen to be PROVISIONED, both before and afterwards
+  (`StreamPositions.provisioned_since`).
 
-As a consequence, in an on-demand stream the sub-records that the KPL puts again after a split occur twice
-without an error. In a stream that is provisioned now, records that were put while it was on-demand are
-checked too.
+As a consequence, the sub-records that the KPL puts again after a split occur twice without an error in an
+on-demand stream, and in what arrived before the first run or was read by a continuous run at once.
 
 Sources:
     https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md

@@ -243,6 +243,7 @@ def commit(
             listed_at=current.listed_at,
             predecessors=current.predecessors,
             examined=snapshot.version,
+            provisioned_since=current.provisioned_since,
         )
         tried[new.commit_id] = CommitResult(None, files, dict(conflicts))
         retired = {

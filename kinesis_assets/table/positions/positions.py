@@ -10,17 +10,21 @@ import msgspec
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.kinesis.stream import CLOCK_STEP, StreamIdentity
 from kinesis_assets.table.positions.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
 
 FORMAT = 6
 """The format number that this release writes. It is raised with every change that an older release must not
 read. Older files stay readable: a field that they lack is unknown."""
+
+_MODE_SEEN = timedelta(hours=2)
+"""The longest time between two lists for which the capacity mode that both show is taken to have lasted. The
+service does not return when it was changed, and permits two changes a day."""
 
 
 class Seek(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -165,6 +169,8 @@ class StreamPositions(
         examined: The version of the table that the commit was based on. Up to this version there was no
             restore and no overwrite, or an operator accepted it. None in files of older formats.
         adopted: Whether these are the first positions, computed from rows that were in the table before.
+        provisioned_since: Each list from this time on (service's clock) showed the stream to be provisioned,
+            and they were at most `_MODE_SEEN` apart. None if the last one did not.
     """
 
     format: int
@@ -180,6 +186,7 @@ class StreamPositions(
     predecessors: tuple[Predecessor, ...] = ()
     examined: int | None = None
     adopted: bool = False
+    provisioned_since: datetime | None = None
 
     @property
     def header(self) -> Header:
@@ -229,7 +236,32 @@ class StreamPositions(
             return msgspec.structs.replace(shard, retention_hours=lowest, listed_open=opened)
 
         known = {shard_id: listed(shard_id, shard) for shard_id, shard in self.shards.items()}
-        return msgspec.structs.replace(self, shards=known | new, listed_at=_later(self.listed_at, listing))
+        return msgspec.structs.replace(
+            self,
+            shards=known | new,
+            listed_at=_later(self.listed_at, listing),
+            provisioned_since=self._provisioned_since(listing.summary),
+        )
+
+    def provisioned(self, listing: StreamListing) -> tuple[datetime, datetime] | None:
+        """Return the time in which the stream was provisioned, up to a list that these positions include.
+
+        None if it may have been on-demand.
+        """
+        if self.provisioned_since is None or listing.summary.on_demand is not False:
+            return None
+        return self.provisioned_since, listing.summary.service_time + CLOCK_STEP
+
+    def _provisioned_since(self, summary: StreamSummary) -> datetime | None:
+        """Return `provisioned_since` with another description of the stream."""
+        if summary.on_demand is not False:
+            return None
+        since, listed_at, now = self.provisioned_since, self.listed_at, summary.service_time
+        if listed_at is not None and now < listed_at:
+            return since  # another run has listed the stream later
+        if since is None or listed_at is None or now - listed_at > _MODE_SEEN:
+            return now + CLOCK_STEP
+        return since
 
 
 def _later(listed_at: datetime | None, listing: StreamListing) -> datetime:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 HASH_KEYS = 1 << 128
 
 DAMAGED = "damaged"
-OUTSIDE = "outside"
 
 Place = tuple[float, float]
 """Sequence number and sub-sequence number; the latter is infinite where the whole record is meant."""
@@ -30,7 +29,7 @@ BEGINNING: Place = (-1, inf)
 
 
 class Row(NamedTuple):
-    """A row of the table. Its error is None, `DAMAGED` or `OUTSIDE`."""
+    """A row of the table. Its error is None or `DAMAGED`."""
 
     shard_id: str
     sequence_number: int
@@ -73,9 +72,16 @@ class Acknowledged(NamedTuple):
 
 @dataclass
 class ExpectedRows:
-    """Every acknowledged record in order."""
+    """Every acknowledged record in order.
+
+    Attributes:
+        records: The records.
+        may_be_marked: The places of the sub-records of another shard. They are marked if the stream was seen
+            to be provisioned before they arrived.
+    """
 
     records: list[Acknowledged] = field(default_factory=list)
+    may_be_marked: set[tuple[str, Place]] = field(default_factory=set)
 
     def add(
         self,
@@ -92,9 +98,13 @@ class ExpectedRows:
             rows = [Row(shard_id, number, 0, record.key, data, DAMAGED if data.startswith(MAGIC) else None)]
         else:
             rows = [
-                Row(shard_id, number, place, sub.key, sub.data, _judged(sub, keys))
-                for place, sub in enumerate(record.subs)
+                Row(shard_id, number, place, sub.key, sub.data, None) for place, sub in enumerate(record.subs)
             ]
+            self.may_be_marked |= {
+                (shard_id, row.place)
+                for row, sub in zip(rows, record.subs, strict=True)
+                if keys is not None and _hash(sub, keys) not in keys
+            }
         self.records.append(Acknowledged(placed_by, arrival, rows))
 
     def by_shard(self, since: Mapping[str, float]) -> dict[str, list[Row]]:
@@ -131,10 +141,6 @@ def payload(record: Plain | Aggregate, keys: HashRange) -> bytes:
 def hash_of(key: str) -> int:
     """Return the hash key of a partition key (AWS API reference, PutRecord)."""
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest())
-
-
-def _judged(sub: Sub, keys: HashRange | None) -> str | None:
-    return None if keys is None or _hash(sub, keys) in keys else OUTSIDE
 
 
 def _hash(sub: Sub, keys: HashRange) -> int:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from chaos.property.expected_rows import BEGINNING, DAMAGED, OUTSIDE, ExpectedRows, Row, place_of
+from chaos.property.expected_rows import BEGINNING, DAMAGED, ExpectedRows, Row, place_of
 from kinesis_assets.errors import TableMissing
-from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE
+from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ class InvariantChecker:
 
     def rows(self) -> Counter[Row]:
         """Return the rows as a reader of the whole table gets them."""
-        return Counter(_rows(DeltaTable(self._table.uri).to_pyarrow_table(columns=_COLUMNS)))
+        return Counter(self._rows(DeltaTable(self._table.uri).to_pyarrow_table(columns=_COLUMNS)))
 
     def _new_positions(self, snapshot: TableSnapshot) -> list[StreamPositions]:
         positions = snapshot.positions(self._identity)
@@ -109,7 +109,7 @@ class InvariantChecker:
         new: dict[int, Counter[Row]] = {}
         for file in files - self._files:
             content = pq.read_table(file.removeprefix("file://"), partitioning=None)
-            for row, batch_id in zip(_rows(content), content["batch_id"].to_pylist(), strict=True):
+            for row, batch_id in zip(self._rows(content), content["batch_id"].to_pylist(), strict=True):
                 new.setdefault(batch_id, Counter())[row] += 1
         self._files = files
         for batch_id, rows in new.items():
@@ -136,16 +136,12 @@ class InvariantChecker:
             assert not shard.finished or all(row.place <= end for row in rows), f"{shard_id} is not finished"
         return passed
 
-
-def _rows(table: pa.Table) -> list[Row]:
-    columns: list[list[Any]] = [table[name].to_pylist() for name in _COLUMNS]
-    return [
-        Row(shard_id, int(number), sub, key, data, _kind(error))
-        for shard_id, number, sub, key, data, error in zip(*columns, strict=True)
-    ]
-
-
-def _kind(error: str | None) -> str | None:
-    if error is None:
-        return None
-    return OUTSIDE if error == OUTSIDE_HASH_RANGE else DAMAGED
+    def _rows(self, table: pa.Table) -> list[Row]:
+        columns: list[list[Any]] = [table[name].to_pylist() for name in _COLUMNS]
+        rows: list[Row] = []
+        for shard_id, number, sub, key, data, error in zip(*columns, strict=True):
+            row = Row(shard_id, int(number), sub, key, data, DAMAGED if is_damaged(error) else None)
+            if error == OUTSIDE_HASH_RANGE:
+                assert (shard_id, row.place) in self._expected.may_be_marked
+            rows.append(row)
+        return rows

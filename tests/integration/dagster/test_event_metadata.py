@@ -69,6 +69,7 @@ def test_bad_records_and_those_outside_the_hash_range_are_counted_per_shard(
 ):
     project = project_of()
     materialized(project, instance, A)
+    clocked.clock.advance(1)
     clocked.kinesis.split_shard(StreamName=stream, ShardToSplit=A, NewStartingHashKey=str(1 << 127))
     stray = UserRecord("k", b"stray", LAST_KEY)
     put(DAMAGED, b"plain", DAMAGED, aggregate([UserRecord("k", b"low", "0"), stray, stray, stray]))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from deltalake import DeltaTable
 
 from kinesis_assets.errors import TooManyBadRecords
 from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
 from kinesis_assets.testing import UserRecord, aggregate
@@ -105,8 +107,59 @@ def test_rows_of_an_aggregate_share_its_sequence_number_and_differ_in_sub_sequen
 # Sub-records outside the hash range of their shard
 
 
+LAST_KEY = str((1 << 128) - 1)
+STRAYS = aggregate([UserRecord("k", b"own", "0"), UserRecord("k", b"stray", LAST_KEY)])
+"""An aggregate for the first shard of two, with a sub-record of the second one."""
+
+MARKED = [(b"own", None), (b"stray", OUTSIDE_HASH_RANGE)]
+UNMARKED = [(b"own", None), (b"stray", None)]
+
+
+def set_mode(bench, mode, strategy=None):
+    """Set the stream's capacity mode, and how an on-demand stream distributes its records."""
+    arn = bench.client.describe().identity.arn
+    bench.kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": mode})
+    if strategy is not None:
+        bench.kinesis.update_stream_record_distribution_strategy(
+            StreamARN=arn, RecordDistributionStrategy=strategy
+        )
+
+
+def put_under_auto(bench, *items):
+    """Put records while the stream is on-demand and distributes them over its shards, then switch back."""
+    set_mode(bench, "ON_DEMAND", "AUTO")
+    entries = [{"Data": item, "PartitionKey": "k"} for item in items]
+    assert bench.kinesis.put_records(StreamName=bench.stream, Records=entries)["FailedRecordCount"] == 0
+    set_mode(bench, "PROVISIONED")
+
+
+def see_mode(bench):
+    """Have a run see the capacity mode, before the records that the test puts next."""
+    bench.run()
+    bench.later(seconds=1)
+
+
+@pytest.fixture
+def answer_once(faults):
+    """Change the mode in the next description of the stream; None removes it."""
+
+    def answer_once(mode):
+        def changed(_, response):
+            faults.clear()
+            summary = dict(response.members["StreamDescriptionSummary"])
+            del summary["StreamModeDetails"]
+            if mode is not None:
+                summary["StreamModeDetails"] = {"StreamMode": mode}
+            return response.but(StreamDescriptionSummary=summary)
+
+        faults.answer("DescribeStreamSummary", changed)
+
+    return answer_once
+
+
 def test_after_a_split_sub_records_of_the_other_child_are_marked(bench):
     (parent,) = bench.create()
+    see_mode(bench)
     low, high = bench.split(parent)
     for_low, for_high = str(bench.hash_range(low)[1]), str(bench.hash_range(high)[0])
     # Aggregated for the parent and put into its lower child. The producer then repeats the stray.
@@ -128,12 +181,94 @@ def test_after_a_split_sub_records_of_the_other_child_are_marked(bench):
 
 
 def test_strays_do_not_count_as_bad_records(bench):
-    (parent,) = bench.create()
-    low, high = bench.split(parent)
-    bench.put(aggregate([UserRecord("k", b"stray", str(bench.hash_range(high)[0]))]), shard_id=low)
+    bench.create(2)
+    see_mode(bench)
+    bench.put(STRAYS)
     result = bench.run(max_bad_records=0)
     assert result.errors == {}
-    assert data_and_errors(bench) == [(b"stray", OUTSIDE_HASH_RANGE)]
+    assert data_and_errors(bench) == MARKED
+
+
+@pytest.mark.parametrize("seen_before", [False, True], ids=["first run", "seen on-demand"])
+def test_records_put_under_auto_are_not_marked_after_a_switch_to_provisioned(bench, seen_before):
+    bench.create(2)
+    if seen_before:
+        set_mode(bench, "ON_DEMAND", "AUTO")
+        see_mode(bench)
+    put_under_auto(bench, *[STRAYS] * 8)
+    see_mode(bench)
+    assert sorted(data_and_errors(bench)) == sorted(UNMARKED * 8)
+    bench.put(STRAYS)
+    bench.run()
+    assert sum(error == OUTSIDE_HASH_RANGE for _, error in data_and_errors(bench)) == 1
+
+
+def test_the_mode_is_not_known_for_a_time_in_which_no_run_saw_it(bench):
+    bench.create(2)
+    see_mode(bench)
+    bench.later(hours=1)
+    put_under_auto(bench, *[STRAYS] * 8)
+    bench.later(hours=2)
+    bench.run()
+    assert sorted(data_and_errors(bench)) == sorted(UNMARKED * 8)
+
+
+def test_the_mode_is_not_known_after_it_was_last_seen(bench):
+    (first, _) = bench.create(2)
+    see_mode(bench)
+    listing = bench.client.listing()
+    bench.put(STRAYS)
+    bench.later(seconds=2)
+    bench.put(STRAYS)
+    plan = plan_run(
+        bench.client, bench.table, asked=[first], policy=ReadPolicy(), listing=listing, now=bench.now
+    )
+    bench.execute(plan)
+    assert data_and_errors(bench) == MARKED + UNMARKED
+
+
+@pytest.mark.parametrize("mode", [None, "ON_DEMAND"])
+def test_one_response_with_another_mode_does_not_change_what_is_marked(bench, answer_once, mode):
+    bench.create(2)
+    see_mode(bench)
+    bench.put(STRAYS)
+    answer_once(mode)
+    bench.run()
+    assert data_and_errors(bench) == MARKED
+
+
+def test_one_response_with_the_mode_provisioned_marks_nothing_in_an_on_demand_stream(bench, answer_once):
+    bench.create(2)
+    set_mode(bench, "ON_DEMAND")
+    see_mode(bench)
+    bench.put(STRAYS)
+    answer_once("PROVISIONED")
+    see_mode(bench)
+    bench.put(STRAYS)
+    bench.run()
+    assert data_and_errors(bench) == UNMARKED * 2
+
+
+def test_setting_a_position_keeps_what_is_known_of_the_mode(bench):
+    (first, _) = bench.create(2)
+    bench.put(b"plain")
+    see_mode(bench)
+    bench.put(STRAYS)
+    bench.seek("TRIM_HORIZON", first)
+    bench.run()
+    assert data_and_errors(bench) == [(b"plain", None), *MARKED]
+
+
+def test_a_replay_marks_as_a_run_does(bench):
+    bench.create(2)
+    put_under_auto(bench, STRAYS)
+    see_mode(bench)
+    bench.put(STRAYS)
+    bench.run()
+    marked = data_and_errors(bench)
+    DeltaTable(bench.table.uri).delete()
+    assert bench.replay().errors == {}
+    assert data_and_errors(bench) == marked
 
 
 # The limit of bad records

@@ -7,6 +7,7 @@ from itertools import chain
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.client import StreamClient
@@ -118,7 +119,7 @@ def test_the_range_of_an_on_demand_stream_has_no_hash_range_whatever_its_current
     ] * 2
 
 
-def test_the_range_of_a_provisioned_stream_checks_aggregates_against_the_shards_hash_keys(
+def test_the_range_of_a_provisioned_stream_checks_later_aggregates_against_the_shards_hash_keys(
     kinesis, stream, client, table
 ):
     kinesis.create_stream(StreamName=stream, ShardCount=2)
@@ -126,9 +127,11 @@ def test_the_range_of_a_provisioned_stream_checks_aggregates_against_the_shards_
     outside = aggregate([UserRecord("k", b"in", "0"), UserRecord("k", b"out", str((1 << 128) - 1))])
     kinesis.put_record(StreamName=stream, Data=outside, PartitionKey="k", ExplicitHashKey="0")
     plan = plan_run(client, table, asked=[first.shard_id], policy=ReadPolicy())
-    assert plan.ranges[SHARD].hash_range == first.hash_range
-    found = chain.from_iterable(ShardReading(client, plan.ranges[SHARD]))
-    assert [record.error for record in found] == [None, OUTSIDE_HASH_RANGE]
+    planned = plan.ranges[SHARD]
+    assert planned.hash_range == first.hash_range
+    for range_, error in ((planned, None), (structs.replace(planned, provisioned=None), OUTSIDE_HASH_RANGE)):
+        found = chain.from_iterable(ShardReading(client, range_))
+        assert [record.error for record in found] == [None, error]
 
 
 def test_a_stream_without_a_mode_is_provisioned(kinesis, stream, client, faults):
