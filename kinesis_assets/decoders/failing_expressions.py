@@ -51,6 +51,7 @@ _PLAIN = re.compile(rf"{_NAME}(?:\.{_NAME})*(?:\s+AS\s+{_NAME})?", re.IGNORECASE
 """A column, which cannot fail."""
 
 _GENERATOR = re.compile(r"(?:(?:explode|posexplode|inline)(?:_outer)?|stack|json_tuple)\s*\(", re.IGNORECASE)
+_MAY_BE_EMPTY = re.compile(r"(?:explode|posexplode|inline)\s*\(", re.IGNORECASE)
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|.", re.DOTALL)
 
 
@@ -83,6 +84,16 @@ class Expression:
         """An expression that is null where this one fails."""
         return f"try_to_binary({self.evaluated}, 'utf-8')"
 
+    @property
+    def is_empty(self) -> str | None:
+        """A condition that is true for records without a row, for which no other expression is evaluated.
+
+        None if there are no such records.
+        """
+        if _MAY_BE_EMPTY.match(self.text) is None:
+            return None
+        return f"coalesce(size({_arguments(self.text)}), 0) <= 0"
+
     def reads(self, name: str) -> bool:
         """Return whether the expression may read a column. It has the name of each that it reads."""
         text = self.text.lower()
@@ -95,6 +106,8 @@ def evaluating(expressions: Sequence[Expression]) -> str:
     for each in expressions:
         result = "false" if each.setting == "where" else ""  # which the text of a struct never is
         branches.append(f"WHEN {each.evaluated} = '{result}' THEN FALSE")
+        if each.is_empty is not None:
+            branches.append(f"WHEN {each.is_empty} THEN FALSE")
     return f"CASE {' '.join(branches)} ELSE FALSE END"
 
 
@@ -109,7 +122,8 @@ def with_failures(
     Args:
         decoded: The records.
         scope: Returns records with the columns that expressions see, and that of the raw record.
-        expressions: The expressions that may fail, in the order in which they are tried: the condition first.
+        expressions: The expressions that may fail, in the order in which they are tried: the condition and
+            then a generator first.
 
     Raises:
         InvalidInput: An expression fails for too many different values.
@@ -130,6 +144,8 @@ def _flagged(scope: DataFrame, schema: StructType, expressions: Sequence[Express
         branches.append(f"WHEN {each.tried} IS NULL THEN {number}")
         if each.setting == "where":
             branches.append(f"WHEN {each.tried} = X'{b'false'.hex()}' THEN NULL")
+        if each.is_empty is not None:
+            branches.append(f"WHEN {each.is_empty} THEN NULL")
     fields = cast("StructType", schema["value"].dataType).names
     value = F.struct(*(F.col(quoted(name)).alias(name) for name in fields))
     columns = [

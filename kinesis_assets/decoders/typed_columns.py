@@ -202,11 +202,13 @@ class Projection:
         return rows if column is None else carry(with_carried(rows), column, in_order=is_in_order(good))
 
     def _failing(self, decoded: DataFrame) -> list[Expression]:
-        """Return the expressions that may fail, that of `where` first."""
+        """Return the expressions that may fail, that of `where` first, and then a generator."""
         _, fields = _scope(decoded)
         condition = [] if self.where is None else [Expression("where", self.where)]
         selected = (Expression("select", each) for each in self._expressions(fields))
-        return condition + [each for each in selected if each.may_fail]
+        return condition + sorted(
+            (each for each in selected if each.may_fail), key=lambda each: each.is_empty is None
+        )
 
     def _filtered(self, scope: DataFrame) -> DataFrame:
         if self.where is None:

@@ -129,6 +129,15 @@ def test_the_rows_depend_neither_on_steps_nor_on_the_records_around_them(typed, 
     assert sorted((tuple(row[name] for name in columns) for row in again.to_pylist()), key=repr) == expected
 
 
+def test_a_record_for_which_a_generator_returns_no_row_is_no_bad_record_beside_one_that_is(typed):
+    """Spark evaluates the other expressions for the rows of a generator, so its job does not fail for it."""
+    empty, bad = event(1, list=[], at="x"), event(2, list=["a"], at="x")
+    settings = {"schema": SCHEMA, "select": ["id", "CAST(at AS DATE) AS day", "explode(list) AS item"]}
+    typed.consume(empty, bad, event(3, list=["a"]), **settings)
+    assert typed.values("id", "data") == [(3, None), (None, bad)]
+    assert [row["data"] for row in typed.errors(**settings)] == [bad]
+
+
 def test_many_records_with_the_same_values_are_one_failure(typed, monkeypatch):
     monkeypatch.setattr(failing_expressions, "MAX_FAILURES", 1)
     poison = [event(number, at="0000-00-00") for number in range(50)]
