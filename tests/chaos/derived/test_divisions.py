@@ -1,5 +1,8 @@
 """Property: a table with a key is the same however the history of its source is divided into steps.
 
+Some records cannot be decoded, and for some an expression fails: they are kept. Runs of other definitions or
+owners, which are refused, change nothing, and settings that may change do not change what was consumed.
+
 `DERIVED_HISTORIES=200 pytest tests/chaos/derived/test_divisions.py` executes more histories.
 """
 
@@ -9,45 +12,80 @@ import json
 import os
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.derive.definition import definition_of
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.policy import MAX_BYTES
+from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.run import Derivation
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.errors import TableOfAnotherSource, TableUnsuitable
 from support.derived import DerivedBench, maintain_derived, maintain_table
 from support.timing import WRITING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from support.bench import Bench
 
-HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "5"))
+HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "4"))
 STEPS_OF_A_HISTORY = 8
 KEYS, TIMES = 6, 3
 
 DIVISIONS = {"in any steps": 1, "in one step": MAX_BYTES, "a commit a step": 1, "rebuilt": MAX_BYTES}
 """The size of the last steps of each table, in bytes."""
 
-EVENTS = "ARRAY<STRUCT<key: INT, at: INT, gone: BOOLEAN, number: INT>>"
+SCHEMA = "events ARRAY<STRUCT<key: INT, at: INT, gone: BOOLEAN, number: INT>>, day STRING"
 NEWEST = Upsert(key=("key",), order_by=("at",), delete_where="gone")
+OWNER = "newest"
+
+REFUSED: list[tuple[type[Exception], dict[str, Any]]] = [
+    (TableOfAnotherSource, {"owner": "another"}),
+    (TableUnsuitable, {"mode": None}),
+    (TableUnsuitable, {"mode": Upsert(("key", "number"), ("at",), "gone")}),
+    (TableUnsuitable, {"mode": Rollup(("key",))}),
+]
+"""What makes a run another asset's, or one with another definition, and its error."""
 
 
-def decode(rows: DataFrame) -> DataFrame:
-    """Return the events of rows of the raw table. Those of one record may have one key."""
-    events = F.from_json(F.col("data").cast("string"), EVENTS)
-    return rows.select(F.explode(events).alias("event")).select("event.*")
+def typed(where: str | None = None) -> dict[str, Any]:
+    """Return the fields of a derivation that decodes the events. Those of one record may have one key."""
+    settings = TableSettings(
+        name=OWNER,
+        source="events",
+        table=OWNER,
+        format="json",
+        schema="events.avsc",
+        select=["inline(events)", "CAST(day AS DATE) AS day"],
+        where=where,
+        key=NEWEST.key,
+        order_by=NEWEST.order_by,
+    )
+    rows = TypedRows(settings, SCHEMA)
+    return {"transform": rows.of_table, "careful": partial(rows.of_table, is_careful=True)}
+
+
+CHANGES: list[dict[str, Any]] = [
+    {},
+    *({"on_deleted": policy} for policy in OnDeleted),
+    {"mode": Upsert(NEWEST.key, NEWEST.order_by, "gone AND number > 0")},
+    typed(where="day <> 'another'"),
+]
+"""Changes of the settings that a table accepts, and which concern none of these events."""
+
+INVALID_DAY = "0000-00-00"
 
 
 @dataclass
@@ -66,16 +104,22 @@ class History:
         if name not in self.tables:
             table = DerivedTable(str(self.folder / name), WRITING)
             self.tables[name] = DerivedBench(
-                self.spark, table, Derivation(self.bench.table.uri, decode, NEWEST)
+                self.spark, table, Derivation(self.bench.table.uri, mode=NEWEST, owner=OWNER, **typed())
             )
         return self.tables[name]
 
     def land(self) -> None:
         """Put events at any place of the hash range, and read them in one run."""
         for _ in range(self.chance.randrange(1, 12)):
-            events = [self._event() for _ in range(self.chance.choice([1, 1, 3]))]
-            self.bench.put(json.dumps(events).encode(), part=self.chance.random())
+            self.bench.put(self._record(), part=self.chance.random())
         assert not self.bench.run().errors
+
+    def _record(self) -> bytes:
+        if self.chance.random() < 0.02:
+            return b"no events"
+        day = INVALID_DAY if self.chance.random() < 0.02 else "2026-01-01"
+        events = [self._event() for _ in range(self.chance.choice([0, 1, 1, 1, 3]))]
+        return json.dumps({"events": events, "day": day}).encode()
 
     def _event(self) -> dict[str, object]:
         self.number += 1
@@ -102,28 +146,51 @@ class History:
         derived = self.table("rebuilt")
         derived.run()
         source = open_source(derived.derivation.source)
-        definition = definition_of(None, derived.derivation.mode)
+        definition = definition_of(OWNER, derived.derivation.mode)
         rebuild(derived.table, source, definition, (), by="ann", apply=True)
 
     def consume_some(self) -> None:
-        """Consume what there is, in steps of any size."""
-        self.table("in any steps").run(max_bytes=self.chance.choice([1, 2000, MAX_BYTES]))
+        """Consume what there is, in steps of any size, with settings that may be others than before."""
+        changes = self.chance.choice(CHANGES)
+        self.table("in any steps").run(max_bytes=self.chance.choice([1, 2000, MAX_BYTES]), **changes)
+
+    def be_refused(self) -> None:
+        """Run another asset on a table, or its own one with another key or kind."""
+        written = [each for each in self.tables.values() if DeltaTable.is_deltatable(each.table.uri)]
+        for derived in written:
+            before = derived.table.snapshot().delta.version()
+            error, changes = self.chance.choice(REFUSED)
+            with pytest.raises(error):
+                derived.run(**changes)
+            assert derived.table.snapshot().delta.version() == before
 
     def step(self) -> None:
         """Execute a random step."""
-        steps = {self.land: 6, self.consume_some: 4, self.split: 1, self.maintain: 1, self.start_again: 1}
+        steps = {
+            self.land: 6,
+            self.consume_some: 4,
+            self.be_refused: 2,
+            self.split: 1,
+            self.maintain: 1,
+            self.start_again: 1,
+        }
         (step,) = self.chance.choices(list(steps), list(steps.values()))
         print(step.__name__)  # noqa: T201  # pytest shows it where it fails
         step()
 
     @property
-    def expected(self) -> dict[int, int]:
-        """The number of each key if events are taken one after the other."""
+    def expected(self) -> list[tuple[int | None, int | None, bytes | None]]:
+        """The rows if events are taken one after the other: key and number, or the data of a bad record."""
         columns = ("batch_id", "sequence_number", "data")
         rows = [tuple(row.values()) for row in self.bench.arrow(*columns).to_pylist()]
         found: dict[int, tuple[int, int]] = {}
+        bad: list[tuple[int | None, int | None, bytes | None]] = []
         for _, _, data in sorted(rows, key=lambda row: (row[0], int(row[1]))):
-            for event in json.loads(data):
+            record = json.loads(data) if data.startswith(b"{") else None
+            if record is None or (record["events"] and record["day"] == INVALID_DAY):
+                bad.append((None, None, data))
+                continue
+            for event in record["events"]:
                 key, at = event["key"], -1 if event["at"] is None else event["at"]
                 if key in found and found[key][0] > at:
                     continue
@@ -131,7 +198,8 @@ class History:
                     found.pop(key, None)
                 else:
                     found[key] = (at, event["number"])
-        return {key: number for key, (_, number) in found.items()}
+        good = [(key, number, None) for key, (_, number) in found.items()]
+        return sorted([*good, *bad], key=repr)
 
 
 @pytest.fixture
@@ -158,5 +226,5 @@ def test_a_table_is_the_same_in_any_division_of_its_source_into_steps(history: H
     history.start_again()
     for name, max_bytes in DIVISIONS.items():
         history.table(name).run(max_bytes=max_bytes)
-    found = {name: dict(table.values("key", "number")) for name, table in history.tables.items()}
+    found = {name: table.values("key", "number", "data") for name, table in history.tables.items()}
     assert found == dict.fromkeys(found, history.expected)
