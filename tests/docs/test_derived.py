@@ -64,7 +64,8 @@ def test_the_assets_of_the_page_follow_the_stream(
 ) -> None:
     names: dict[str, Any] = {}
     exec(ASSETS, names)  # noqa: S102  # the page's own lines
-    job = names["defs"].resolve_implicit_global_asset_job_def()
+    defs = names["defs"]
+    job = defs.resolve_implicit_global_asset_job_def()
     for click in (("a", "/home", "2026-01-31T10:00:00Z"), ("a", "/cart", "2026-02-01T10:00:00Z")):
         put(*click)
         assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
@@ -76,21 +77,21 @@ def test_the_assets_of_the_page_follow_the_stream(
     exec(INVALID, names)  # noqa: S102  # the page's own lines
     put("b", "/home", "0000-00-00")
     assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
-    visits = dg.Definitions.merge(names["stream"], dg.Definitions(assets=[names["visits"]]))
+    stream = build_kinesis_stream("clicks", table="./clicks")
+    visits = dg.Definitions.merge(stream, dg.Definitions(assets=[names["visits"]]))
     visits_job = visits.resolve_implicit_global_asset_job_def()
     visits_job.execute_in_process(instance=instance, asset_selection=[names["visits"].key])
     found = rows("./derived/visits", "click_id", "error")
     assert found == [("a", "None"), ("a", "None"), ("b", "invalid time")]
     exec(OWN, names)  # noqa: S102  # the page's own lines
-    resources = {"pyspark": names["LazyPySparkResource"](spark_config={})}
-    own = dg.materialize([names["pages"]], instance=instance, resources=resources)
+    own = dg.materialize([names["pages"]], instance=instance, resources=names["defs"].resources)
     (event,) = own.asset_materializations_for_node("pages")
     assert {"cursor", "source_version", "source_rows"} <= event.metadata.keys()
     assert event.metadata["source_rows"].value == 1
     assert rows("./pages", "page", "count") == [("/cart", "1")]
     exec(ENGINES, names)  # noqa: S102  # the page's own lines
     assert (names["rows"].files, names["rows"].more) == ([], False)
-    monkeypatch.setattr(StreamProject, "of_folder", lambda *_: StreamProject("clicks", names["defs"]))
+    monkeypatch.setattr(StreamProject, "of_folder", lambda *_: StreamProject("clicks", defs))
     plan, apply = (shlex.split(line)[1:] for line in REBUILD.splitlines())
     assert cli(*plan, "--json").lines[0].items() >= {"rows_deleted": 1, "lost_rows": 0}.items()
     assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]

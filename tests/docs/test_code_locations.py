@@ -1,0 +1,79 @@
+"""Every block of the documentation that defines something for Dagster loads as Dagster loads your code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._grpc.server import LoadedRepositories
+
+from support.dagster_components import dagsters_own_warnings
+from support.dg_project import DgProject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import dagster as dg
+
+pytestmark = dagsters_own_warnings
+
+PROJECT = Path(__file__).parents[2]
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DEFINES = re.compile(
+    r"^(?:@(?:dg\.|derived_table|rollup)|.*\bDefinitions\(|class \w+\(\w+Component\))", re.MULTILINE
+)
+MODULES = {
+    f"{page.stem.replace('-', '_')}_{number}": block
+    for page in PAGES
+    for number, block in enumerate(BLOCK.findall(page.read_text()))
+    if DEFINES.search(block)
+}
+LOCATIONS = {name: block for name, block in MODULES.items() if "Definitions" in block}
+STREAM = "type: kinesis_assets.KinesisStreamComponent\nattributes: {stream: clicks, table: ./clicks}\n"
+
+
+@pytest.fixture(autouse=True)
+def of_this_process() -> Iterator[None]:
+    """Restore what Dagster sets for the whole process when it loads a code location."""
+    modules, context = {*sys.modules}, DefinitionsLoadContext.get()
+    yield
+    DefinitionsLoadContext.set(context)
+    for name in {*sys.modules} - modules:
+        if name.partition(".")[0] in {"lake", *MODULES}:
+            del sys.modules[name]
+
+
+def loaded(**origin: str) -> dg.RepositoryDefinition:
+    """Return the definitions as the server of a code location loads them."""
+    found = LoadedRepositories(LoadableTargetOrigin(**origin), None, [], None)
+    (repository,) = found.definitions_by_name.values()
+    return repository
+
+
+@pytest.mark.parametrize("name", LOCATIONS)
+def test_a_block_with_definitions_loads_by_file_and_by_module(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"{name}.py"
+    file.write_text(LOCATIONS[name])
+    by_file = loaded(python_file=str(file)).assets_defs_by_key
+    by_module = loaded(module_name=name, working_directory=str(tmp_path)).assets_defs_by_key
+    assert by_file.keys() == by_module.keys() != set()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_block_loads_in_the_defs_folder_of_a_project(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = DgProject.create(tmp_path, {})
+    monkeypatch.syspath_prepend(tmp_path)
+    (project.defs / f"{name}.py").write_text(MODULES[name])
+    if "build_kinesis_stream" not in MODULES[name]:
+        (project.defs / "stream").mkdir()
+        (project.defs / "stream" / "defs.yaml").write_text(STREAM)
+    loaded(module_name="lake.definitions", working_directory=str(tmp_path))
+    assert f"lake.defs.{name}" in sys.modules
