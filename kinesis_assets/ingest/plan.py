@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_mode, confirm_summary, retry_listing
-from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
+from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.amendments import ranges_to_fill
@@ -302,9 +302,7 @@ def _read_or_freeze(
     listing = listing.with_retention(max(listing.summary.retention_hours, summary.retention_hours))
     check_unlisted_parents(client, listing)
     if positions is None:
-        starts = policy.starts.frozen(listing)
-        try_sequence_numbers(client, starts)
-        return None, freeze(table, listing, starts)
+        return None, freeze(table, listing, checked_starts(client, policy.starts, listing))
     # The old stream was being read, so every record of the new one is new, whatever the configured start is.
     return None, freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
 

@@ -22,7 +22,7 @@ from kinesis_assets.ingest.vanished_shards import reason_to_keep
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.kinesis.start_positions import try_sequence_numbers
+from kinesis_assets.kinesis.start_positions import checked_starts
 from kinesis_assets.table.commits.commit import refuse_rows_without_positions
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
@@ -139,8 +139,7 @@ def _preview(
         if snapshot is not None:
             refuse_other_stream(table.uri, snapshot.streams_in_log(), identity)
             refuse_rows_without_positions(table, snapshot, identity)
-        starts = policy.starts.frozen(listing)
-        try_sequence_numbers(client, starts)
+        starts = checked_starts(client, policy.starts, listing)
         reason = f"the first run {'creates it' if snapshot is None else 'claims it'} for {identity.arn}"
         return Preview(tuple(_first(listing, starts)), Effect.STARTS, reason, False, snapshot, listing)
     shards = _first(listing, dict.fromkeys((shard.shard_id for shard in listing.shards), _TRIM_HORIZON))
@@ -154,9 +153,12 @@ def _preview(
 
 def _first(listing: StreamListing, starts: Mapping[str, Position]) -> Iterator[ShardPreview]:
     known = {shard.shard_id for shard in listing.shards}
+    ended = {shard.shard_id for shard in listing.shards if shard.ends_at(starts[shard.shard_id])}
     for shard in listing.shards:
         start = starts[shard.shard_id]
-        if parents := unfinished_parents(shard.parents, known=known, finished=()):
+        if shard.shard_id in ended:
+            yield ShardPreview(shard.shard_id, Effect.FINISHED, start)
+        elif parents := unfinished_parents(shard.parents, known=known, finished=ended):
             yield ShardPreview(shard.shard_id, Effect.WAITS, start, _waits_for(parents))
         else:
             yield ShardPreview(shard.shard_id, Effect.STARTS, start)

@@ -301,6 +301,7 @@ class StreamClient:
                 hash_range=(keys["StartingHashKey"], keys["EndingHashKey"]),
                 starting_sequence_number=numbers["StartingSequenceNumber"],
                 closed="EndingSequenceNumber" in numbers,
+                ending_sequence_number=numbers.get("EndingSequenceNumber"),
             )
         except KeyError as missing:
             raise ShardListIncomplete(

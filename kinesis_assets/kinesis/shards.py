@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kinesis_assets.kinesis.position import Position
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
     from datetime import datetime
@@ -31,15 +33,14 @@ _HASH_KEYS = 1 << 128
 class Shard(msgspec.Struct, frozen=True):
     """A shard as ListShards returns it.
 
-    The value of EndingSequenceNumber is omitted on purpose: it may be smaller or larger than the number of
-    the last record, so nothing can be derived from it.
-
     Attributes:
         shard_id: The id, for example `shardId-000000000000`.
         parents: The ids of the shards that were split or merged into this one: none, one or two.
         hash_range: The first and last hash key, both inclusive, as decimal text (they have 128 bits).
         starting_sequence_number: The lower bound of the shard's sequence numbers, as decimal text.
         closed: Whether the shard accepts no more records, because it was split or merged.
+        ending_sequence_number: The EndingSequenceNumber of a closed shard, as decimal text. It may be smaller
+            or larger than the number of the last record; it only serves to recognize a position at the end.
     """
 
     shard_id: str
@@ -47,6 +48,13 @@ class Shard(msgspec.Struct, frozen=True):
     hash_range: tuple[str, str]
     starting_sequence_number: str
     closed: bool = False
+    ending_sequence_number: str | None = None
+
+    def ends_at(self, position: Position) -> bool:
+        """Whether a position of another consumer means that it has read this shard to its end."""
+        return self.ending_sequence_number is not None and position == Position.after(
+            self.ending_sequence_number
+        )
 
 
 def is_well_formed(shard: Shard) -> bool:
@@ -55,7 +63,7 @@ def is_well_formed(shard: Shard) -> bool:
     def all_match(pattern: re.Pattern[str], *values: Any) -> bool:
         return all(isinstance(value, str) and pattern.fullmatch(value) for value in values)
 
-    numbers = (*shard.hash_range, shard.starting_sequence_number)
+    numbers = (*shard.hash_range, shard.starting_sequence_number, shard.ending_sequence_number or "0")
     return all_match(NAME, shard.shard_id, *shard.parents) and all_match(NUMBER, *numbers)
 
 

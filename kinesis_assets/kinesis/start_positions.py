@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 import msgspec
 import yaml
 
-from kinesis_assets.errors import CallFailed, InvalidInput
+from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEFAULT = "default"
 _FILE = "file://"
+
+SHARD_END = "SHARD_END"
+"""The start of a shard that another consumer has read to its end, as the Kinesis Client Library writes it."""
 
 
 class StartPositions(msgspec.Struct, frozen=True):
@@ -31,10 +35,12 @@ class StartPositions(msgspec.Struct, frozen=True):
         default: The start of every shard that is not named. A sequence number belongs to one shard, so it is
             accepted only if there is one such shard.
         shards: The starts of named shards, by shard id.
+        ended: The named shards that another consumer has read to their end.
     """
 
     default: Position = Position(PositionKind.TRIM_HORIZON)
     shards: Mapping[str, Position] = {}
+    ended: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, start: str | Mapping[str, str]) -> StartPositions:
@@ -42,8 +48,9 @@ class StartPositions(msgspec.Struct, frozen=True):
 
         Args:
             start: A position for the whole stream, in the form that `Position.parse` accepts; a map of shard
-                ids to positions, in which `default` is for all other shards (TRIM_HORIZON if it is omitted);
-                the map as JSON text; or `file://` and the path of a JSON or YAML file with a position or map.
+                ids to positions or `SHARD_END`, in which `default` is for all other shards (TRIM_HORIZON if
+                it is omitted); the map as JSON text; or `file://` and the path of a JSON or YAML file with a
+                position or map.
 
         Raises:
             InvalidInput: The start cannot be read or contains an invalid position.
@@ -54,41 +61,78 @@ class StartPositions(msgspec.Struct, frozen=True):
             start = _loaded(start, "start")
         if isinstance(start, str):
             return cls(Position.parse(start))
-        positions = {shard_id: Position.parse(text) for shard_id, text in start.items()}
+        ended = {key for key, text in start.items() if key != _DEFAULT and text.strip().upper() == SHARD_END}
+        positions = {key: Position.parse(text) for key, text in start.items() if key not in ended}
         default = positions.pop(_DEFAULT, Position(PositionKind.TRIM_HORIZON))
-        return cls(default, positions)
+        return cls(default, positions, frozenset(ended))
 
     def __str__(self) -> str:
-        if not self.shards:
+        if not self.shards and not self.ended:
             return str(self.default)
-        positions = {_DEFAULT: self.default, **self.shards}
+        positions = {_DEFAULT: self.default, **self.shards, **dict.fromkeys(sorted(self.ended), SHARD_END)}
         return json.dumps({shard_id: str(position) for shard_id, position in positions.items()})
 
     def frozen(self, listing: StreamListing) -> dict[str, Position]:
         """Return the start of every listed shard, with LATEST as AT_TIMESTAMP of the service's clock.
 
+        `Shard.ends_at` is true of the starts of the shards that another consumer has read to their end.
+
         Raises:
-            InvalidInput: A named shard is not listed, a time is not in the past, or a sequence number applies
-                to more than one shard.
+            InvalidInput: A named shard is not listed, a time is not in the past, a sequence number applies to
+                more than one shard, or an open shard is said to be read to its end.
         """
         stream = listing.summary.identity.name
         listed = [shard.shard_id for shard in listing.shards]
-        unknown = sorted(self.shards.keys() - set(listed))
+        unknown = sorted((self.shards.keys() | self.ended) - set(listed))
         if unknown:
             raise InvalidInput(
                 f"stream {stream}: start names {', '.join(unknown)}, which the stream does not list; remove "
                 "them from start"
             )
-        unnamed = [shard_id for shard_id in listed if shard_id not in self.shards]
+        unnamed = [shard_id for shard_id in listed if shard_id not in self.shards.keys() | self.ended]
         if self.default.sequence_number is not None and len(unnamed) > 1:
             raise InvalidInput(
                 f"stream {stream}: start {self.default} belongs to one shard, but applies to {len(unnamed)}; "
                 "give each shard its own start"
             )
-        return {
-            shard_id: _frozen(self.shards.get(shard_id, self.default), listing, shard_id)
-            for shard_id in listed
-        }
+        return {shard.shard_id: self._frozen(shard, listing) for shard in listing.shards}
+
+    def _frozen(self, shard: Shard, listing: StreamListing) -> Position:
+        end = shard.ending_sequence_number
+        if shard.shard_id not in self.ended:
+            position = _frozen(self.shards.get(shard.shard_id, self.default), listing, shard.shard_id)
+            # No record has the number that the service gives to the end.
+            return Position.after(end) if end is not None and end == position.sequence_number else position
+        if end is None:
+            raise InvalidInput(
+                f"stream {listing.summary.identity.name}: {shard.shard_id}: start {SHARD_END} means that the "
+                "shard was read to its end, but it is open; use the position of its last record that was read"
+            )
+        return Position.after(end)
+
+
+def checked_starts(
+    client: StreamClient, starts: StartPositions, listing: StreamListing
+) -> dict[str, Position]:
+    """Return the start of every listed shard, which the service accepts.
+
+    Raises:
+        InvalidInput: As for `StartPositions.frozen` and `try_sequence_numbers`.
+        ShardListIncomplete: A second list does not confirm the end of a shard that was read to its end.
+        StreamError: The stream cannot be reached.
+    """
+    frozen = starts.frozen(listing)
+    ended = {shard.shard_id for shard in listing.shards if shard.ends_at(frozen[shard.shard_id])}
+    if ended:  # such a shard is never read, so one response is not enough
+        listed_again = {shard.shard_id: shard for shard in client.list_shards()}
+        for shard_id in sorted(ended):
+            if shard_id not in listed_again or not listed_again[shard_id].ends_at(frozen[shard_id]):
+                raise ShardListIncomplete(
+                    client.stream,
+                    f"only one of two lists shows the end of {shard_id}; nothing was changed, run again",
+                )
+    try_sequence_numbers(client, {key: frozen[key] for key in frozen.keys() - ended})
+    return frozen
 
 
 def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -> None:

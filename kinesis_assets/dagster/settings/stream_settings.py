@@ -122,8 +122,8 @@ class ReadSettings(Settings):
         default="TRIM_HORIZON",
         description="Where the first run starts: TRIM_HORIZON, LATEST, AT_TIMESTAMP:time, "
         "AT_SEQUENCE_NUMBER:number or AFTER_SEQUENCE_NUMBER:number; or a map of shard ids to such "
-        "positions, with default for all other shards; or file:// and the path of a JSON or YAML file "
-        "with such a map. Later runs continue from the table's positions.",
+        "positions or SHARD_END, with default for all other shards; or file:// and the path of a JSON "
+        "or YAML file with such a map. Later runs continue from the table's positions.",
         examples=["LATEST", "AT_TIMESTAMP:2026-01-31T12:00:00Z"],
     )
     max_records: int | None = Field(

@@ -292,6 +292,7 @@ def initial_positions(
             parents=shard.parents,
             hash_range=shard.hash_range,
             position=starts[shard.shard_id],
+            finished=shard.ends_at(starts[shard.shard_id]),
             wanted_from=wanted(starts[shard.shard_id]),
             retention_hours=listing.summary.retention_hours,
             listed_open=None if shard.closed else listing.summary.service_time,

@@ -10,7 +10,10 @@ import pytest
 
 from kinesis_assets.errors import CallFailed, InvalidInput, TableMissing
 from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.ingest.plan import ReadPolicy
+from kinesis_assets.ingest.preview import Effect, preview_run
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.testing import UserRecord, aggregate
 
 SHARD = "shardId-000000000000"
@@ -91,6 +94,94 @@ def test_a_start_after_sub_sequence_number_0_of_a_plain_record_is_after_the_reco
     number, *_ = bench.put(1, *rest)
     bench.run(start=f"AFTER_SEQUENCE_NUMBER:{number}:0")
     assert bench.items == [2, 3]
+
+
+# Shards that another consumer has read to their end
+
+
+@pytest.fixture
+def split(bench):
+    """A closed shard whose records have expired, the number of its last record, and its children."""
+    (parent,) = bench.create()
+    *_, last = bench.put(1, 2)
+    bench.later(hours=30)
+    children = bench.split(parent)
+    bench.put(3)
+    bench.later(hours=1)
+    return parent, last, children
+
+
+def end_of(bench, shard_id):
+    """Return the EndingSequenceNumber of a closed shard."""
+    (shard,) = (each for each in bench._shards if each["ShardId"] == shard_id)
+    return shard["SequenceNumberRange"]["EndingSequenceNumber"]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "SHARD_END",
+        "shard_end",
+        "AFTER_SEQUENCE_NUMBER:{}",
+        "AFTER_SEQUENCE_NUMBER:{}:0",
+        "AT_SEQUENCE_NUMBER:{}",
+    ],
+)
+def test_a_shard_that_was_read_to_its_end_is_finished_and_its_children_are_read(bench, split, start):
+    parent, _, _ = split
+    result = bench.run(start={parent: start.format(end_of(bench, parent))})
+    assert result.errors == {}
+    assert result.outcomes[parent].state is ShardState.FINISHED
+    assert bench.at(parent).finished
+    assert bench.items == [3]
+
+
+def test_records_of_a_shard_that_another_consumer_has_read_can_be_added_by_a_replay(bench):
+    (parent,) = bench.create()
+    bench.put(1, 2)
+    bench.split(parent)
+    bench.run(start={parent: "SHARD_END"})
+    assert bench.items == []
+    assert bench.replay().errors == {}
+    assert bench.items == [1, 2]
+
+
+def test_a_number_before_the_end_is_not_the_end(bench, split):
+    parent, last, _ = split
+    result = bench.run(start={parent: f"AFTER_SEQUENCE_NUMBER:{last}"})
+    assert not bench.at(parent).finished
+    assert "may have expired unread" in str(result.errors[parent])
+
+
+def test_an_open_shard_cannot_have_been_read_to_its_end(bench):
+    bench.create()
+    with pytest.raises(InvalidInput, match=f"{SHARD}: start SHARD_END .* it is open"):
+        bench.plan(start={SHARD: "SHARD_END"})
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+
+
+def test_the_end_of_a_shard_is_not_recorded_on_the_word_of_one_list(bench, faults):
+    bench.create()
+
+    def with_a_child(_, response):
+        (shard,) = response.members["Shards"]
+        child = shard | {"ShardId": "shardId-000000000001", "ParentShardId": SHARD}
+        ends = shard["SequenceNumberRange"] | {"EndingSequenceNumber": "9" * 56}
+        return response.but(Shards=[shard | {"SequenceNumberRange": ends}, child])
+
+    faults.answer("ListShards", with_a_child, times=1)
+    with pytest.raises(InvalidInput, match="it is open"):  # as the next two lists show
+        bench.plan([SHARD], start={SHARD: "SHARD_END"})
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+
+
+def test_a_preview_shows_that_a_shard_was_read_to_its_end(bench, split):
+    parent, _, children = split
+    policy = ReadPolicy(StartPositions.of({parent: "SHARD_END"}))
+    shown = {each.shard_id: each.effect for each in preview_run(bench.client, bench.table, policy).shards}
+    assert shown == {parent: Effect.FINISHED, **dict.fromkeys(children, Effect.STARTS)}
 
 
 # One start per shard

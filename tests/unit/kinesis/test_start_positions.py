@@ -65,6 +65,18 @@ def test_a_map_has_a_position_for_each_named_shard_and_a_default():
     assert StartPositions.of(MAP) == PARSED
 
 
+def test_the_written_form_of_a_map_is_read_again():
+    for start in (MAP, MAP | {C: "SHARD_END"}, {C: "SHARD_END"}):
+        assert StartPositions.of(str(StartPositions.of(start))) == StartPositions.of(start)
+    assert StartPositions.of({C: " shard_end"}) == StartPositions(ended=frozenset({C}))
+
+
+@pytest.mark.parametrize("start", ["SHARD_END", {"default": "SHARD_END"}])
+def test_only_named_shards_can_have_been_read_to_their_end(start):
+    with pytest.raises(InvalidInput, match="'SHARD_END'"):
+        StartPositions.of(start)
+
+
 def test_a_map_may_be_json_text():
     assert StartPositions.of(f"\n {json.dumps(MAP, indent=1)}") == PARSED
 
