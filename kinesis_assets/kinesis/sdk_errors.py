@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import botocore.session
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ProxyConnectionError
 
 from kinesis_assets.errors import CallFailed, RoleNotAssumed, StreamNotFound
 
@@ -14,6 +15,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_assets.kinesis.stream_address import StreamAddress
+
+_PROXY_REFUSED = (
+    "The proxy of HTTPS_PROXY or HTTP_PROXY refused its user and password: correct them in its URL, with "
+    "special characters percent-encoded, or name the host of the endpoint in NO_PROXY"
+)
+
+_KEY = "The key that encrypts the stream"
+
+_ADVICE = {
+    "KMSAccessDeniedException": "The reader needs kms:Decrypt for the key that encrypts the stream: in its "
+    "own policy or in that of the key, and in both if the key is in another account",
+    "KMSDisabledException": f"{_KEY} is disabled: enable it before unread records expire",
+    "KMSInvalidStateException": f"{_KEY} must have the state Enabled, which `aws kms describe-key` shows: "
+    "cancel its deletion, or import its key material, before unread records expire",
+    "KMSNotFoundException": f"{_KEY} was deleted, or is not in the stream's region: set another key for the "
+    "stream. Records that were encrypted with a deleted key can no longer be read",
+    "KMSOptInRequired": "Subscribe the account of the key that encrypts the stream to AWS KMS",
+    "KMSThrottlingException": "Request a higher quota of AWS KMS for the account of the key of the stream",
+    "407": _PROXY_REFUSED,
+}
+"""What to do, by error code.
+
+Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html (Errors)
+"""
 
 
 @contextmanager
@@ -48,14 +73,22 @@ def sdk_failures(
             )
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
         # The SDK's error is not chained: for a rejected signature it may repeat the session token.
-        raise CallFailed(address.name, operation, code, message, status) from None
+        raise CallFailed(
+            address.name, operation, code, message, status, advice=_ADVICE.get(code, "")
+        ) from None
     except RoleNotAssumed as error:
         raise CallFailed(
             address.name, operation, type(error).__name__, error.reason, advice=error.advice
         ) from None
     except BotoCoreError as error:
-        message = f"{error}{_unknown_region(meta, error)}"
-        raise CallFailed(address.name, operation, type(error).__name__, message) from error
+        message, status, advice = f"{error}{_unknown_region(meta, error)}", None, ""
+        # urllib3 has the status of a refused tunnel only in the text of its error.
+        if isinstance(error, ProxyConnectionError) and "failed: 407" in str(error.kwargs.get("error")):
+            status, advice = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, _PROXY_REFUSED
+            message += " (407 Proxy Authentication Required)"
+        raise CallFailed(
+            address.name, operation, type(error).__name__, message, status, advice=advice
+        ) from error
 
 
 def _unknown_region(meta: Any, error: BotoCoreError) -> str:

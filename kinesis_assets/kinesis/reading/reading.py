@@ -338,8 +338,8 @@ class ShardReading:
                 if failure is not None:
                     raise failure(
                         self.range.shard_id,
-                        f"reading from {self.position} failed: {error.reason}. The records read before are "
-                        "kept; run again when the cause is resolved",
+                        f"reading from {self.position} failed: {error.reason}. {error.advice}. The records "
+                        "read before are kept",
                     ) from error
                 yield Pause(max(retries.wait(), self._pacing.seconds_left()))
                 if self._stop_requested():

@@ -77,6 +77,8 @@ def is_too_long(error: CallFailed) -> bool:
 
 def is_transient(error: CallFailed) -> bool:
     """Whether the next attempt may succeed, as after every error that the service reports as its own."""
+    if error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return False
     fault = error.status is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return fault or error.code in _TRANSIENT or is_throttled(error) or timed_out(error)
 

@@ -75,6 +75,9 @@ MAGIC = b"\xf3\x89\x9a\xc2"
 OUTSIDE_HASH_RANGE = "outside the shard's hash range: the KPL puts it again, other aggregators do not"
 """The error of a valid sub-record whose hash key belongs to another shard."""
 
+INVALID_HASH_KEY = "aggregate: the explicit hash key is not a decimal number from 0 to 2^128-1"
+"""The error of a sub-record whose explicit hash key does not say to which shard it belongs."""
+
 _KEY_CHARACTERS = 256
 """Maximum length of a partition key (API reference, PutRecord). All sub-records may share one key: with a key
 of megabytes, a single aggregate would expand to terabytes."""
@@ -137,7 +140,7 @@ def any_aggregate(records: Records) -> bool:
 
 
 def is_damaged(error: str | None) -> bool:
-    """Return whether the error of a record from `deaggregate` marks an invalid aggregate."""
+    """Return whether the error of a record from `deaggregate` marks an invalid aggregate or sub-record."""
     return error is not None and error != OUTSIDE_HASH_RANGE
 
 
@@ -152,8 +155,9 @@ def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Reco
     Returns:
         For a record that is not an aggregate, the same object. For a valid aggregate, all its sub-records,
         with its sequence number and arrival time. `sub_sequence_number` counts them from 0. Those outside the
-        shard's range have the error `OUTSIDE_HASH_RANGE`, unless the record has no partition key. For an
-        invalid aggregate, the record with an error.
+        shard's range have the error `OUTSIDE_HASH_RANGE`, and those with an invalid explicit hash key have
+        another error, unless hash keys are not checked or the range has all of them. For an invalid
+        aggregate, the record with an error.
     """
     return list(chain.from_iterable(deaggregate_slices(record, hash_range, sys.maxsize)))
 
@@ -209,7 +213,9 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str] | Non
     else:
         first, last = (int(text).to_bytes(_HASH_KEY_BYTES, "big") for text in hash_range)
 
-    def range_error(hash_key: bytes) -> str | None:
+    def range_error(hash_key: bytes | None) -> str | None:
+        if hash_key is None:
+            return INVALID_HASH_KEY
         return None if first <= hash_key <= last else OUTSIDE_HASH_RANGE
 
     # Each key in the tables is decoded and checked once, however many sub-records use it. A partition key is
@@ -218,7 +224,9 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str] | Non
     keys = _partition_keys(table)
     all_inside = (first, last) == _ALL_HASH_KEYS
     key_errors = [None if all_inside else _UNCHECKED] * len(keys)
-    explicit_errors = [range_error(_hash_key(key)) for key in message.explicit_hash_key_table]
+    explicit_errors = [
+        None if all_inside else range_error(_hash_key(key)) for key in message.explicit_hash_key_table
+    ]
 
     sequence_number = record.sequence_number
     arrival = record.approximate_arrival_timestamp
@@ -247,13 +255,16 @@ def _partition_keys(table: Iterable[bytes]) -> list[str]:
     return keys
 
 
-def _hash_key(decimal: bytes) -> bytes:
-    """Return an explicit hash key as big-endian bytes, which sort like the numbers and compare with MD5s."""
+def _hash_key(decimal: bytes) -> bytes | None:
+    """Return an explicit hash key as big-endian bytes, which sort like the numbers and compare with MD5s.
+
+    None if it is not a decimal number from 0 to 2^128-1.
+    """
     number = int(decimal) if decimal.isdigit() and len(decimal) <= _HASH_KEY_DIGITS else -1
     try:
         return number.to_bytes(_HASH_KEY_BYTES, "big")
     except OverflowError:
-        raise _InvalidAggregate("an explicit hash key is not a decimal number from 0 to 2^128-1") from None
+        return None
 
 
 def _md5(data: bytes) -> bytes:

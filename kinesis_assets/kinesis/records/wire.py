@@ -24,7 +24,8 @@ class Page:
     Attributes:
         records: In shard order. An empty page does not imply that the tip is reached.
         millis_behind_latest: Milliseconds from the end of this page to the tip; 0 at the tip.
-        next_shard_iterator: None at the end of a closed shard; see `shard_end`.
+        next_shard_iterator: None at the end of a closed shard, where some emulators return an empty text; see
+            `shard_end`.
         child_shards: The shard's children; only at its end.
     """
 
@@ -81,7 +82,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
             [record.partition_key for record in wire],
         )
         behind, children = checked_lag(self.millis_behind_latest), self.child_shards or ()
-        return Page(checked(records), behind, self.next_shard_iterator, children)
+        return Page(checked(records), behind, self.next_shard_iterator or None, children)
 
 
 class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
@@ -121,7 +122,7 @@ def page_of(response: dict[str, Any]) -> Page:
     behind = checked_lag(msgspec.convert(response["MillisBehindLatest"], int))
     next_iterator = msgspec.convert(response.get("NextShardIterator"), str | None)
     children = msgspec.convert(response.get("ChildShards"), list[ChildShard] | None)
-    return Page(checked(records), behind, next_iterator, children or ())
+    return Page(checked(records), behind, next_iterator or None, children or ())
 
 
 def _text(value: str) -> str:

@@ -13,10 +13,32 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from support.mentions import assert_mentions
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import EXACT, READING, set_timing
 
 # Faults
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("KMSAccessDeniedException", ["kms:Decrypt", "policy", "another account"]),
+        ("KMSDisabledException", ["is disabled", "enable it"]),
+        ("KMSInvalidStateException", ["state Enabled", "aws kms describe-key", "deletion"]),
+        ("KMSNotFoundException", ["deleted", "another key"]),
+        ("KMSOptInRequired", ["Subscribe"]),
+    ],
+)
+def test_an_error_of_the_streams_key_says_what_to_do_and_is_not_retried(
+    put, reading_of, faults, code, advice
+):
+    put(0)
+    faults.fail(status=400, code=code)
+    with pytest.raises(ReadFailed) as raised:
+        items(reading_of())
+    assert_mentions(str(raised.value), SHARD, code, *advice)
+    assert faults.count("GetRecords") == 1
 
 
 def test_an_expired_iterator_is_replaced_at_the_exact_position(put, reading_of, faults):

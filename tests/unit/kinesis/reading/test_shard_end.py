@@ -141,6 +141,18 @@ def test_without_child_shards_a_fresh_list_confirms_the_end(reading, split, faul
     assert operations.count("ListShards") == 1
 
 
+def test_an_empty_iterator_ends_a_shard_as_a_null_iterator_does(reading, split, faults):
+    split()
+
+    def empty_iterator(_, response):
+        ends = "NextShardIterator" not in response.members
+        return response.but(ChildShards=None, NextShardIterator="") if ends else None
+
+    faults.answer("GetRecords", empty_iterator)
+    assert (items(reading), reading.end) == (list(range(6)), RangeEnd.SHARD_END)
+    assert faults.count("ListShards") == 1
+
+
 def test_null_iterators_between_empty_pages_are_confirmed_by_a_fresh_list(reading, split, faults):
     split()
     reading = ShardReading(reading._client, structs.replace(reading.range, closed=True))

@@ -83,7 +83,6 @@ def test_the_payload_of_a_sub_record_is_unchanged(data):
 
 
 VALID = chunk(1, b"k") + sub_record(0, b"valid")
-EXPLICIT = "an explicit hash key is not a decimal number from 0 to 2^128-1"
 DAMAGED = {
     "only the magic number": (MAGIC, "too short: 4 bytes"),
     "one byte short of an MD5": (MAGIC + bytes(15), "too short: 19 bytes"),
@@ -133,15 +132,6 @@ DAMAGED = {
         sealed(VALID + chunk(1, "é".encode() * 257)),
         "a partition key has more than 256 characters",
     ),
-    "explicit key empty": (sealed(VALID + chunk(2, b"")), EXPLICIT),
-    "explicit key negative": (sealed(VALID + chunk(2, b"-1")), EXPLICIT),
-    "explicit key with sign": (sealed(VALID + chunk(2, b"+1")), EXPLICIT),
-    "explicit key with space": (sealed(VALID + chunk(2, b" 1")), EXPLICIT),
-    "explicit key grouped": (sealed(VALID + chunk(2, b"1_0")), EXPLICIT),
-    "explicit key in other digits": (sealed(VALID + chunk(2, "٣".encode())), EXPLICIT),
-    "explicit key hexadecimal": (sealed(VALID + chunk(2, b"ff")), EXPLICIT),
-    "explicit key 2^128": (sealed(VALID + chunk(2, str(2**128).encode())), EXPLICIT),
-    "explicit key of very many digits": (sealed(VALID + chunk(2, b"1" * 5000)), EXPLICIT),
 }
 
 

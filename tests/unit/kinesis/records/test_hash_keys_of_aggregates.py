@@ -6,6 +6,7 @@ import pytest
 
 from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import (
+    INVALID_HASH_KEY,
     OUTSIDE_HASH_RANGE,
     deaggregate,
     is_damaged,
@@ -26,6 +27,34 @@ def test_a_sub_record_outside_the_hash_range_is_marked_and_the_others_are_not():
         (4, b"21", OUTSIDE_HASH_RANGE),
     ]
     assert not any(is_damaged(row.error) for row in rows)
+
+
+INVALID = {
+    "empty": "",
+    "negative": "-1",
+    "with a sign": "+1",
+    "with a space": " 1",
+    "grouped": "1_0",
+    "in other digits": "\N{ARABIC-INDIC DIGIT THREE}",
+    "hexadecimal": "ff",
+    "2^128": str(2**128),
+    "of very many digits": "1" * 5000,
+}
+
+
+@pytest.mark.parametrize("key", INVALID.values(), ids=INVALID.keys())
+def test_an_invalid_explicit_hash_key_damages_only_its_sub_record(key):
+    data = aggregate([UserRecord("k", b"before", "7"), UserRecord("k", b"x", key), UserRecord("k", b"", "8")])
+    before, damaged, after = deaggregate(record_of(data), ("7", "8"))
+    assert (before.error, after.error, damaged.data) == (None, None, b"x")
+    assert damaged.error == INVALID_HASH_KEY
+    assert is_damaged(damaged.error)
+
+
+@pytest.mark.parametrize("hash_range", [None, ALL_KEYS])
+def test_an_invalid_explicit_hash_key_is_not_an_error_where_hash_keys_do_not_matter(hash_range):
+    (row,) = deaggregate(record_of(aggregate([UserRecord("k", b"x", "ff")])), hash_range)
+    assert (row.data, row.error) == (b"x", None)
 
 
 def test_hash_keys_compare_as_numbers():

@@ -12,9 +12,11 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed, InvalidInput
+from kinesis_assets.kinesis.reading.retry_policy import is_transient
 from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.waits import to_thread
-from support.http_pages import SIZED, call, client_of, code_of, directly_and_by_the_sdk
+from support.http_pages import SIZED, call, client_of, directly_and_by_the_sdk
+from support.mentions import assert_mentions
 from support.scripted_server import After, Response, ScriptedServer, read_request
 
 
@@ -151,10 +153,27 @@ def test_a_slow_proxy_does_not_delay_other_generators(monkeypatch):
 
 
 @directly_and_by_the_sdk
-def test_a_proxy_that_refuses_is_a_proxy_connection_error(monkeypatch, by_sdk):
-    with ScriptedServer(Response(b"HTTP/1.1 407 No\r\n\r\n", After.END)) as peer:
+@pytest.mark.parametrize(("scheme", "code"), [("https", "ProxyConnectionError"), ("http", "407")])
+def test_a_proxy_that_refuses_the_password_is_an_error_that_says_so_and_is_not_retried(
+    monkeypatch, by_sdk, scheme, code
+):
+    with ScriptedServer(Response(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", After.END)) as peer:
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://user:secret@{peer.address}")
+        with pytest.raises(CallFailed) as raised:
+            call(client_of(f"{scheme}://kinesis.example", by_sdk))
+    assert (raised.value.code, is_transient(raised.value)) == (code, False)
+    assert_mentions(str(raised.value), "407", "proxy", "user and password", "HTTPS_PROXY")
+    assert "secret" not in str(raised.value)
+
+
+@directly_and_by_the_sdk
+def test_a_proxy_that_refuses_for_another_reason_is_a_proxy_connection_error(monkeypatch, by_sdk):
+    with ScriptedServer(Response(b"HTTP/1.1 503 No\r\n\r\n", After.END)) as peer:
         monkeypatch.setenv("https_proxy", f"http://{peer.address}")
-        assert code_of(client_of("https://kinesis.example", by_sdk)) == "ProxyConnectionError"
+        with pytest.raises(CallFailed) as raised:
+            call(client_of("https://kinesis.example", by_sdk))
+    assert (raised.value.code, is_transient(raised.value)) == ("ProxyConnectionError", True)
+    assert "password" not in str(raised.value)
 
 
 def test_an_endpoint_in_no_proxy_is_called_directly(monkeypatch):
