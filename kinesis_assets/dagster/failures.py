@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.errors import DerivedTablesFailed, KinesisAssetsError, ShardsNotCommitted
+from kinesis_assets.dagster.graceful_stop import stops_explained
+from kinesis_assets.errors import DerivedTablesFailed, KinesisAssetsError, ShardsNotCommitted, with_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +26,15 @@ _NAMED = 50
 def shown_as_failures() -> Iterator[None]:
     """Raise the package's errors as failures, so that their sentence is the first line of the error card.
 
+    An interrupt gets a sentence, too.
+
     Raises:
+        DagsterExecutionInterruptedError: The run was interrupted.
         KinesisAssetsError: The same error, as a subclass of its class that is also a `dg.Failure`.
     """
     try:
-        yield
+        with stops_explained():
+            yield
     except KinesisAssetsError as error:
         raise as_failure(error).with_traceback(error.__traceback__) from error.__cause__
 
@@ -68,7 +73,7 @@ def _failure_class(kind: type[KinesisAssetsError]) -> type[Any]:
 def _metadata(reasons: Mapping[str, Exception]) -> dict[str, dg.MetadataValue[Any]]:
     """Return the reason of each failed shard or table."""
     named: dict[str, dg.MetadataValue[Any]] = {
-        name: dg.MetadataValue.text(str(reason)) for name, reason in list(reasons.items())[:_NAMED]
+        name: dg.MetadataValue.text(with_class(reason)) for name, reason in list(reasons.items())[:_NAMED]
     }
     if len(reasons) > _NAMED:
         named["others"] = dg.MetadataValue.text(f"{len(reasons) - _NAMED} more, see their events")

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Dagster sends either of them to stop a run."""
 
+NOTHING_READ = (
+    "the run was stopped before it read anything, and nothing was committed: the next run reads it all"
+)
+
+_COMMITTED = "the run was stopped: what it has committed is in the table, and the next run continues there"
+
+_DROPPED = (
+    "the run was stopped: what it had read since its last commit was dropped, and the next run reads it again"
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +87,7 @@ class GracefulStop:
             yield
         except Exception as error:
             if self._late:  # the error is only a consequence of give_up
-                raise dg.DagsterExecutionInterruptedError from error
+                raise dg.DagsterExecutionInterruptedError(_DROPPED) from error
             raise
         finally:
             self._over.set()
@@ -123,6 +133,25 @@ class GracefulStop:
             return
         # Nothing else ends a blocking call of the main thread.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+@contextmanager
+def stops_explained(sentence: str = _COMMITTED) -> Iterator[None]:
+    """Give an interrupt of the run a sentence, which is the first line of the error card, unless it has one.
+
+    Its class stays the same: by its name, Dagster's executors know that a run was stopped.
+
+    Args:
+        sentence: What became of the run.
+
+    Raises:
+        DagsterExecutionInterruptedError: The run was interrupted.
+    """
+    try:
+        yield
+    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:
+        interrupt.args = interrupt.args or (sentence,)
+        raise
 
 
 def _in_background(do: Callable[[], object]) -> None:

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
@@ -104,6 +105,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         self.opened.close()
 
     @shown_as_failures()
+    @stops_explained(NOTHING_READ)
     def load_input(self, context: dg.InputContext) -> RunPlan:
         """Plan the next range of each of the run's shards.
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
 from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.errors import LandingFailed
@@ -169,7 +170,7 @@ class OpenStream:
         if self._pyspark is None:
             self._pyspark = SparkResource(spark_config=self.settings.session_config)
         subject = f"stream {self.name}"
-        with wrap_spark_errors(subject):
+        with stops_explained(NOTHING_READ), wrap_spark_errors(subject):
             try:
                 session: SparkSession = self._pyspark.spark_session
             except LandingFailed as error:  # it is about a session, whichever stream needs it

@@ -327,7 +327,7 @@ class ShardsNotCommitted(KinesisAssetsError):
     def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:
         super().__init__(
             f"stream {stream}: {len(errors)} of the run's shards did not reach the end of their ranges: "
-            + "; ".join(map(str, errors.values()))
+            + "; ".join(map(with_class, errors.values()))
         )
         self.errors = dict(errors)
 
@@ -336,12 +336,17 @@ class DerivedTablesFailed(KinesisAssetsError):
     """Derived tables of a continuous run could not consume their source. `errors` says why, by asset key."""
 
     def __init__(self, stream: str, errors: Mapping[str, Exception]) -> None:
-        reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
+        reasons = "; ".join(f"{name}: {with_class(error)}" for name, error in errors.items())
         super().__init__(
             f"stream {stream}: the run committed its shards, but {len(errors)} of its derived tables failed, "
             f"and their next run consumes the same rows: {reasons}"
         )
         self.errors = dict(errors)
+
+
+def with_class(error: Exception) -> str:
+    """Return what an error says, after the name of its class."""
+    return f"{type(error).__name__}: {error}"
 
 
 def reason_of(error: Exception) -> str:

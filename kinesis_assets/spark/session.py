@@ -97,7 +97,8 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
         JavaUnavailable: Spark has to start a JVM on this machine and cannot.
         InvalidInput: An archive for Spark Connect is not on this machine, or PySpark is older than 4.
         LandingFailed: No server responds at the URL in SPARK_REMOTE or spark.remote; the service that
-            `managed_spark` names starts no session; or this package cannot be sent to the executors.
+            `managed_spark` names starts no session; Spark does not start in this process; or this package
+            cannot be sent to the executors.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -114,9 +115,13 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
         _starting.set()
         try:
             spark = builder.getOrCreate()
-        except Exception:
+        except Exception as error:
             _starting.clear()
-            raise
+            reason = _cause(error).rstrip(". ")
+            raise LandingFailed(
+                f"Spark did not start, nothing was committed: {reason}. See what it printed in the output of "
+                "this process, and spark_config, JAVA_HOME and SPARK_HOME"
+            ) from error
         _starting.clear()  # not after an interrupt, when its Java may still be starting
         enable_ansi(spark, spark_config)
         if not is_local(spark_config):

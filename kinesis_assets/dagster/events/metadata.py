@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from kinesis_assets.errors import with_class
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -221,7 +223,7 @@ def _metadata(
     rows, size = (0, 0) if stats is None else (stats.rows, stats.bytes)
     found: dict[str, Fact] = {
         "state": str(state),
-        "error": None if error is None else f"{type(error).__name__}: {error}",
+        "error": None if error is None else with_class(error),
         "rows": rows,
         "size (MB)": megabytes_of(size),
         "speed (MB/s)": None if seconds is None else _speed(size, seconds),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import dagster as dg
+
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.dagster_internals import (
     add_asset_metadata,
@@ -14,7 +16,7 @@ from kinesis_assets.dagster.dagster_internals import (
 )
 from kinesis_assets.dagster.events.metadata import event_metadata
 from kinesis_assets.dagster.events.shard_events import shard_events, totals_event
-from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.graceful_stop import NOTHING_READ, GracefulStop
 from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.ingest.land import cancel_landing, land
@@ -27,8 +29,6 @@ from kinesis_assets.table.run_files.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import dagster as dg
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
@@ -127,6 +127,8 @@ def _execute(
         if graceful_stop.stop_requested:
             log_each(result.only_read())
             log_totals(result.only_read())
+            if not result.only_read().outcomes:
+                raise dg.DagsterExecutionInterruptedError(NOTHING_READ)
     if result.errors:
         # Dagster would report all partitions of the run as materialized, or none.
         log_each(result)

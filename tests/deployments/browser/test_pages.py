@@ -127,7 +127,7 @@ def test_a_failing_shard_is_shown_beside_the_good_ones(pages, shop):
     pages.open_run(run.run_id)
     pages.page.get_by_role("button", name="View full message").last.click()
     card = pages.page.get_by_role("dialog").get_by_role("heading").first
-    reason = f"1 of the run's shards did not reach the end of their ranges: {SHARD}: "
+    reason = f"1 of the run's shards did not reach the end of their ranges: ReadFailed: {SHARD}: "
     expect(card).to_have_text(re.compile(rf"^[\w.]+ShardsNotCommitted: stream {STREAM}: {reason}"))
 
 

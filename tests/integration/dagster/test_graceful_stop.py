@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.graceful_stop import NOTHING_READ, GracefulStop
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.partitions.partition_ranges import range_tags
@@ -160,6 +160,23 @@ def test_a_run_that_is_not_stopped_leaves_no_stop_marker(project, source, start,
     start(project, A)
     with project.open_stream() as opened:
         assert not Path(opened.settings.table, "_kinesis", "stops").exists()
+
+
+def test_the_error_card_of_a_run_that_is_stopped_before_it_reads_says_so(
+    project, instance, source, faults, start
+):
+    def terminate():
+        (run,) = instance.get_runs()
+        instance.report_run_canceling(run)
+        interrupt()
+
+    source.create(1)
+    faults.before("ListShards", terminate, times=1)
+    run = start(project, A)
+    (record,) = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
+    card = record.event_log_entry.get_dagster_event().step_failure_data.error.message
+    assert run.status is dg.DagsterRunStatus.CANCELED
+    assert card.endswith(f"DagsterExecutionInterruptedError: {NOTHING_READ}\n")
 
 
 # GracefulStop

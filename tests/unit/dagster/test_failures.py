@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 
 import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.failures import as_failure, shown_as_failures
+from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
 from kinesis_assets.errors import (
     DataLost,
     InvalidInput,
     LandingFailed,
+    PositionConflict,
     ShardsNotCommitted,
     StreamError,
     StreamRecreated,
@@ -31,8 +34,10 @@ def first_lines(body) -> list[str]:
         body()
 
     with dg.DagsterInstance.ephemeral() as instance:
-        result = dg.materialize([failing], instance=instance, raise_on_error=False)
-        records = instance.get_records_for_run(result.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        with suppress(dg.DagsterExecutionInterruptedError):
+            dg.materialize([failing], instance=instance, raise_on_error=False)
+        (run,) = instance.get_runs()
+        records = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [record.event_log_entry.get_dagster_event() for record in records.records]
     return [event.step_failure_data.error.message for event in events]
 
@@ -45,6 +50,36 @@ def test_the_sentence_of_an_error_is_the_first_line_of_the_error_card():
     assert first_lines(body) == [
         "kinesis_assets.errors.StreamRecreated: stream clicks: deleted and created again\n"
     ]
+
+
+def test_the_card_of_a_conflict_has_its_class_and_its_sentence():
+    @shown_as_failures()
+    def body():
+        raise ShardsNotCommitted("clicks", {A: PositionConflict(A, "another run moved it")})
+
+    (line,) = first_lines(body)
+    assert line.startswith("kinesis_assets.errors.ShardsNotCommitted: stream clicks: 1 of the run's shards")
+    assert line.endswith(f"PositionConflict: {A}: another run moved it\n")
+
+
+def test_the_card_of_a_stopped_run_says_what_was_committed():
+    @shown_as_failures()
+    def body():
+        raise dg.DagsterExecutionInterruptedError
+
+    (line,) = first_lines(body)
+    assert line.startswith(
+        "dagster._core.errors.DagsterExecutionInterruptedError: the run was stopped: what it"
+    )
+
+
+def test_the_card_of_a_run_that_was_stopped_before_it_read_anything_says_so():
+    @shown_as_failures()
+    @stops_explained(NOTHING_READ)
+    def body():
+        raise dg.DagsterExecutionInterruptedError
+
+    assert first_lines(body) == [f"dagster._core.errors.DagsterExecutionInterruptedError: {NOTHING_READ}\n"]
 
 
 def test_the_card_shows_the_cause_of_an_error():
@@ -85,7 +120,7 @@ def test_the_card_lists_the_reason_of_each_shard_and_counts_those_beyond_fifty()
     shards = {f"shard-{number:03}": DataLost(f"shard-{number:03}", "lost") for number in range(53)}
     metadata = as_failure(ShardsNotCommitted("clicks", shards)).metadata
     assert len(metadata) == 51
-    assert metadata["shard-000"].value == "shard-000: lost"
+    assert metadata["shard-000"].value == "DataLost: shard-000: lost"
     assert numbers(metadata["others"].value) == [3]
 
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from kinesis_assets.errors import JavaUnavailable
+from kinesis_assets.errors import JavaUnavailable, LandingFailed
 from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.session import prepare
+from kinesis_assets.spark.session import prepare, start_session
 
 
 @pytest.fixture
@@ -126,3 +126,11 @@ def test_a_configured_python_is_that_of_the_workers(monkeypatch, tmp_path):
     assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
     prepare({"spark.pyspark.python": "./environment/bin/python"})
     assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
+
+
+def test_a_start_that_fails_is_reported_in_one_sentence(java, tmp_path, monkeypatch):
+    java('openjdk version "17.0.15" 2025-04-15')
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(LandingFailed, match=r"^Spark did not start, .*nowhere") as caught:
+        start_session({"spark.master": "local[1]"})
+    assert "\n" not in str(caught.value)
