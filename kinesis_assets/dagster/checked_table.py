@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.consumption import derived_tables, has_uri, uri_of
+from kinesis_assets.dagster.consumption import derived_tables, has_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ class CheckedTable:
         key: The key of its asset.
         stream: The stream whose records it is derived from.
         uri: Its path or URI.
-        source: The path or URI of its source.
+        source: The path or URI of its source, see `open_source`.
         on_deleted: What its runs do if rows of the source were deleted.
         unique: The columns whose values together occur once; empty if there are none.
         checks: The checks.
@@ -63,7 +63,7 @@ class CheckedTable:
             key,
             consumption.stream,
             consumption.table,
-            uri_of(upstream, consumption.upstream),
+            consumption.source(upstream),
             consumption.on_deleted,
             consumption.unique,
             consumption.checks,

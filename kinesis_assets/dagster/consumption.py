@@ -47,6 +47,7 @@ class Consumption:
         unique: The columns whose values together occur once in the table; empty if there are none.
         checks: The table's asset checks.
         place: The file and the line that name the source, for errors; empty if they are not known.
+        of_errors: Whether its source are the records that the table of *upstream* has set apart.
     """
 
     stream: StreamNames
@@ -57,6 +58,7 @@ class Consumption:
     unique: tuple[str, ...]
     checks: DerivedChecks
     place: str = ""
+    of_errors: bool = False
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`.
@@ -86,8 +88,22 @@ class Consumption:
 
         table = self._table(context)
         check_executors(spark, f"table {self.table}", table.folder)
-        source = uri_of(definition_of(context, self.upstream), self.upstream)
+        source = self.source(definition_of(context, self.upstream))
         return derive(spark, table, self.owned(key, source), by=context.run.run_id)
+
+    def source(self, upstream: dg.AssetsDefinition) -> str:
+        """Return the path or URI of the source, see `open_source`.
+
+        Args:
+            upstream: The definition of the asset of its table.
+
+        Raises:
+            InvalidInput: The definition names no table.
+        """
+        from kinesis_assets.derive.data_files import ERRORS_FOLDER  # noqa: PLC0415  # as above
+
+        uri = uri_of(upstream, self.upstream)
+        return f"{uri.rstrip('/')}/{ERRORS_FOLDER}" if self.of_errors else uri
 
     def owned(self, key: dg.AssetKey, source: str) -> Derivation:
         """Return the derivation for the path or URI of the source, with the table's asset as its owner."""

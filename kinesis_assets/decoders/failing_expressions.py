@@ -100,17 +100,6 @@ class Expression:
         return "*" in text or name.lower() in text or quoted(name).lower() in text
 
 
-def evaluating(expressions: Sequence[Expression]) -> str:
-    """Return a condition that is true for records with an error, and fails where an expression does."""
-    branches = [f"WHEN {RECORD}.error IS NOT NULL THEN TRUE"]
-    for each in expressions:
-        result = "false" if each.setting == "where" else ""  # which the text of a struct never is
-        branches.append(f"WHEN {each.evaluated} = '{result}' THEN FALSE")
-        if each.is_empty is not None:
-            branches.append(f"WHEN {each.is_empty} THEN FALSE")
-    return f"CASE {' '.join(branches)} ELSE FALSE END"
-
-
 def with_failures(
     decoded: DataFrame, scope: Callable[[DataFrame], DataFrame], expressions: Sequence[Expression]
 ) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType, StructType
 
 from kinesis_assets.decoders.decode import decode
-from kinesis_assets.decoders.failing_expressions import Expression, evaluating, with_failures
+from kinesis_assets.decoders.failing_expressions import Expression, with_failures
 from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING, RECORD, quoted
@@ -152,19 +152,14 @@ class Projection:
 
     def with_failures(self, decoded: DataFrame) -> DataFrame:
         """Return the same records, those for which an expression fails with an error, see `with_failures`."""
-        expressions = self._failing(decoded)
+        _, fields = _scope(decoded)
+        expressions = [] if self.where is None else [Expression("where", self.where)]
+        selected = (Expression("select", each) for each in self._expressions(fields))
+        failing = (each for each in selected if each.may_fail)
+        expressions += sorted(failing, key=lambda each: each.is_empty is None)  # a generator first
         if not expressions:
             return decoded
         return with_failures(decoded, lambda rows: _scope(rows)[0], expressions)
-
-    def errors(self, decoded: DataFrame) -> DataFrame:
-        """Return what `errors` does. Spark's job fails if an expression fails for another record."""
-        expressions = self._failing(decoded)
-        if not expressions:
-            return errors(decoded)
-        scope, _ = _scope(decoded)
-        columns = [F.col(f"{RECORD}.{quoted(name)}").alias(name) for name in _columns_of_errors(decoded)]
-        return scope.where(F.expr(evaluating(expressions))).select(columns)
 
     @property
     def is_row_by_row(self) -> bool:
@@ -200,15 +195,6 @@ class Projection:
         rows = good.union(bad.select(*columns, RECORD))
         column = carried(rows)  # and no record has rows in both
         return rows if column is None else carry(with_carried(rows), column, in_order=is_in_order(good))
-
-    def _failing(self, decoded: DataFrame) -> list[Expression]:
-        """Return the expressions that may fail, that of `where` first, and then a generator."""
-        _, fields = _scope(decoded)
-        condition = [] if self.where is None else [Expression("where", self.where)]
-        selected = (Expression("select", each) for each in self._expressions(fields))
-        return condition + sorted(
-            (each for each in selected if each.may_fail), key=lambda each: each.is_empty is None
-        )
 
     def _filtered(self, scope: DataFrame) -> DataFrame:
         if self.where is None:
@@ -256,19 +242,20 @@ def _kept_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*value.flatten(), *kept], names)
 
 
-def errors(decoded: DataFrame) -> DataFrame:
-    """Return the records that `decode` could not decode, with the columns of the raw table and the reason."""
-    names = _columns_of_errors(decoded)
+def errors(decoded: DataFrame, without: Collection[str] = ()) -> DataFrame:
+    """Return the records that `decode` could not decode, with the columns of the raw table and the reason.
+
+    Args:
+        decoded: The records.
+        without: Columns that are left out beside those that a table of errors never has.
+    """
+    names = [name for name in decoded.columns if name not in _NOT_OF_ERRORS and name not in without]
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch.select(names).filter(pc.is_valid(batch["error"]))
 
     return map_in_arrow(decoded, step, StructType([decoded.schema[name] for name in names]))
-
-
-def _columns_of_errors(decoded: DataFrame) -> list[str]:
-    return [name for name in decoded.columns if name not in _NOT_OF_ERRORS]
 
 
 def reasons(decoded: DataFrame) -> DataFrame:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.new_rows import refuse_other_source
-from kinesis_assets.derive.ranked_files import ranked_files
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
     """
     if cursor is None:
         return Backlog(_created(source), None) if files_of(source.delta) else Backlog(None)
-    refuse_other_source(source, cursor)
+    cursor = source.accepted(cursor)
     commits = source.commits_since(cursor, max_commits)
     deleted = tuple(str(each) for commit in commits if commit.rewound for each in commit.deleted)
     has_more = sum(not commit.amends for commit in commits) >= max_commits
@@ -90,11 +88,10 @@ def first_unconsumed_date(source: Source, cursor: Cursor) -> date | None:
 
     Raises the errors of `backlog_of`, and `TableUnsuitable` for rows without a batch id.
     """
-    refuse_other_source(source, cursor)
-    commits = source.commits_since(cursor)
-    files = ranked_files(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
+    commits = source.commits_since(source.accepted(cursor))
+    files = source.files_of(commits)
     if cursor.history is not None:
-        files += ranked_files(source, Selection(above=cursor.history))
+        files += source.ranked_files(Selection(above=cursor.history))
     return min((each.file.partition[str(source.date_column)] for each in files), default=None)
 
 

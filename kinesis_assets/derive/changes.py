@@ -182,6 +182,7 @@ def changes_of(
             source.folder,
             source.delta,
             rows.files,
+            schema=source.schema,
             selection=rows.selection,
             batch_column=rows.order.batch_column,
             order=None if mode is None else rows.order,
@@ -205,7 +206,8 @@ def changes_of(
             count = partial(counted, checked.rows, checked.error_column)
         new, tasks = checked.of_table, shuffle_tasks(spark, rows.bytes)
         plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
-        yield StepChanges(CheckedRows(new.select(columns), check=checked.check), count, plan)
+        new_rows = CheckedRows(new.select(columns), check=checked.check, separate=checked.separate)
+        yield StepChanges(new_rows, count, plan)
 
 
 def _transformed(

@@ -28,7 +28,9 @@ class CheckedRows:
         check: It is called with the counts before the rows are committed, and raises an error to refuse them.
             None if they are not checked.
         records: A row for each record, with a column `error`, if that is not what *rows* are. They are
-            counted for *check* in a job of their own. None otherwise.
+            counted in a job of their own. None otherwise.
+        separate: The rows of a table of errors, one for each record that could not be decoded. They are
+            written to files that this table consumes. None if there is no such table.
     """
 
     rows: DataFrame
@@ -36,6 +38,7 @@ class CheckedRows:
     keeps_errors: bool = True
     check: Callable[[RecordCounts], None] | None = None
     records: DataFrame | None = None
+    separate: DataFrame | None = None
 
     @property
     def of_table(self) -> DataFrame:

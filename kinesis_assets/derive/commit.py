@@ -53,6 +53,7 @@ def commit(
     batch_id: int,
     manifest: Manifest = _EMPTY,
     counts: RecordCounts | None = None,
+    errors: Sequence[DerivedFile] | None = None,
     removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
@@ -72,6 +73,8 @@ def commit(
         batch_id: The attempt's id, which its rows carry.
         manifest: The files that it wrote.
         counts: How many records there were, and how many could not be decoded; None if they were not counted.
+        errors: The files that it wrote with the records that could not be decoded; None if such records are
+            not set apart.
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
@@ -116,7 +119,10 @@ def commit(
         if not restarts:
             refuse_rewritten(snapshot)
         if may_commit:
-            check_files(table, batch_id, [*manifest.files, *manifest.replaced])
+            check_files(table, batch_id, [*manifest.files, *manifest.replaced, *(errors or ())])
+            before = None if restarts else snapshot.newest
+            if errors is None and before is not None and not before.records_errors:
+                before = None  # such records are in the table
             record = DerivedCommit(
                 format=FORMAT,
                 commit_id=new_id(table.clock),
@@ -131,6 +137,8 @@ def commit(
                 records=None if counts is None else counts.records,
                 bad_records=None if counts is None else counts.errors,
                 replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
+                errors=tuple(ReplacedFile(file.path, file.size, file.rows) for file in errors or ()),
+                errors_before=None if before is None else before.last_errors,
                 on_deleted=decision.policy,
                 given_up=decision.given_up,
                 definition=definition,

@@ -37,6 +37,9 @@ BATCH_COLUMN = "_batch_id"
 CHANGES_FOLDER = "_kinesis/changes"
 """The folder, in that of the table, with the rows that were replaced or deleted."""
 
+ERRORS_FOLDER = "_kinesis/errors"
+"""The folder, in that of the table, with the records that could not be decoded and are set apart."""
+
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)
 """The types whose smallest and greatest value a file's statistics name. Those of others would have to be
 rounded."""
@@ -105,6 +108,7 @@ class WritingJob:
         error_column: The column that is not null in new rows of records that could not be decoded; None if
             they are not counted.
         keeps_errors: Whether these rows are written.
+        prefix: The folder of the files within that of the table, with a slash at its end.
     """
 
     folder: TableFolder
@@ -116,6 +120,7 @@ class WritingJob:
     removed: Mapping[int, TableFile] = field(default_factory=dict)
     error_column: str | None = None
     keeps_errors: bool = True
+    prefix: str = ""
 
 
 def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:

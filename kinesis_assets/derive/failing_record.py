@@ -65,7 +65,7 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, transfor
     Returns:
         None if no record alone makes it fail, or rows of the source do not say which record they are of.
     """
-    if not {*PLACE} <= {field.name for field in source.delta.schema().fields}:
+    if not {*PLACE} <= {field.name for field in source.schema.fields}:
         return None
     files = list(rows.files)
 
@@ -75,6 +75,7 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, transfor
             source.folder,
             source.delta,
             files,
+            schema=source.schema,
             selection=rows.selection,
             batch_column=rows.order.batch_column,
         )

@@ -85,6 +85,20 @@ class TableFile:
         return "/" in self.path or not partition_folder(self.partition)
 
 
+@dataclass(frozen=True, slots=True)
+class RankedFile:
+    """A data file with the smallest and the greatest batch id of its rows; None if unknown."""
+
+    file: TableFile
+    first: int | None
+    last: int | None
+
+    @property
+    def rows_of_one_batch(self) -> int | None:
+        """The number of its rows if they have the same batch id; None otherwise, or if it is unknown."""
+        return None if self.first is None or self.first != self.last else self.file.rows
+
+
 def files_of(delta: DeltaTable, columns: Sequence[str] = ()) -> list[TableFile]:
     """Return the data files of a version.
 

@@ -14,7 +14,6 @@ from deltalake.exceptions import DeltaError
 
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.ranked_files import ranked_files
 from kinesis_assets.derive.records import REBUILD_COMMAND
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted, TableUnreachable
 
@@ -43,8 +42,8 @@ def consumed_after(source: Source, rows: NewRows, before: DerivedCommit | None) 
 def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
     """Return how many rows a table has consumed that its source no longer has; None if it is unknown.
 
-    Of a source that replaces rows, such as a table with a key, they are not counted: what it no longer has is
-    not part of it.
+    Of a derived source they are not counted: what it no longer has is not part of it, unless it has forgotten
+    records that it had set apart.
 
     Args:
         source: The source.
@@ -54,8 +53,10 @@ def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
         TableUnreachable: The rows cannot be counted at present.
         TableUnsuitable: Another program has added rows to the source.
     """
-    if newest is None or not source.keeps_rows:
+    if newest is None:
         return 0
+    if not source.keeps_rows:
+        return None if source.forgotten else 0
     if newest.consumed is None:
         return None
     cursor = newest.cursor
@@ -99,7 +100,7 @@ def refuse_loss(snapshot: DerivedSnapshot, source: Source, cause: TableError) ->
 
 def _count(source: Source, selection: Selection) -> int:
     """Return the number of rows that a source has of some batches; from statistics, if they suffice."""
-    files = ranked_files(source, selection)
+    files = source.ranked_files(selection)
     counts = [each.file.rows for each in files if selection.includes_all(each.first, each.last)]
     if len(counts) == len(files) and None not in counts:
         return sum(count or 0 for count in counts)

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.derive.cursor import Cursor, Records, Selection
+from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.policy import MAX_BYTES
-from kinesis_assets.derive.ranked_files import ranked_files
 from kinesis_assets.derive.row_check import deleted_rows, missing_rows
 from kinesis_assets.derive.row_order import RowOrder
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.errors import TableOfAnotherSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
 
+    from kinesis_assets.derive.cursor import Cursor, Records
+    from kinesis_assets.derive.files import RankedFile
     from kinesis_assets.derive.policy import DeletedRows
-    from kinesis_assets.derive.ranked_files import RankedFile
     from kinesis_assets.derive.row_check import Missing
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.source_commits import SourceCommit
@@ -117,31 +116,12 @@ def new_rows(
 
 def rows_since(source: Source, since: Cursor | None, max_bytes: float) -> NewRows:
     """Return the next rows of an open source, see `new_rows`."""
-    start = since or first_cursor(source)
-    refuse_other_source(source, start)
+    start = source.start if since is None else source.accepted(since)
     commits = source.commits_since(start)
     if start.history is not None:
         return _history(source, start, start.history, commits, max_bytes)
-    return _increment(source, start, commits, max_bytes)
-
-
-def refuse_other_source(source: Source, cursor: Cursor) -> None:
-    """Check that a position belongs to a source.
-
-    Raises:
-        TableOfAnotherSource: It belongs to another table.
-    """
-    if cursor.source != source.id:
-        raise TableOfAnotherSource(
-            source.uri,
-            f"has the id {source.id}, but the position belongs to the table with the id {cursor.source}; "
-            "nothing was changed. Correct the source, or start again without a position",
-        )
-
-
-def first_cursor(source: Source) -> Cursor:
-    """Return the position before all rows that a source has now."""
-    return msgspec.structs.replace(source.end, history=-1)
+    rows = _increment(source, start, commits, max_bytes)
+    return rows if since is not None else replace(rows, lost=[*source.forgotten, *rows.lost])
 
 
 def _history(
@@ -149,7 +129,7 @@ def _history(
 ) -> NewRows:
     """Return rows that the source had when its consumer started, in the order of their batch ids."""
     selection = Selection(without=frozenset(commit.batch_id for commit in commits), above=above)
-    files = ranked_files(source, selection)
+    files = source.ranked_files(selection)
     through = _limit(files, max_bytes)
     selection = msgspec.structs.replace(selection, through=through)
     return NewRows(
@@ -196,7 +176,7 @@ def _limit(files: Sequence[RankedFile], max_bytes: float) -> int | None:
 
 def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], max_bytes: float) -> NewRows:
     """Return the rows of the next commits."""
-    all_files = ranked_files(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
+    all_files = source.files_of(commits)
     taken = _taken(commits, all_files, max_bytes)
     while True:
         selection = Selection(only=frozenset(commit.batch_id for commit in taken))

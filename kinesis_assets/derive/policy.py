@@ -39,12 +39,14 @@ class Deletion(StrEnum):
         EXPIRED: They were older than the source keeps rows, before they were consumed.
         INCOMPLETE: A group of a roll-up was computed with them, and cannot be computed again without them.
         ADDED_AGAIN: They are there again in another batch, and may have been consumed before.
+        FORGOTTEN: They are those of commits that are no longer recorded, or of an older release.
     """
 
     REWOUND = "rewound"
     EXPIRED = "expired"
     INCOMPLETE = "incomplete groups"
     ADDED_AGAIN = "added again"
+    FORGOTTEN = "forgotten"
 
 
 class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -78,6 +80,8 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
             return f"{count}{batch}{shards}, which were deleted and added again"
         if self.deletion is Deletion.INCOMPLETE:
             return f"the first rows of {self.groups} groups to compute again, such as {self.example}"
+        if self.deletion is Deletion.FORGOTTEN:
+            return "the bad records of commits that are no longer recorded, or that an older release made"
         before = "" if self.before is None else f" that arrived before {self.before}"
         return f"{count}{batch}{shards}{before}"
 

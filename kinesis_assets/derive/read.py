@@ -22,7 +22,7 @@ from kinesis_assets.spark.parallelism import parallelism
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Schema
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.cursor import Records
@@ -58,6 +58,7 @@ def read(
     delta: DeltaTable,
     files: Sequence[TableFile],
     *,
+    schema: Schema | None = None,
     columns: Sequence[str] | None = None,
     selection: Selection = _ALL,
     batch_column: str | None = None,
@@ -71,7 +72,8 @@ def read(
         folder: The table's folder.
         delta: The version of the table to which the files belong.
         files: The files.
-        columns: The columns; None for all.
+        schema: The columns of the files; None if they are those of the table.
+        columns: The columns that are read; None for all.
         selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.
         order: Add the column `ORDER_COLUMN` with this order of the rows. Only with all columns.
@@ -80,21 +82,21 @@ def read(
     """
     from pyspark.sql.types import IntegerType, LongType, StringType, StructType  # noqa: PLC0415  # not for tasks
 
-    fields = StructType.fromJson(json.loads(delta.schema().to_json()))
-    schema = pa.schema(delta.schema().to_arrow())
+    schema = schema or delta.schema()
+    fields, arrow_schema = StructType.fromJson(json.loads(schema.to_json())), pa.schema(schema.to_arrow())
     if columns is not None:
         fields = StructType([fields[name] for name in columns])
-        schema = pa.schema([schema.field(name) for name in columns])
+        arrow_schema = pa.schema([arrow_schema.field(name) for name in columns])
     size = sum(file.size for file in files)
     groups = _groups(files, max(parallelism(spark), size // _TASK_BYTES)) or [[]]
     numbers = spark.range(0, len(groups), 1, len(groups))
-    task = _reading(folder, groups, schema, selection, batch_column)
+    task = _reading(folder, groups, arrow_schema, selection, batch_column)
     if order is not None:
         task = _adding_order(task, order)
         fields = fields.add(ORDER_COLUMN, StringType())
     if with_place:
         fields = fields.add(FILE_COLUMN, IntegerType()).add(POSITION_COLUMN, LongType())
-        task = _reading_places(folder, groups, schema)
+        task = _reading_places(folder, groups, arrow_schema)
     return map_in_arrow(numbers, task, fields)
 
 

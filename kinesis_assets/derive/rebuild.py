@@ -21,7 +21,6 @@ from kinesis_assets.derive.definition import continued
 from kinesis_assets.derive.features import refuse_irreplaceable
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.losses import lost_rows
-from kinesis_assets.derive.new_rows import first_cursor
 from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.derive.rewritten import refuse_unknown_rows
 from kinesis_assets.errors import InvalidInput, PositionsUnreadable, UpsertOvertaken
@@ -90,7 +89,7 @@ def rebuild(
         TableError: The table or its source cannot be used.
     """
     snapshot = table.snapshot()
-    snapshot.check_identity(source.id, partition_by)
+    snapshot.check_identity(source.origin_id, partition_by)
     refuse_irreplaceable(table.uri, snapshot.delta)
     newest, unreadable = None, None
     try:
@@ -171,7 +170,7 @@ def emptied(
         return commit(
             table,
             expected=expected,
-            cursor=first_cursor(source),
+            cursor=source.start,
             batch_id=new_id(table.clock),
             removed=files_of(snapshot.delta),
             base=snapshot,
@@ -216,7 +215,7 @@ def restarted(
         return commit(
             table,
             expected=present.commit_id,
-            cursor=first_cursor(source) if newest is None else newest.cursor,
+            cursor=source.start if newest is None else newest.cursor,
             batch_id=new_id(table.clock),
             base=base,
             columns=columns,

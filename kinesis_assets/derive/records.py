@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
-FORMAT = 2
+FORMAT = 3
 """The format number that this release writes. It is raised with every change that an older release must not
-read. In files of format 1 it is unknown what was given up."""
+read. In files of format 1 it is unknown what was given up, and before format 3 which records a step could not
+decode, unless they are in the table."""
+
+_ERRORS_FORMAT = 3
 
 RECORDS_FOLDER = "_kinesis/derived"
 
@@ -39,7 +42,7 @@ _MEMORY_PER_BYTE = 8
 
 
 class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file with rows that a commit replaced or deleted.
+    """A file that is not part of the table: with rows that a commit replaced or deleted, or set apart.
 
     Attributes:
         path: Path relative to the table's folder.
@@ -120,6 +123,10 @@ class DerivedCommit(
         bad_records: How many of them could not be decoded; None likewise. They may be in another table.
         deleted: Number of rows that it deleted or replaced.
         replaced: The files with these rows, for consumers of the table.
+        errors: The files with the records that could not be decoded, for the table of errors; none if they
+            are in this table.
+        errors_before: The id of the newest commit before this one that has such files, or whose release did
+            not record them; None if there is none.
         on_deleted: The policy that decided, if rows of the source were deleted.
         given_up: The rows of the source that were deleted, and are not or no longer derived from here.
         definition: The owner and the definition of the table; None in records of older releases.
@@ -140,10 +147,22 @@ class DerivedCommit(
     bad_records: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deleted: Annotated[int, msgspec.Meta(ge=0)] = 0
     replaced: tuple[ReplacedFile, ...] = ()
+    errors: tuple[ReplacedFile, ...] = ()
+    errors_before: int | None = None
     on_deleted: OnDeleted | None = None
     given_up: tuple[DeletedRows, ...] = ()
     definition: Definition | None = None
     consumed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    @property
+    def records_errors(self) -> bool:
+        """Whether the release that made the commit recorded `errors`."""
+        return self.format >= _ERRORS_FORMAT
+
+    @property
+    def last_errors(self) -> int | None:
+        """The id of the newest commit up to this one with `errors`, as in `errors_before`."""
+        return self.commit_id if self.errors or not self.records_errors else self.errors_before
 
 
 class RecordFiles:

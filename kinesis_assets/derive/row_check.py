@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import date
 
-    from kinesis_assets.derive.ranked_files import RankedFile
+    from kinesis_assets.derive.files import RankedFile
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.source_commits import SourceCommit
 

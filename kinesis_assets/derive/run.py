@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
-from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
 from kinesis_assets.derive.definition import continued, definition_of
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.files import files_of
@@ -33,6 +33,7 @@ from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
     BadRecordsRefused,
+    LandingFailed,
     SchemaChangeRefused,
     SourceCommitsMissing,
     SourceRowsDeleted,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.derive.changes import StepChanges
+    from kinesis_assets.derive.checked_rows import CheckedRows
+    from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
@@ -270,6 +273,7 @@ def _consume(
                 found = counts or _checked(table, changes, manifest)
             if base is None:  # rows that are refused create neither the table nor columns
                 refuse_other_types(_accepting(table, wanted, source, derivation), schema)
+            errors = _errors(table, new, found, manifest, batch_id)
             return commit(
                 table,
                 expected=start.expected,
@@ -277,6 +281,7 @@ def _consume(
                 batch_id=batch_id,
                 manifest=manifest,
                 counts=found,
+                errors=errors,
                 removed=list(changed.removed.values()),
                 base=base,
                 decision=Decision(derivation.on_deleted, lost) if lost else NOTHING_DELETED,
@@ -302,7 +307,7 @@ def _read(table: DerivedTable, derivation: Derivation) -> _Start:
     source = open_source(derivation.source, table.folder.role)
     try:
         if present is not None:
-            present.check_identity(source.id, derivation.partition_by)
+            present.check_identity(source.origin_id, derivation.partition_by)
             refuse_rewritten(present)
         rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
     except (SourceCommitsMissing, SourceRowsMissing, TableRewritten) as error:
@@ -429,11 +434,46 @@ def _checked(table: DerivedTable, changes: StepChanges, manifest: Manifest) -> R
         raise
 
 
+def _errors(
+    table: DerivedTable, new: CheckedRows, counts: RecordCounts | None, manifest: Manifest, batch_id: int
+) -> tuple[DerivedFile, ...] | None:
+    """Write the records that could not be decoded to files of their own, if they are set apart.
+
+    Args:
+        table: The table.
+        new: The rows of the step.
+        counts: How many records there are, and how many could not be decoded.
+        manifest: The files of the step's rows.
+        batch_id: The attempt's batch id.
+
+    Returns:
+        The files; None if such records are not set apart.
+
+    Raises:
+        LandingFailed: They are not those that were left out of the rows.
+    """
+    if new.separate is None:
+        return None
+    if counts is None or not counts.errors:
+        return ()
+    schema = table_schema(table.uri, new.separate, (), ())
+    job = replace(writing_job(table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
+    written = write(table, schema, ChangedRows(new.separate), job)
+    rows = sum(file.rows for file in written.files)
+    if rows != counts.errors:
+        discard(table, manifest + written)
+        raise LandingFailed(
+            f"table {table.uri}: of {counts.records} records {counts.errors} could not be decoded, and then "
+            f"{rows}, as if their schema had been registered in between. Nothing was committed; run again"
+        )
+    return written.files
+
+
 def _accepting(
     table: DerivedTable, wanted: dict[str, Any], source: Source, derivation: Derivation
 ) -> DerivedSnapshot:
     """Return the table's newest version, which has some columns. Create it, or add columns, if needed."""
-    accept_columns(table.open_or_create(source.id, wanted, derivation.partition_by), wanted)
+    accept_columns(table.open_or_create(source.origin_id, wanted, derivation.partition_by), wanted)
     return table.snapshot()
 
 
@@ -447,6 +487,7 @@ def _present(table: DerivedTable) -> DerivedSnapshot | None:
 def _is_due(table: DerivedTable, newest: DerivedCommit, rows: NewRows) -> bool:
     """Return whether the cursor is moved although there are no rows."""
     age = timedelta(seconds=table.clock.time() - time_of_id(newest.commit_id))
-    return rows.cursor.history != newest.cursor.history or (
-        rows.cursor != newest.cursor and age > _MOVE_AFTER
+    before, after = newest.cursor, rows.cursor
+    return (after.source, after.history) != (before.source, before.history) or (
+        after != before and age > _MOVE_AFTER
     )

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from heapq import merge
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
+import pyarrow as pa
+from deltalake import Schema
+
 from kinesis_assets.derive.added_again import ConsumedRecords
-from kinesis_assets.derive.cursor import Cursor
-from kinesis_assets.derive.data_files import BATCH_COLUMN
+from kinesis_assets.derive.cursor import Cursor, Selection
+from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.features import refuse_unreadable
+from kinesis_assets.derive.files import RankedFile, TableFile, files_of
+from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.records import REBUILD_COMMAND
 from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
-from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing, TableUnsuitable
+from kinesis_assets.errors import (
+    PositionsUnreadable,
+    SourceCommitsMissing,
+    TableOfAnotherSource,
+    TableUnsuitable,
+)
+from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.opening import delta_errors, open_delta
 from kinesis_assets.table.ownership import application_of_arn
@@ -71,9 +85,60 @@ class Source(ABC):
         return str(self.delta.metadata().id)
 
     @property
+    def origin_id(self) -> str:
+        """The id of the source that a table records which consumes this one."""
+        return self.id
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the rows."""
+        return self.delta.schema()
+
+    @property
     @abstractmethod
     def end(self) -> Cursor:
         """The cursor after all rows of this version."""
+
+    @property
+    def start(self) -> Cursor:
+        """The cursor before all rows that this version has."""
+        return msgspec.structs.replace(self.end, history=-1)
+
+    @property
+    def forgotten(self) -> list[DeletedRows]:
+        """The rows before `start` that the table had once, as far as they are part of what it stands for."""
+        return []
+
+    def accepted(self, cursor: Cursor) -> Cursor:
+        """Return the position of a consumer in this table.
+
+        Raises:
+            TableOfAnotherSource: It belongs to another table.
+        """
+        if cursor.source != self.id:
+            raise TableOfAnotherSource(
+                self.uri,
+                f"has the id {self.id}, but the position belongs to the table with the id {cursor.source}; "
+                "nothing was changed. Correct the source, or start again without a position",
+            )
+        return cursor
+
+    def ranked_files(self, selection: Selection) -> list[RankedFile]:
+        """Return the files that may have selected rows."""
+        column = self.batch_column
+        files = files_of(self.delta, [column])
+        if any(file.nulls[column] for file in files):
+            raise TableUnsuitable(
+                self.uri,
+                f"has rows without a {column}, which another program added, so it is unknown whether they "
+                "were consumed. Nothing was changed. Delete them, or give them the one of a commit",
+            )
+        found = [RankedFile(file, file.smallest[column], file.greatest[column]) for file in files]
+        return [each for each in found if selection.may_include(each.first, each.last)]
+
+    def files_of(self, commits: Sequence[SourceCommit]) -> list[RankedFile]:
+        """Return the files that may have rows of some commits."""
+        return self.ranked_files(Selection(only=frozenset(commit.batch_id for commit in commits)))
 
     @property
     @abstractmethod
@@ -123,7 +188,7 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     """Open the newest version of a raw or derived table.
 
     Args:
-        uri: The table's path or URI.
+        uri: The table's path or URI; or that of the folder with the records that a typed table has set apart.
         role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:
@@ -134,6 +199,8 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
         TableRewritten: The table was restored or overwritten.
         PositionsMissing: The table is derived, and has rows but no position.
     """
+    if uri.endswith(f"/{ERRORS_FOLDER}"):
+        return ErrorsSource(DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role).snapshot())
     folder = TableFolder.at(uri, role)
     delta = open_delta(uri, folder, "the first run of its own asset")
     if SOURCE_PROPERTY in delta.metadata().configuration:
@@ -339,6 +406,97 @@ class DerivedSource(Source):
     def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
         """Return commits with the number of their rows, see `Source`."""
         return list(commits)
+
+
+class ErrorsSource(DerivedSource):
+    """The records that a typed table could not decode, and that its commits have set apart.
+
+    Its commits are those of the table with such records. Each names the one before it, so others are not
+    read. They are recorded for as long as all commits of the table.
+
+    The arguments and errors are those of `DerivedSource`.
+    """
+
+    @property
+    def origin_id(self) -> str:
+        """The id of the source of the typed table, from which older releases derived its table of errors."""
+        return str(self.delta.metadata().configuration[SOURCE_PROPERTY])
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the raw table that a table of errors has, and the one that the format glue adds."""
+        fields = [field for field in TABLE_SCHEMA if field.name not in {"stream", RawSource.batch_column}]
+        return Schema.from_arrow(pa.schema([*fields, pa.field("schema_id", pa.string())]))
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor after all records of this version."""
+        newest = self._snapshot.newest
+        return Cursor(source=self.id, commit=None if newest is None else newest.last_errors)
+
+    @cached_property
+    def start(self) -> Cursor:
+        """The cursor before all records that are known, after those of older releases and pruned commits."""
+        end = self.end
+        each, records = end.commit, self._snapshot.table.records
+        with suppress(PositionsUnreadable):
+            while each is not None and (record := records.at(each)).records_errors:
+                each = record.errors_before
+        return msgspec.structs.replace(end, commit=each)
+
+    @property
+    def forgotten(self) -> list[DeletedRows]:
+        """The records of earlier commits, which are not known."""
+        return [] if self.start.commit is None else [DeletedRows(deletion=Deletion.FORGOTTEN)]
+
+    def accepted(self, cursor: Cursor) -> Cursor:
+        """Return the position of a table of errors, also if an older release derived it on its own.
+
+        Such a table continues only after the very records that the typed table had decoded.
+
+        Raises:
+            TableOfAnotherSource: It had decoded others, or the position belongs to another table.
+        """
+        if cursor.source != self.origin_id:
+            return super().accepted(cursor)
+        start, reached = self.start, None
+        with suppress(PositionsUnreadable):
+            reached = None if start.commit is None else self._snapshot.table.records.at(start.commit).cursor
+        if reached == cursor:
+            return start
+        raise TableOfAnotherSource(
+            self.uri,
+            f"an older release derived its table of errors up to the position {cursor}, but this table up to "
+            f"{reached or 'one that is not recorded'}, so a record in between would be in both tables or in "
+            "neither. Nothing was changed. If this table has no commit of this release yet, run both with "
+            f"the older one until they have consumed everything; otherwise run {REBUILD_COMMAND} for both",
+        )
+
+    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
+        """Return the commits after a cursor, see `Source`."""
+        found: list[SourceCommit] = []
+        each = self.end.commit
+        try:
+            while each is not None and each != cursor.commit and len(found) != limit:
+                record = self._snapshot.table.records.at(each)
+                if not record.records_errors:
+                    raise commits_missing(self.uri, cursor, "an older release made them")
+                rows = sum(file.rows for file in record.errors)
+                found.append(SourceCommit(each, record.batch_id, rows=rows, files=record.errors))
+                each = record.errors_before
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, cursor, str(error)) from error
+        if each is None and cursor.commit is not None:
+            raise commits_missing(self.uri, cursor, "it was rebuilt")
+        return found[::-1]
+
+    def files_of(self, commits: Sequence[SourceCommit]) -> list[RankedFile]:
+        """Return the files with the records of some commits."""
+        return [
+            RankedFile(TableFile(file.path, file.size, file.rows), commit.batch_id, commit.batch_id)
+            for commit in commits
+            for file in commit.files
+        ]
 
 
 def commits_missing(table: str, cursor: Cursor, reason: str) -> SourceCommitsMissing:

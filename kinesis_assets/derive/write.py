@@ -97,7 +97,7 @@ def checked_manifest(uri: str, manifests: Sequence[Manifest], job: WritingJob) -
     paths = [file.path for file in (*manifest.files, *manifest.replaced)]
     if (
         len(set(paths)) < len(paths)
-        or not all(is_new_file(file, job.batch_id) for file in manifest.files)
+        or not all(is_new_file(file, job.batch_id, job.prefix) for file in manifest.files)
         or not all(is_new_file(file, job.batch_id, f"{CHANGES_FOLDER}/") for file in manifest.replaced)
     ):
         raise invalid(subject, "a file that this attempt did not write")

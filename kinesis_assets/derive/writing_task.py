@@ -44,7 +44,7 @@ def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kept = DerivedFileWriter(job)
+        kept = DerivedFileWriter(job, job.prefix)
         replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
         copies = _Copies(job, kept, replaced)
         counts = None if job.error_column is None else RecordCounts()

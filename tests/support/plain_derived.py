@@ -18,7 +18,13 @@ from deltalake import DeltaTable
 
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.cursor import Cursor
-from kinesis_assets.derive.data_files import BATCH_COLUMN, CHANGES_FOLDER, DerivedFileWriter, Manifest
+from kinesis_assets.derive.data_files import (
+    BATCH_COLUMN,
+    CHANGES_FOLDER,
+    ERRORS_FOLDER,
+    DerivedFileWriter,
+    Manifest,
+)
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.maintenance.run import maintain
@@ -45,6 +51,8 @@ Row = tuple[int, int, str | None]
 """Key, value and part of a row."""
 
 COLUMNS = ("key", "value", "part")
+
+_ERRORS = pa.schema({"data": pa.binary(), BATCH_COLUMN: pa.int64()})
 
 _TYPES = {"key": "long", "value": "long", "part": "string", BATCH_COLUMN: "long"}
 
@@ -89,10 +97,14 @@ class PlainDerived:
     # Commits
 
     def append(
-        self, *rows: Row, cursor: Cursor | None = None, counts: RecordCounts | None = None
+        self,
+        *rows: Row,
+        cursor: Cursor | None = None,
+        counts: RecordCounts | None = None,
+        errors: Iterable[bytes] | None = None,
     ) -> DerivedCommit:
-        """Append rows."""
-        return self.planned(rows, cursor=cursor, counts=counts)()
+        """Append rows, and set records that could not be decoded apart."""
+        return self.planned(rows, cursor=cursor, counts=counts, errors=errors)()
 
     def upsert(self, *rows: Row) -> DerivedCommit:
         """Write rows in place of those with their keys."""
@@ -105,6 +117,7 @@ class PlainDerived:
         replacing: bool = False,
         cursor: Cursor | None = None,
         counts: RecordCounts | None = None,
+        errors: Iterable[bytes] | None = None,
     ) -> Callable[[], DerivedCommit]:
         """Write the files of a commit, and return the function that commits them."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
@@ -123,6 +136,10 @@ class PlainDerived:
                 changed.write(batch.filter(new))
         schema = pa.schema(base.delta.schema().to_arrow())
         kept.write(_batch(schema, rows, batch_id))
+        apart = DerivedFileWriter(replace(job, schema=_ERRORS, partition_by=()), f"{ERRORS_FOLDER}/")
+        for data in errors or ():
+            apart.write(pa.RecordBatch.from_pylist([{"data": data, BATCH_COLUMN: batch_id}], _ERRORS))
+        errors_files = None if errors is None else apart.close()
         self._commits += 1
         position = cursor or Cursor(source=self._source, commit=self._commits)
         manifest = Manifest(tuple(kept.close()), tuple(changed.close()))
@@ -133,6 +150,7 @@ class PlainDerived:
             batch_id=batch_id,
             manifest=manifest,
             counts=counts,
+            errors=errors_files,
             removed=removed,
             base=base if replacing else None,
         )

@@ -10,7 +10,9 @@ from deltalake import DeltaTable
 
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.upsert import Upsert
 
 if TYPE_CHECKING:
@@ -37,24 +39,42 @@ class TypedBench:
         if payloads:
             self.bench.put(*payloads)
             self.bench.run()
-        return self.run(schema, errors=False, **settings)
+        return self.run(schema, **settings)
 
     def errors(self, schema: str = "id INT, amount DOUBLE", **settings: Any) -> list[dict[str, Any]]:
         """Consume what is new into the table of errors, and return its rows."""
-        table = DerivedTable(f"{self.derived.table.uri}_errors")
-        self.run(schema, errors=True, table=table, **settings)
-        return DeltaTable(table.folder.uri).to_pyarrow_table().to_pylist()
+        self.run_errors(schema, **settings)
+        return DeltaTable(self.errors_table.folder.uri).to_pyarrow_table().to_pylist()
 
-    def run(
-        self, schema: str, *, errors: bool, table: DerivedTable | None = None, **settings: Any
+    @property
+    def errors_table(self) -> DerivedTable:
+        return DerivedTable(f"{self.derived.table.uri}_errors")
+
+    def run_errors(
+        self,
+        schema: str = "id INT, amount DOUBLE",
+        *,
+        on_deleted: OnDeleted = OnDeleted.FAIL,
+        **settings: Any,
     ) -> list[DerivedCommit]:
-        table = table or self.derived.table
-        given = {"name": "orders", "source": "orders", "table": table.uri, "format": "json"} | settings
-        rows = TypedRows(TableSettings(**given, schema="orders.avsc"), schema)
-        mode = Upsert(given["key"], given["order_by"], given.get("delete_where")) if "key" in given else None
-        transform = rows.of_errors if errors else rows.of_table
-        careful = partial(transform, is_careful=True)
-        return replace(self.derived, table=table).run(transform=transform, mode=mode, careful=careful)
+        """Consume what is new into the table of errors."""
+        derived = replace(self.derived, table=self.errors_table)
+        source = f"{self.derived.table.uri}/{ERRORS_FOLDER}"
+        transform = self._rows(schema, settings).of_errors
+        return derived.run(transform=transform, source=source, on_deleted=on_deleted)
+
+    def run(self, schema: str = "id INT, amount DOUBLE", **settings: Any) -> list[DerivedCommit]:
+        """Consume what is new into the table."""
+        rows = self._rows(schema, settings)
+        mode = None
+        if "key" in settings:
+            mode = Upsert(settings["key"], settings["order_by"], settings.get("delete_where"))
+        careful = partial(rows.of_table, is_careful=True)
+        return self.derived.run(transform=rows.of_table, mode=mode, careful=careful)
+
+    def _rows(self, schema: str, settings: dict[str, Any]) -> TypedRows:
+        given = {"name": "orders", "source": "orders", "table": self.derived.table.uri, "format": "json"}
+        return TypedRows(TableSettings(**given | settings, schema="orders.avsc"), schema)
 
     @property
     def columns(self) -> list[str]:

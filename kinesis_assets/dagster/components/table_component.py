@@ -76,10 +76,10 @@ class KinesisTableComponent(TableSettings, YamlComponent):
             errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
             settings = DerivedTableSettings(
                 source=self.source,
+                upstream=self.name,
                 table=f"{self.table.rstrip('/')}_errors",
                 on_deleted=self.on_deleted,
                 max_bytes=self.max_bytes,
-                time_zone=self.time_zone,
                 checks={**self.checks, **_NOT_OF_ERRORS},
                 **self.of(AssetSettings),
             )
@@ -89,7 +89,7 @@ class KinesisTableComponent(TableSettings, YamlComponent):
                     errors_key,
                     settings,
                     rows.of_errors,
-                    careful=partial(rows.of_errors, is_careful=True),
+                    of_errors=True,
                     description=description,
                     metadata={"dagster/column_lineage": lineage_of_errors(raw)},
                 )

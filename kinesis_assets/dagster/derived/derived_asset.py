@@ -104,6 +104,7 @@ def build_derived_table(
     *,
     careful: Callable[[DataFrame], DataFrame | CheckedRows] | None = None,
     all_columns: bool = False,
+    of_errors: bool = False,
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     place: str = "",
@@ -116,6 +117,7 @@ def build_derived_table(
         transform: The function of the rows, see `derived_table`.
         careful: The function of the rows of a step whose job failed, see `Derivation`.
         all_columns: Whether the rows must have all columns of the table, see `Derivation`.
+        of_errors: Whether it consumes the records that the source has set apart, and not the source's rows.
         description: The asset's description, unless the settings have one. It has a default.
         metadata: Metadata of the asset beyond that of every table.
         place: The file and the line that name the source, unless the metadata has those of the function.
@@ -139,7 +141,7 @@ def build_derived_table(
             careful=careful,
         )
 
-    return _asset(key, settings, derivation, description, metadata or {}, place=place)
+    return _asset(key, settings, derivation, description, metadata or {}, of_errors=of_errors, place=place)
 
 
 def _asset(
@@ -149,6 +151,7 @@ def _asset(
     description: str | None,
     metadata: Mapping[str, Any],
     *,
+    of_errors: bool = False,
     place: str = "",
 ) -> dg.AssetsDefinition:
     names = StreamNames.parse(settings.source)
@@ -160,7 +163,7 @@ def _asset(
     unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
     place = place or place_of_code(metadata)
     consumption = Consumption(
-        names, upstream, settings.table, derivation, settings.on_deleted, unique, checks, place
+        names, upstream, settings.table, derivation, settings.on_deleted, unique, checks, place, of_errors
     )
 
     @shown_as_failures()

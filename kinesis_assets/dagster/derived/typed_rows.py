@@ -1,4 +1,4 @@
-"""The transformations of a typed table: from records to its rows, and to those of its errors."""
+"""The transformations of a typed table: from records to its rows, and to those of its table of errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TypedRows:
             InvalidInput: The schema or an expression is invalid.
             RegistryCallFailed: The schema cannot be read from the Glue Schema Registry.
         """
-        from kinesis_assets.decoders.typed_columns import MARK, Projection, reasons  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.typed_columns import MARK, Projection, errors, reasons  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.data_files import BATCH_COLUMN  # noqa: PLC0415  # loads Arrow
 
@@ -58,29 +58,26 @@ class TypedRows:
             decoded, check = self._decoded(new), self._check()
             if is_careful:
                 decoded = projection.with_failures(decoded)
+            separate = errors(decoded) if settings.on_bad_record == "separate" else None
             # Rows that are not one for each record do not say how many records there are.
-            records = None if check is None or projection.is_row_by_row else reasons(decoded)
+            is_counted_apart = not projection.is_row_by_row and not (check is None and separate is None)
+            records = reasons(decoded) if is_counted_apart else None
             if settings.on_bad_record == "keep":
                 return CheckedRows(projection.kept(decoded), "error", check=check, records=records)
             if projection.is_row_by_row:
-                return CheckedRows(projection.marked(decoded), MARK, keeps_errors=False, check=check)
-            return CheckedRows(projection.good(decoded), check=check, records=records)
+                marked = projection.marked(decoded)
+                return CheckedRows(marked, MARK, keeps_errors=False, check=check, separate=separate)
+            return CheckedRows(projection.good(decoded), check=check, records=records, separate=separate)
         except (InvalidInput, RegistryCallFailed) as error:
             raise type(error)(f"table {settings.table}: {error}") from None
 
-    def of_errors(self, new: DataFrame, *, is_careful: bool = False) -> CheckedRows:
-        """Return rows of the table of errors from the same new rows, see `of_table`. Raises its errors."""
-        from kinesis_assets.decoders.typed_columns import Projection  # noqa: PLC0415  # loads PySpark
+    def of_errors(self, separate: DataFrame) -> CheckedRows:
+        """Return rows of the table of errors from the records that the table has set apart."""
+        from kinesis_assets.decoders.typed_columns import errors  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # loads PySpark
 
-        projection = Projection(self.settings.select, self.settings.where)
-        try:
-            decoded = self._decoded(new)
-            if is_careful:
-                decoded = projection.with_failures(decoded)
-            return CheckedRows(projection.errors(decoded), error_column="error")
-        except (InvalidInput, RegistryCallFailed) as error:
-            raise type(error)(f"table {self.settings.table}: {error}") from None
+        other = () if self.settings.format == "glue" else ("schema_id",)
+        return CheckedRows(errors(separate, other), error_column="error")
 
     def _check(self) -> Callable[[RecordCounts], None] | None:
         """Return the check of the numbers of records; None if there is no limit."""

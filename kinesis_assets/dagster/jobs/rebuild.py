@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from kinesis_assets.dagster.consumption import consumption_of, derived_tables, uri_of
+from kinesis_assets.dagster.consumption import consumption_of, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.stream import OpenStream, open_stream
@@ -71,7 +71,7 @@ def rebuild_asset(
         raise InvalidInput(
             f"asset {asset}: its source {consumption.upstream.to_user_string()} is not defined"
         )
-    derivation = consumption.owned(key, uri_of(assets[consumption.upstream], consumption.upstream))
+    derivation = consumption.owned(key, consumption.source(assets[consumption.upstream]))
     table = DerivedTable(consumption.table, role=opened.role)
     if take_over:
         result = rebuild.take_over(table, derivation.definition, by=by, apply=apply)

@@ -118,11 +118,6 @@ class DecodingSettings(Settings):
                 "schema: of the Glue Schema Registry only with the format glue; set it, or give the schema "
                 "as DDL or a file"
             )
-        if self.follows_registry and self.on_bad_record == "separate":
-            raise InvalidInput(
-                "schema: on_bad_record separate requires a version, because the two tables could otherwise "
-                "decode a record with different versions, and neither would have it"
-            )
         if self.registry and self.format != "glue":
             raise InvalidInput("registry: only with the format glue; remove it, or correct the format")
         return self

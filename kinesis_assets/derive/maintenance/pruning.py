@@ -1,7 +1,8 @@
-"""Deletes records of commits, files with replaced rows, and heartbeats that nothing can need any more.
+"""Deletes records of commits, the files that they name, and heartbeats that nothing can need any more.
 
-A consumer of the table reads the records from the newest one back to the one at its position, and a roll-up
-also the files with the rows that these commits replaced. Records are kept as long as positions of a raw
+A consumer of the table reads the records from the newest one back to the one at its position, a roll-up also
+the files with the rows that these commits replaced, and a table of errors those with the records that they
+set apart. Records are kept as long as positions of a raw
 table. A consumer that is further behind misses one of them, and fails with `SourceCommitsMissing`.
 """
 
@@ -11,7 +12,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinesis_assets.derive.data_files import CHANGES_FOLDER
+from kinesis_assets.derive.data_files import CHANGES_FOLDER, ERRORS_FOLDER
 from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import time_of_id
@@ -41,7 +42,7 @@ _OLDER = 2 * MAX_ATTEMPT_AGE
 def prune(
     table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Delete old heartbeats and records, and then the files with replaced rows that only these records name.
+    """Delete old heartbeats and records, and then the files that only these records name.
 
     Args:
         table: The table.
@@ -66,8 +67,10 @@ def prune(
     _, old = superseded(records, newest.commit_id, partial(_previous_of, table.records), limits, now)
     # The oldest is deleted first, so that the rest of the chain stays readable if this is interrupted.
     yield from prune_folder(table.files, RECORDS_FOLDER, map(record_path, old), dry_run=dry_run)
-    unnamed = _written_before(table, min({newest.commit_id, *records} - {*old}), clock.now())
-    yield from prune_folder(table.files, CHANGES_FOLDER, unnamed, dry_run=dry_run)
+    kept = min({newest.commit_id, *records} - {*old})
+    for folder in (CHANGES_FOLDER, ERRORS_FOLDER):
+        unnamed = _written_before(table, folder, kept, clock.now())
+        yield from prune_folder(table.files, folder, unnamed, dry_run=dry_run)
 
 
 def _previous_of(records: RecordFiles, commit_id: int) -> int | None:
@@ -77,10 +80,10 @@ def _previous_of(records: RecordFiles, commit_id: int) -> int | None:
         return None
 
 
-def _written_before(table: DerivedTable, commit_id: int, now: datetime) -> Iterator[str]:
-    """Yield the files with replaced rows that are too old to be named by a commit or a later one."""
+def _written_before(table: DerivedTable, folder: str, commit_id: int, now: datetime) -> Iterator[str]:
+    """Yield the files of a folder that are too old to be named by a commit or a later one."""
     before = time_of_id(commit_id) - _OLDER.total_seconds()
-    for info in files_in(table.files, CHANGES_FOLDER):
+    for info in files_in(table.files, folder):
         found = _BATCH.match(info.base_name)
         if found and time_of_id(int(found[1])) < before and info.mtime < now - CHAIN_NEEDED - _OLDER:
             yield info.path

@@ -124,7 +124,8 @@ def test_the_rows_depend_neither_on_steps_nor_on_the_records_around_them(typed, 
         typed.consume(payload, schema=SCHEMA, select=select)
     columns = [name for name in typed.columns if name != "_batch_id"]
     expected = typed.values(*columns)
-    typed.run(SCHEMA, errors=False, table=DerivedTable(str(tmp_path / "again")), select=select)
+    typed.derived.table = DerivedTable(str(tmp_path / "again"))
+    typed.run(SCHEMA, select=select)
     again = DeltaTable(str(tmp_path / "again")).to_pyarrow_table()
     assert sorted((tuple(row[name] for name in columns) for row in again.to_pylist()), key=repr) == expected
 

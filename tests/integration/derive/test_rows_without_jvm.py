@@ -58,8 +58,11 @@ def by_tasks(rows: str, schema_text: str | None = None, **changes: Any) -> Any:
     typed = typed_rows(schema_text, **{"on_bad_record": "keep" if rows == "kept" else "separate"} | changes)
 
     def transform(new: DataFrame) -> Any:
-        found = typed.of_errors(new) if rows == "errors" else typed.of_table(new)
+        found = typed.of_table(new)
         assert is_mapped(found.rows)
+        if rows == "errors":
+            assert is_mapped(found.separate)
+            return found.separate
         return found
 
     return transform

@@ -11,7 +11,6 @@ import fastavro
 import pytest
 
 from kinesis_assets.decoders import schema_registry
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import InvalidInput
 from support.derived import order
 from support.typed_tables import BAD, KEEPING, REASON
@@ -123,16 +122,15 @@ def test_a_commit_counts_the_records_that_could_not_be_decoded(typed, key):
 
 
 def test_separate_errors_are_in_a_table_with_a_cursor_of_its_own(typed):
-    for number in range(2):
+    for number in range(3):
         typed.consume(order(number), BAD, on_bad_record="separate")
-    typed.consume(order(2), BAD, on_bad_record="separate")
     assert typed.columns == ["id", "amount"]
     assert typed.values("id") == [0, 1, 2]
     errors = typed.errors()
     assert [(row["error"], row["data"]) for row in errors] == [(REASON, BAD)] * 3
     assert len({row["sequence_number"] for row in errors}) == 3
     assert typed.errors() == errors  # a run without new records adds none
-    newest = DerivedTable(f"{typed.derived.table.uri}_errors").snapshot().newest
+    newest = typed.errors_table.snapshot().newest
     assert (newest.rows, newest.bad_records) == (3, 3)
 
 
@@ -147,11 +145,10 @@ def test_a_commit_counts_the_records_that_are_in_the_table_of_errors(typed, key,
     assert typed.values("id") == [1, 2]
 
 
-def test_records_are_counted_beside_a_condition_only_for_a_limit(typed):
-    separate = {"on_bad_record": "separate", "where": "id < 9"}
-    (first,) = typed.consume(order(1), order(9), BAD, **separate)
-    (second,) = typed.consume(order(1), order(9), BAD, max_bad_share=0.4, **separate)
-    assert [(each.rows, each.bad_records) for each in (first, second)] == [(1, None), (1, 1)]
+def test_records_are_counted_beside_a_condition(typed):
+    (first,) = typed.consume(order(1), order(9), BAD, on_bad_record="separate", where="id < 9")
+    assert (first.rows, first.records, first.bad_records) == (1, 3, 1)
+    assert len(typed.errors()) == 1
 
 
 def test_expressions_see_no_record_that_cannot_be_decoded(typed):

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisTableComponent
+from kinesis_assets.dagster.consumption import consumption_of
 from kinesis_assets.dagster.settings.registry_settings import RegisteredSchema, RegistrySettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import GlueRegistry
@@ -163,10 +164,13 @@ def test_the_table_is_an_asset_below_the_raw_table_of_its_stream():
     assert asset.metadata_by_key[asset.key]["dagster/uri"] == "s3://lake/orders"
 
 
-def test_separate_errors_are_a_second_asset_below_the_raw_table():
-    _, errors = loaded(name="shop/orders", on_bad_record="separate").assets
+def test_separate_errors_are_a_second_asset_below_the_table():
+    table, errors = loaded(name="shop/orders", on_bad_record="separate").assets
     assert errors.key == dg.AssetKey(["shop", "orders_errors"])
-    assert errors.dependency_keys == {raw_key("clicks")}
+    assert errors.dependency_keys == {table.key}
+    consumption = consumption_of(errors)
+    assert consumption is not None
+    assert consumption.source(table) == "s3://lake/orders/_kinesis/errors"
     assert errors.metadata_by_key[errors.key]["dagster/uri"] == "s3://lake/orders_errors"
 
 
@@ -203,11 +207,8 @@ def test_a_schema_of_the_registry_is_not_read_when_the_definitions_are_loaded(mo
     assert loaded(**REGISTERED | {"schema": REGISTERED["schema"] | version}).assets
 
 
-def test_separate_errors_require_a_version_of_the_schema():
-    separate = REGISTERED | {"on_bad_record": "separate"}
-    with pytest.raises(InvalidInput, match="schema: on_bad_record separate requires a version"):
-        KinesisTableComponent(**ORDERS | separate)
-    KinesisTableComponent(**ORDERS | separate | {"schema": REGISTERED["schema"] | {"version": 3}})
+def test_separate_errors_may_follow_the_latest_version_of_the_schema():
+    assert len([*loaded(**REGISTERED, on_bad_record="separate").assets]) == 2
 
 
 @pytest.mark.parametrize(

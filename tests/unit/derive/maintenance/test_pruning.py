@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 
 import msgspec
 import pytest
 
 from kinesis_assets import new_rows
-from kinesis_assets.derive.data_files import CHANGES_FOLDER
+from kinesis_assets.derive.data_files import CHANGES_FOLDER, ERRORS_FOLDER
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing
@@ -29,6 +30,7 @@ LATER = CHAIN_KEPT.days + 1
 
 RECORDS = f"{RECORDS_FOLDER}/*"
 CHANGES = f"{CHANGES_FOLDER}/*"
+ERRORS = f"{ERRORS_FOLDER}/*"
 
 
 def cursor_of(derived):
@@ -127,6 +129,21 @@ def test_replaced_rows_of_an_attempt_that_never_committed_are_deleted(upserted):
     reopen(derived, 2 * LATER)
     derived.upsert((1, 10, "a"))
     assert steps_of(derived, days_from_now(2 * LATER + 0.1))["prune", CHANGES_FOLDER].files == 3
+
+
+def test_bad_records_are_deleted_once_no_record_names_them(derived):
+    derived.append(errors=[b"one"])
+    derived.planned([], errors=[b"never committed"])
+    steps_of(derived, days_from_now(CHAIN_KEPT.days - 0.1))
+    assert len(files_of(derived.table, ERRORS)) == 2
+    for days in (LATER, 2 * LATER):
+        reopen(derived, days)
+        derived.append(errors=[b"two"])
+    steps = steps_of(derived, days_from_now(2 * LATER + 0.1))
+    assert steps["prune", ERRORS_FOLDER].files == 2
+    commits = derived.table.records.back_from(derived.table.snapshot().newest)
+    named = {file.path for commit in islice(commits, 2) for file in commit.errors}
+    assert files_of(derived.table, ERRORS) == named
 
 
 def test_a_commit_is_at_most_as_much_younger_than_its_files_as_pruning_assumes():
