@@ -46,12 +46,13 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
 
     The exit code is 0 only if every shard is committed or finished.
     """
+    from kinesis_assets.kinesis.start_positions import checked_starts  # noqa: PLC0415  # as below
     from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415
 
     project, instance = project_of(**stream), dagster_instance()
     with project.open_stream() as opened:
-        shards = opened.listed_shards(shard_ids).shards
+        listing, snapshot, shards = opened.listed_shards(shard_ids)
         unknown = sorted(set(shard_ids) - set(shards))
         if unknown:
             raise InvalidInput(
@@ -59,7 +60,9 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
                 "`kinesis-assets plan`"
             )
         refuse_paused(project.stream, opened.table)
-        prepare(opened.settings.session_config)  # raises before anything is written
+        if snapshot is None:
+            checked_starts(opened.client, opened.policy.starts, listing)  # raises before anything is written
+        prepare(opened.settings.session_config)  # as well
         opened.table.require_writable()  # before Spark is started
     asked = [
         shard_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -35,8 +36,9 @@ class TestBadInput:
         assert "defs.yaml has orders" in self.refusal(cli("positions", "--stream", arn))
 
     @pytest.mark.parametrize("start", ["YESTERDAY", "AT_TIMESTAMP:noon", "AT_SEQUENCE_NUMBER:1", ""])
-    def test_an_invalid_start_is_refused(self, start, cli, stream_options):
+    def test_an_invalid_start_is_refused_and_leaves_nothing(self, start, cli, stream_options):
         self.refusal(cli("run", *stream_options, "--start", start))
+        assert not Path(stream_options[stream_options.index("--table") + 1]).exists()
 
     @pytest.mark.parametrize(
         "table",
