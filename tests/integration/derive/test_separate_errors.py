@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.decoders import Json, decode
+from kinesis_assets.decoders.schema_registry import SchemaVersion
 from kinesis_assets.decoders.typed_columns import MARK, Projection, errors
 from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive import run as runs
@@ -20,6 +22,7 @@ from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import CursorConflict, LandingFailed, SourceCommitsMissing
 from support.derived import order
+from support.glue_records import framed
 from support.typed_tables import BAD
 
 STRICT = "id INT, amount DOUBLE"
@@ -111,6 +114,19 @@ def test_a_table_of_errors_of_an_older_release_is_taken_over(typed, separate, mo
     assert errors_of(typed) == [BAD] * 2
     newest = typed.errors_table.snapshot().newest
     assert newest.cursor.source == str(DeltaTable(typed.derived.table.uri).metadata().id)
+
+
+def test_a_schema_that_is_registered_between_the_runs_changes_nothing(typed, separate, monkeypatch):
+    schema_id, versions = UUID(int=1), {}
+    monkeypatch.setattr("kinesis_assets.decoders.GlueRegistry", lambda **_: versions)
+    separate(framed(str(schema_id), b"{}"), format="glue")
+    versions[str(schema_id)] = SchemaVersion("JSON", "{}")
+    (row,) = typed.errors(format="glue")
+    assert (row["schema_id"], row["error"]) == (
+        str(schema_id),
+        f"glue: schema version {schema_id}: not found",
+    )
+    assert typed.values("id") == []
 
 
 def test_a_rebuild_of_the_typed_table_asks_for_one_of_its_errors(typed, separate):
