@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, StreamRecreated
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.replay.early_ends import early_ends
 from kinesis_assets.replay.filled_gaps import filled_gaps
 from kinesis_assets.replay.manifest import FillResult, ShardFillResult
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.stream import StreamSummary
     from kinesis_assets.replay.plan import ReplayPlan
     from kinesis_assets.replay.window import ReplayWindow
     from kinesis_assets.table.table import PositionedTable
@@ -96,14 +98,15 @@ def _execute(
         )
         result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
         early = early_ends(client, plan.ranges, plan.gaps, result.shards)
-        cleared = _cleared(plan, result, early)
         # Checked after reading, so that every record was read from the stream that was planned.
-        if client.describe().identity != plan.listing.summary.identity:
+        summary = client.describe()
+        if summary.identity != plan.listing.summary.identity:
             raise StreamRecreated(
                 client.stream,
                 "deleted and created again during the replay; nothing was committed",
                 advice=WAY_OUT_OF_RECREATION,
             )
+        cleared = _cleared(plan, result, early, summary)
     version = None
     if result.files or cleared:
         version = commit_missing_rows(
@@ -127,13 +130,25 @@ def _execute(
 
 
 def _cleared(
-    plan: ReplayPlan, result: FillResult, early: Mapping[str, str]
+    plan: ReplayPlan, result: FillResult, early: Mapping[str, str], after: StreamSummary
 ) -> dict[str, tuple[ClearedGap, ...]]:
-    """Return the gaps that were filled, or their first parts, by shard id."""
+    """Return the gaps that were filled, or their first parts, by shard id.
+
+    Args:
+        plan: The plan of the attempt.
+        result: What was read.
+        early: The shards that were not read to the end of their range.
+        after: The stream after they were read.
+    """
+    both = plan.listing.summary, after
+    hours = min(each.retention_hours for each in both)
+    now = max(each.service_time for each in both) + CLOCK_STEP
     cleared = {
         shard.shard_id: filled_gaps(
             plan.gaps[shard.shard_id],
             shard,
+            created=after.identity.created,
+            kept_since=now - timedelta(hours=hours),
             not_before=plan.not_before,
             up_to_position=plan.up_to_positions,
         )

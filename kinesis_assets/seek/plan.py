@@ -157,14 +157,15 @@ def _is_complete(shard: ShardPosition, target: Position) -> bool:
 
 
 def _forward(shard_id: str, shard: ShardPosition, probe: Probe, now: datetime) -> Move:
-    unread = shard.position.kind is PositionKind.TRIM_HORIZON and shard.tip_time is None
-    first = probe.first
+    first, start = probe.first, probe.unread
     gap = Gap(
         after=shard.position,
-        since=None if unread else shard.complete_until,  # nothing is read before the first plan
+        since=None if shard.is_unread else shard.complete_until,  # nothing is read before the first plan
         next_sequence_number=None if first is None else first.sequence_number,
         until=now if first is None else first.arrival,
     )
+    if start is not None and _is_available(shard, now) and (first is None or _number(start) < _number(first)):
+        gap = _from_record(gap, start)
     after = msgspec.structs.replace(
         shard,
         position=_at_first(probe) if probe.target.kind is PositionKind.TRIM_HORIZON else probe.target,
@@ -188,15 +189,13 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
     if gap is None:
         return move
     first, current = unread.get(move.shard_id), passed(shard.position)
-    since, hours = shard.complete_until, shard.retention_hours
-    complete = since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
+    complete = _is_available(shard, now)
     if probe.first is None or (complete and (first is None or _number(first) >= _number(probe.first))):
         # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
         return Move(move.shard_id, Direction.STAYS, shard, shard)
     known = msgspec.structs.replace(gap, to_fill=True)
     if complete and first is not None and (current is None or at(first.sequence_number) > current):
-        start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
-        known = msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival, to_fill=True)
+        known = _from_record(known, first)
     after = msgspec.structs.replace(
         move.after,
         position=_at_first(probe),
@@ -204,6 +203,18 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
         gaps=(*shard.gaps, known),
     )
     return replace(move, gap=known, after=after)
+
+
+def _is_available(shard: ShardPosition, now: datetime) -> bool:
+    """Whether no unread record of a shard can have expired before it was probed."""
+    since, hours = shard.complete_until, shard.retention_hours
+    return since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
+
+
+def _from_record(gap: Gap, first: ProbedRecord) -> Gap:
+    """Return a gap that starts at its first record, so that a replay can prove that it has read all."""
+    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
+    return msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival)
 
 
 def _number(record: ProbedRecord) -> int:

@@ -50,11 +50,13 @@ class Probe:
         target: The position; TRIM_HORIZON means that of `oldest`.
         first: The first record from there on; None if there is none.
         oldest: The oldest record that does not expire within `TIME_TO_READ`; None if there is none.
+        unread: The first record of a shard of which none was ever read; None if it is not known.
     """
 
     target: Position
     first: ProbedRecord | None
     oldest: ProbedRecord | None
+    unread: ProbedRecord | None = None
 
 
 def probe_shard(client: StreamClient, shard: Shard, summary: StreamSummary, target: Position) -> Probe:

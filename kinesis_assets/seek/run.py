@@ -222,6 +222,10 @@ def _request(
     probes = {
         shard_id: probe_shard(client, listed[shard_id], listing.summary, target) for shard_id in readable
     }
+    for shard_id, probe in probes.items():
+        if known[shard_id].is_unread and probe.target != known[shard_id].position:
+            found = first_unread(client, listed[shard_id], known[shard_id].position)
+            probes[shard_id] = replace(probe, unread=found)
     return _Request(listing, probes, chosen, shard_ids is None)
 
 

@@ -91,7 +91,8 @@ def check_no_accepted_data_loss(
         until, place, sentence = lost[0]
         sentences.append(
             f"{counted(len(lost), 'gap')} in which records may be missing, the newest in {place} until "
-            f"{until:%Y-%m-%dT%H:%M:%SZ}: {sentence}. Replay what the stream still has, or set "
+            f"{until:%Y-%m-%dT%H:%M:%SZ}: {sentence}. Replay what the stream still has. If the gap "
+            "stays, its records may have expired: to accept that, set "
             "checks.no_accepted_data_loss.since to a later time"
         )
     if waiting:

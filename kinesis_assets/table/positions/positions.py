@@ -91,6 +91,11 @@ class ShardPosition(
     listed_open: datetime | None = None
 
     @property
+    def is_unread(self) -> bool:
+        """Whether it is at the start of its first read, which is TRIM_HORIZON."""
+        return self.position.kind is PositionKind.TRIM_HORIZON and self.tip_time is None
+
+    @property
     def seen_until(self) -> datetime | None:
         """Records that arrived before this time have been polled for; None if the shard was never read."""
         read = [time for time in (self.tip_time, self.last_arrival) if time is not None]

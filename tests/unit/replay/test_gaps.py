@@ -17,6 +17,8 @@ from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.replays import A, states
 
+KEPT = {"created": datetime(2026, 1, 1, tzinfo=UTC), "kept_since": datetime(2026, 2, 1, tzinfo=UTC)}
+
 
 def ingest_with_gap(bench) -> str:
     """Skip records 2 and 3 with a seek, and return the first sequence number after the gap."""
@@ -83,7 +85,7 @@ def test_a_gap_is_not_filled_if_records_were_excluded_by_their_arrival_time():
         error=None,
     )
     for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
-        assert filled_gaps({gap: gap}, result, not_before=not_before, up_to_position=False) == filled
+        assert filled_gaps({gap: gap}, result, **KEPT, not_before=not_before, up_to_position=False) == filled
 
 
 def test_the_part_of_a_gap_that_was_read_in_time_counts_as_filled_only_from_its_first_record_on():
@@ -100,7 +102,7 @@ def test_the_part_of_a_gap_that_was_read_in_time_counts_as_filled_only_from_its_
             last_arrival=arrived,
             error=None,
         )
-        return filled_gaps({gap: part}, result, not_before=arrived, up_to_position=True)
+        return filled_gaps({gap: part}, result, **KEPT, not_before=arrived, up_to_position=True)
 
     assert filled("5", "9") == (ClearedGap(gap.after, "9", arrived),)
     assert filled("6", "9") == ()
@@ -136,6 +138,66 @@ def test_a_gap_whose_records_may_have_expired_is_not_cleared(bench):
     bench.later(hours=23, minutes=59, seconds=55)  # 0 and 1 have expired, the skipped items have not
     bench.replay()
     assert open_gaps(bench) == [fourth]
+
+
+def skip_unread(bench, start="TRIM_HORIZON"):
+    """Plan a first run, and skip records 0 and 1 with a seek before anything is read."""
+    bench.create()
+    bench.later(seconds=5)
+    bench.plan(start=start)
+    bench.put(0, 1)
+    bench.later(seconds=5)
+    (second,) = bench.put(2)
+    bench.seek(f"AT_SEQUENCE_NUMBER:{second}")
+    bench.run()
+    assert bench.items == [2]
+
+
+@pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST"])
+def test_a_gap_at_the_start_of_the_first_run_is_cleared(bench, start):
+    skip_unread(bench, start)
+    assert bench.replay().outcomes[A].gaps_filled == 1
+    assert (bench.items, open_gaps(bench)) == ([0, 1, 2], [])
+
+
+def test_a_gap_at_the_start_of_an_old_stream_begins_at_the_first_record_that_it_has(bench):
+    bench.create()
+    for item in (7, 8):
+        bench.put(item)
+        bench.later(hours=20)  # 7 expires
+    bench.plan()
+    (second,) = bench.put(2)
+    bench.seek(f"AT_SEQUENCE_NUMBER:{second}")
+    bench.replay()
+    assert (bench.items, open_gaps(bench)) == ([8], [])
+
+
+def test_a_gap_of_an_empty_shard_is_cleared(bench):
+    bench.create()
+    bench.plan()
+    bench.later(seconds=5)
+    bench.seek("LATEST")
+    assert len(open_gaps(bench)) == 1
+    bench.replay()
+    assert open_gaps(bench) == []
+
+
+@pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST"])
+def test_a_gap_at_the_start_is_not_cleared_once_its_records_may_have_expired(bench, start):
+    skip_unread(bench, start)
+    bench.later(hours=24)
+    bench.replay()
+    assert len(open_gaps(bench)) == 1
+
+
+def test_a_gap_at_the_start_is_not_cleared_by_a_replay_that_starts_later(bench):
+    skip_unread(bench, "LATEST")
+    first, second, _ = (number for _, number, _ in bench.acknowledged)
+    for start in (second, (bench.now - timedelta(seconds=2)).isoformat()):
+        bench.replay(start, None, A)
+        assert len(open_gaps(bench)) == 1
+    bench.replay("TRIM_HORIZON", first, A)  # without its end
+    assert len(open_gaps(bench)) == 1
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from kinesis_assets.errors import (
     DataLost,
     SeekRefused,
 )
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position
 from kinesis_assets.seek.plan import Direction
 from support.aggregates import aggregate_of
 from support.prepared_streams import create_and_split
@@ -77,14 +77,14 @@ def test_a_move_forward_into_an_aggregate_continues_with_the_next_sub_record(ben
     assert bench.items == [1, 4]
 
 
-def test_an_unread_shard_can_be_moved_forward_with_a_gap_of_unknown_start(bench):
+def test_an_unread_shard_can_be_moved_forward_with_a_gap_from_its_first_record_on(bench):
     (shard_id,) = bench.create()
     bench.run()
     (child, _) = bench.split(shard_id)
-    _, second = bench.put(1, 2, shard_id=child)
+    first, second = bench.put(1, 2, shard_id=child)
     bench.seek(f"AT_SEQUENCE_NUMBER:{second}", child)
     (gap,) = bench.at(child).gaps
-    assert (gap.after.kind, gap.since) == (PositionKind.TRIM_HORIZON, None)
+    assert (str(gap.after), gap.next_sequence_number) == (f"AT_SEQUENCE_NUMBER:{first}", second)
     bench.run()
     assert bench.items == [2]
 
