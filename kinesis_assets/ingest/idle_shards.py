@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from kinesis_assets.kinesis.shards import SHORTEST_RETENTION
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
@@ -65,21 +66,32 @@ def lag_of(
     return max(lag, timedelta())
 
 
-def time_to_loss(shard: ShardPosition, now: datetime, to_fill: Iterable[Gap] = ()) -> timedelta | None:
-    """Return the time until the first record that is still to be read may expire; None if it is unknown.
+def loss_time(shard: ShardPosition, to_fill: Iterable[Gap] = ()) -> datetime | None:
+    """Return when the first record that is still to be read may expire; None if it is unknown.
 
-    It is negative if it is over.
+    An unknown retention counts as the shortest one. Of a shard that no run has read, the records count that
+    arrived since it was first planned or listed: nobody knows how old the others are.
+
+    Args:
+        shard: The shard.
+        to_fill: What a catch-up has skipped and is still to add, see `ranges_to_fill`.
+    """
+    hours = shard.retention_hours
+    retention = SHORTEST_RETENTION if hours is None else timedelta(hours=hours)
+    since = [gap.since for gap in to_fill] + ([] if shard.finished else [shard.complete_until])
+    return min((time + retention for time in since if time is not None), default=None)
+
+
+def time_to_loss(shard: ShardPosition, now: datetime, to_fill: Iterable[Gap] = ()) -> timedelta | None:
+    """Return the time until `loss_time`, which is negative if it is over; None if it is unknown.
 
     Args:
         shard: The shard.
         now: The time.
-        to_fill: What a catch-up has skipped and is still to add, see `ranges_to_fill`.
+        to_fill: What a catch-up has skipped and is still to add.
     """
-    times = [] if shard.finished else [shard.safe_until]
-    if shard.retention_hours is not None:
-        retention = timedelta(hours=shard.retention_hours)
-        times += [gap.since + retention for gap in to_fill if gap.since is not None]
-    return min((time - now for time in times if time is not None), default=None)
+    loss = loss_time(shard, to_fill)
+    return None if loss is None else loss - now
 
 
 def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:

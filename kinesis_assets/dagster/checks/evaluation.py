@@ -19,6 +19,7 @@ from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compactio
 from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
+from kinesis_assets.ingest.idle_shards import loss_time
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.table.positions.amendments import ranges_to_fill
 
@@ -49,6 +50,7 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         archive: The archive's newest segment when it was read; None if it was not, or was empty.
         files: The facts about the data files.
         records: The records that runs reported.
+        loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
     """
 
     at: float | None = None
@@ -59,6 +61,7 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     archive: int | None = None
     files: FileFacts | None = None
     records: BadRecords = BadRecords()
+    loss: float | None = None
 
     def unverified(self) -> ChecksProgress:
         """Return this without what can be read again, but with the breaks that were found."""
@@ -87,7 +90,7 @@ class Evaluation:
     Args:
         opened: The stream.
         instance: The instance with the events of runs.
-        listing: The stream's shards.
+        listing: The stream's shards; None if the service does not answer, and the table names the stream.
         snapshot: The newest version of the table; None if the table does not exist.
         shards: The position of each shard; None if the list is not newer than the positions in the table.
         machine_time: This machine's clock.
@@ -98,6 +101,7 @@ class Evaluation:
     Attributes:
         results: The result of each check that is defined and can be evaluated.
         progress: What is remembered for the next evaluation.
+        read_at: When all shards that can be read had been read to their tip; None if that is unknown.
 
     Raises:
         TableError: The table cannot be read at present.
@@ -107,7 +111,7 @@ class Evaluation:
         self,
         opened: OpenStream,
         instance: dg.DagsterInstance,
-        listing: StreamListing,
+        listing: StreamListing | None,
         snapshot: TableSnapshot | None,
         shards: Mapping[str, ShardPosition] | None = None,
         *,
@@ -121,11 +125,19 @@ class Evaluation:
         state = None if snapshot is None else _state_of(snapshot, listing)
         recorded = {} if state is None else state.positions.shards
         self._shards = recorded if shards is None else shards
-        self._now = latest_time({**recorded, **self._shards}, listing.summary.service_time, machine_time)
+        clocks = [machine_time] if listing is None else [machine_time, listing.summary.service_time]
+        self._now = latest_time({**recorded, **self._shards}, *clocks)
         amendment = None if state is None else state.amendment
         to_fill = ranges_to_fill(amendment, self._shards)
         self._to_fill = {shard_id: gaps.values() for shard_id, gaps in to_fill.items()}
         self._readable = readable(self._shards)
+        tips = [shard.tip_time for shard in self._readable.values()]
+        self.read_at = None if None in tips else min((time for time in tips if time), default=None)
+        losses = [
+            time
+            for shard_id, shard in self._shards.items()
+            if (time := loss_time(shard, self._to_fill.get(shard_id, ()))) is not None
+        ]
         finished = {shard_id for shard_id, shard in self._shards.items() if shard.finished}
         self.progress = ChecksProgress(
             at=machine_time.timestamp(),
@@ -136,6 +148,7 @@ class Evaluation:
             archive=before.archive,
             files=before.files,
             records=before.records,
+            loss=min(losses).timestamp() if losses else None,
         )
         self.results = [*self._of_shards()]
         if self._checks.bad_records is not None:
@@ -179,10 +192,14 @@ class Evaluation:
             yield check_compaction_debt(checks.compaction_debt, files, "day")
 
 
-def _state_of(snapshot: TableSnapshot, listing: StreamListing) -> TableState | None:
+def _state_of(snapshot: TableSnapshot, listing: StreamListing | None) -> TableState | None:
     """Return the state of a stream's table; None if no run has committed yet."""
-    identity = listing.summary.identity
-    positions = snapshot.positions(identity, or_older=True)
+    if listing is None:
+        owners = [*snapshot.owners]
+        positions = snapshot.positions_of(owners[0]) if len(owners) == 1 else None
+    else:
+        positions = snapshot.positions(listing.summary.identity, or_older=True)
     if positions is None:
         return None
+    identity = positions.identity if listing is None else listing.summary.identity
     return TableState(snapshot, positions, snapshot.amendment(identity))

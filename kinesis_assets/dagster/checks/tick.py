@@ -1,23 +1,36 @@
-"""The checks of a raw table in a tick of the sensor."""
+"""The checks of a raw table in a tick of the sensor, also in one that fails.
+
+A tick that fails turns checks red, and none green. It remembers nothing, because Dagster keeps the cursor of
+the last tick that succeeded.
+"""
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
-from kinesis_assets.errors import KinesisAssetsError, reason_of
+from kinesis_assets.dagster.checks.result import CheckResult, duration
+from kinesis_assets.errors import KinesisAssetsError, TableMissing, reason_of
+from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
     import dagster as dg
 
+    from kinesis_assets.dagster.settings.stream_check_settings import Checks
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
+    from kinesis_assets.table.snapshot import TableSnapshot
 
 _log = logging.getLogger(__name__)
+
+BLIND_SECONDS = 3600.0
+"""Seconds of failing ticks after which `time_to_loss` fails, long before any record expires."""
 
 _NOT_EVALUATED = "stream %s: the checks cannot be evaluated, and are in the next tick: %s"
 
@@ -60,6 +73,104 @@ def check_events(
         )
     except KinesisAssetsError as error:
         _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
-        return [], before
+        return failing_check_events(opened, instance, error, before=before, now=now), before
     reports = Reports.of(instance, opened.names.raw_key, names)
     return [*reports.due(evaluation.results, now)], evaluation.progress
+
+
+def failing_check_events(
+    opened: OpenStream, instance: dg.DagsterInstance, error: Exception, *, before: ChecksProgress, now: float
+) -> list[dg.AssetCheckEvaluation]:
+    """Return the checks that fail in a tick that fails, from the table, the cursor and the clock.
+
+    Args:
+        opened: The stream.
+        instance: The instance with the events.
+        error: Why the tick fails.
+        before: What the checks remember of the last tick that succeeded.
+        now: The time of the tick, in seconds since the epoch.
+    """
+    results, read_at, loss = _without_service(opened, instance, before, now)
+    since = max((time for time in (before.at, read_at) if time is not None), default=None)
+    seconds = None if since is None else max(0.0, now - since)
+    blind = _Blind(without_secrets(str(error)).rstrip("."), seconds, loss, now)
+    failed = [*blind.results(opened.checks, [result for result in results if not result.passed])]
+    if not failed:
+        return []
+    reports = Reports.of(instance, opened.names.raw_key, [result.name for result in failed])
+    return [*reports.due(failed, now)]
+
+
+def _without_service(
+    opened: OpenStream, instance: dg.DagsterInstance, before: ChecksProgress, now: float
+) -> tuple[Sequence[CheckResult], float | None, float | None]:
+    """Return the results, when all shards were read to their tip, and when the first record may expire."""
+    snapshot: TableSnapshot | None = None
+    time = datetime.fromtimestamp(now, UTC)
+    try:
+        with suppress(TableMissing):
+            snapshot = opened.table.snapshot()
+        evaluation = Evaluation(
+            opened, instance, None, snapshot, machine_time=time, waiting=(), before=before
+        )
+    except Exception as error:  # noqa: BLE001  # the tick fails, and its checks have to say so in any case
+        _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
+        return [], None, before.loss
+    read_at, loss = evaluation.read_at, evaluation.progress.loss
+    return (
+        evaluation.results,
+        None if read_at is None else read_at.timestamp(),
+        before.loss if loss is None else loss,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Blind:
+    """The sensor while its ticks fail.
+
+    Attributes:
+        reason: Why the tick fails.
+        seconds: For how long it has been unknown whether there are unread records; None for as long as the
+            sensor remembers.
+        loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
+        now: The time of the tick.
+    """
+
+    reason: str
+    seconds: float | None
+    loss: float | None
+    now: float
+
+    def results(self, checks: Checks, failed: Sequence[CheckResult]) -> Iterator[CheckResult]:
+        """Yield the results that fail: those of the table, and those that nobody can evaluate any more."""
+        names = {result.name for result in failed}
+        for result in failed:
+            yield replace(result, description=self._explain(result.description))
+        lag, time_to_loss = checks.lag, checks.time_to_loss
+        if lag is not None and "lag" not in names and self._is_longer_than(lag.max_seconds):
+            facts = {} if self.seconds is None else {"worst lag (s)": round(self.seconds, 1)}
+            description = self._explain("It is unknown what has arrived since")
+            yield CheckResult("lag", False, lag.severity, description, facts)
+        if time_to_loss is not None and "time_to_loss" not in names and self._is_longer_than(BLIND_SECONDS):
+            hours = None if self.loss is None else max(0.0, self.loss - self.now) / 3600
+            facts = {} if hours is None else {"least time to loss (h)": round(hours, 2)}
+            description = self._explain(_expiry(hours))
+            yield CheckResult("time_to_loss", False, time_to_loss.severity, description, facts)
+
+    def _is_longer_than(self, seconds: float) -> bool:
+        return self.seconds is None or self.seconds > seconds
+
+    def _explain(self, found: str) -> str:
+        """Return a description that starts with the reason."""
+        if self.seconds is None:
+            lead = "the sensor cannot check the stream"
+        else:
+            lead = f"the sensor has not been able to check the stream for {duration(self.seconds)}"
+        return f"{lead}: {self.reason}. {found[:1].upper()}{found[1:]}"
+
+
+def _expiry(hours: float | None) -> str:
+    """Return when records expire that nobody reads."""
+    if hours is None:
+        return "It is unknown when unread records expire"
+    return f"Unread records may expire {f'in {duration(hours * 3600)}' if hours else 'already'}"

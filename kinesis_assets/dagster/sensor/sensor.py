@@ -6,7 +6,9 @@ it requests one record at most, which it does not keep.
 
 from __future__ import annotations
 
+import logging
 import time
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ import dagster as dg
 from msgspec import structs
 
 from kinesis_assets.dagster.checks.derived_tick import derived_check_events
-from kinesis_assets.dagster.checks.tick import check_events
+from kinesis_assets.dagster.checks.tick import check_events, failing_check_events
 from kinesis_assets.dagster.checks.unread import readable
 from kinesis_assets.dagster.dagster_internals import locations_of_sensor
 from kinesis_assets.dagster.partitions.idle_ranges import finished_between
@@ -36,6 +38,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
 from kinesis_assets.dagster.sensor.sensor_skip_reason import skip_reason
 from kinesis_assets.dagster.sensor.shard_metrics import record_shards
 from kinesis_assets.dagster.sensor.stream_observation import observe_stream
+from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -45,6 +48,10 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.positions.positions import ShardPosition
+
+_log = logging.getLogger(__name__)
+
+_FAILED = "stream %s: the tick failed, and what it found about derived tables is kept"
 
 
 def evaluate(
@@ -59,7 +66,9 @@ def evaluate(
 ) -> dg.SensorResult:
     """Evaluate one tick.
 
-    A new shard becomes a partition and is reported as a materialization of the stream's asset.
+    A new shard becomes a partition and is reported as a materialization of the stream's asset. A tick that
+    fails reports the checks before it raises the error. If it has to request derived tables, or to remember
+    how their runs ended, it logs the error, and the next tick raises it.
 
     Args:
         opened: The stream.
@@ -71,8 +80,55 @@ def evaluate(
         tables: The paths or URIs of all derived tables of the stream, by asset key.
         checked: Those of these tables that have checks.
     """
-    names, now = opened.names, clock()
-    before, continuous = Cursor.parse(cursor), opened.settings.follow_for is not None
+    before, now = Cursor.parse(cursor), clock()
+    # What concerns only derived tables needs no answer of the service.
+    of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
+    known = structs.replace(
+        before,
+        derived_liveness=end_dead_runs(instance, tables, before.derived_liveness, now, opened.role),
+        derived_checks=derived_checks,
+        failing_tables=failing_tables(instance, derived, before.failing_tables, now),
+    )
+    try:
+        result = _of_stream(opened, instance, known, derived, now)
+    except Exception as error:
+        failed = failing_check_events(opened, instance, error, before=before.checks, now=now)
+        requests = _retries(opened, instance, known, now)
+        if not requests and not known.has_other_runs_than(before):
+            for event in (*failed, *of_derived):
+                instance.report_runless_asset_event(event)
+            raise
+        # Dagster takes requests, and keeps the cursor, only of a tick that does not fail.
+        _log.exception(_FAILED, opened.name)
+        result = dg.SensorResult(
+            run_requests=requests,
+            asset_events=failed,
+            cursor=known.encode(),
+            skip_reason=None if requests else str(error),
+        )
+    result.asset_events.extend(of_derived)
+    return result
+
+
+def _retries(
+    opened: OpenStream, instance: dg.DagsterInstance, known: Cursor, now: float
+) -> list[dg.RunRequest]:
+    """Return the requests of derived tables in a tick that fails, unless the stream may be paused."""
+    with suppress(PauseUnreadable):
+        if not read_pause(opened.table):
+            return retry_requests(instance, known.failing_tables, now)
+    return []
+
+
+def _of_stream(
+    opened: OpenStream,
+    instance: dg.DagsterInstance,
+    before: Cursor,
+    derived: Collection[dg.AssetKey],
+    now: float,
+) -> dg.SensorResult:
+    """Return what a tick finds about the stream, and requests."""
+    names, continuous = opened.names, opened.settings.follow_for is not None
     listed = opened.listed_shards()
     listing, snapshot, shards = listed
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
@@ -106,19 +162,18 @@ def evaluate(
     )
     last_requested = ranges[-1][-1] if ranges else before.last_requested
     seen, observed = observe_stream(names.stream_key, listing, shards, before.observed, now)
-    after = Cursor(last_requested, backoff, commits, fills, liveness, due.signals, observed)
+    after = structs.replace(
+        before,
+        last_requested=last_requested,
+        backoff=backoff,
+        commits=commits,
+        fills=fills,
+        liveness=liveness,
+        signals=due.signals,
+        observed=observed,
+    )
     evaluations, checks = check_events(
         opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
-    )
-    derived_liveness = end_dead_runs(instance, tables, before.derived_liveness, now, opened.role)
-    failing = failing_tables(instance, derived, before.failing_tables, now)
-    of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
-    after = structs.replace(
-        after,
-        checks=checks,
-        derived_liveness=derived_liveness,
-        derived_checks=derived_checks,
-        failing_tables=failing,
     )
     record_shards(opened, listed, waiting=checks.waiting, now=now)
     blocked = {
@@ -132,8 +187,8 @@ def evaluate(
     discoveries = [_discovery(names, shard_id, shards[shard_id]) for shard_id in new]
     requests = run_requests(opened, ranges, blocked, backoff.shards, derived)
     if not pause:
-        requests += retry_requests(instance, failing, now, derived if requests else ())
-    tables_waiting = {name: table for name, table in failing.items() if table.until > now}
+        requests += retry_requests(instance, before.failing_tables, now, derived if requests else ())
+    tables_waiting = {name: table for name, table in before.failing_tables.items() if table.until > now}
     reason = skip_reason(
         waiting | tables_waiting,
         liveness.dead,
@@ -145,8 +200,8 @@ def evaluate(
     return dg.SensorResult(
         run_requests=requests,
         dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
-        asset_events=[*seen, *discoveries, *evaluations, *of_derived],
-        cursor=after.encode(),
+        asset_events=[*seen, *discoveries, *evaluations],
+        cursor=structs.replace(after, checks=checks).encode(),
         skip_reason=None if requests else str(pause or reason),
     )
 

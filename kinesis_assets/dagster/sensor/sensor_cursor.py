@@ -49,6 +49,13 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         found = {shard_id for shard_id, signal in self.signals.items() if not signal.refuted}
         return found.union(self.backoff.shards)
 
+    def has_other_runs_than(self, before: Cursor) -> bool:
+        """Whether runs of derived tables have ended or shown a sign of life since an earlier cursor."""
+        return (
+            self.failing_tables != before.failing_tables
+            or self.derived_liveness.signs != before.derived_liveness.signs
+        )
+
     @classmethod
     def parse(cls, text: str | None) -> Cursor:
         """Read what `encode` returned. An older version stored only the last shard."""

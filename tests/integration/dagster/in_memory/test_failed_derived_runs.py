@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -16,7 +17,8 @@ from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor_backoff import WAITS
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK
-from kinesis_assets.table.run_files.pause import pause
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause
 from support.daemon import NOON, PARTITION, Daemon, Status, origin_of
 from support.mentions import assert_mentions
 from support.shard_ids import A
@@ -24,7 +26,6 @@ from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 INTERVAL = 300
 HOURS = 6
@@ -227,6 +228,33 @@ def test_a_failed_run_is_followed_by_one_run_only(deployment):
         deployment.daemon.cursor = cursor
         keys |= {request.run_key for request in deployment.daemon.tick().run_requests if request.run_key}
     assert keys == {f"table_0 after {run.run_id}"}
+
+
+# Ticks that fail, because Kinesis does not answer
+
+
+def test_a_failed_table_is_requested_although_the_shards_cannot_be_listed(deployment, faults):
+    faults.fail("ListShards", status=400, code="AccessDeniedException")
+    for wait in (30, 60):
+        deployment.fail(FIRST)
+        assert deployment.requested() == []
+        with pytest.raises(CallFailed, match="ListShards"):  # nothing has changed since
+            deployment.requested_after(wait - 1)
+        assert deployment.requested_after(1) == [FIRST]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"format": 1, "reason": "r", "by": "b", "at": "2026-01-31T12:00:00Z"}']
+)
+def test_a_failing_tick_requests_no_table_of_a_stream_that_may_be_paused(deployment, faults, content):
+    deployment.fail(FIRST)
+    deployment.requested()
+    faults.fail("ListShards", status=400, code="AccessDeniedException")
+    path = Path(deployment.daemon.opened.table.uri, PAUSE_FILE)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(CallFailed, match="ListShards"):
+        deployment.requested_after(WAITS.first)
 
 
 # Tables that are not requested

@@ -17,6 +17,7 @@ from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.errors import CallFailed
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived
 
@@ -128,6 +129,16 @@ def test_a_table_that_no_longer_exists_is_forgotten(ticks):
     ticks.tables.clear()
     assert ticks.tick() == {}
     assert ticks.remembered == {}
+
+
+def test_a_tick_that_fails_reports_the_results_too(ticks, source, daemon, faults):
+    source.create(1)
+    daemon.checked = ticks.tables
+    faults.fail("ListShards", status=400, code="AccessDeniedException")
+    with pytest.raises(CallFailed):
+        daemon.tick()
+    check = dg.AssetCheckKey(KEY, "lag")
+    assert daemon.instance.get_latest_asset_check_evaluation_record(check).evaluation.passed
 
 
 def test_the_sensor_reports_the_results_and_remembers_them_in_its_cursor(ticks, source, daemon):

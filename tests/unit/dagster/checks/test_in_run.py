@@ -148,7 +148,7 @@ def test_the_lag_in_a_run_is_that_of_the_shards_that_it_has_not_read(late):
 
 def test_a_run_that_has_read_all_late_shards_reports_no_lag(late):
     result = late.lag_in_run(late.daemon.commit([A, B], by=None))
-    assert (result.passed, result.metadata["worst_lag_seconds"]) == (True, 0)
+    assert (result.passed, result.metadata["worst lag (s)"]) == (True, 0)
 
 
 def with_failure(result, shard_id):
@@ -166,7 +166,7 @@ def with_failure(result, shard_id):
 def test_a_shard_that_fails_in_a_run_is_listed_since_the_sensor_found_it(late):
     result = late.lag_in_run(with_failure(late.daemon.commit([A], by=None), B))
     assert (result.passed, shards_in(result)) == (False, [B])
-    assert result.metadata["worst_lag_seconds"] == pytest.approx(61 * MINUTE, abs=MINUTE)
+    assert result.metadata["worst lag (s)"] == pytest.approx(61 * MINUTE, abs=MINUTE)
 
 
 def test_a_shard_in_which_the_last_tick_found_nothing_is_listed_once_it_fails(late):
@@ -175,7 +175,7 @@ def test_a_shard_in_which_the_last_tick_found_nothing_is_listed_once_it_fails(la
     late.now += 5 * MINUTE
     result = late.lag_in_run(with_failure(read, B))
     assert (result.passed, shards_in(result)) == (True, [B])
-    assert result.metadata["worst_lag_seconds"] == pytest.approx(6 * MINUTE, abs=5)
+    assert result.metadata["worst lag (s)"] == pytest.approx(6 * MINUTE, abs=5)
 
 
 def test_without_a_sensor_a_shard_that_fails_counts_from_its_last_read(late):
@@ -183,11 +183,11 @@ def test_without_a_sensor_a_shard_that_fails_counts_from_its_last_read(late):
     late.now += 20 * MINUTE
     result = late.lag_in_run(with_failure(read, B))
     assert shards_in(result) == [B]
-    assert result.metadata["worst_lag_seconds"] == pytest.approx(11 * MINUTE, abs=5)
+    assert result.metadata["worst lag (s)"] == pytest.approx(11 * MINUTE, abs=5)
 
 
 def test_a_shard_that_was_read_in_the_run_before_it_failed_counts_from_then(late):
     read = late.daemon.commit([A, B], by=None)
     result = late.lag_in_run(read, with_failure(read, B))
     assert (result.passed, shards_in(result)) == (True, [B])
-    assert result.metadata["worst_lag_seconds"] == pytest.approx(2 * MINUTE, abs=5)
+    assert result.metadata["worst lag (s)"] == pytest.approx(2 * MINUTE, abs=5)

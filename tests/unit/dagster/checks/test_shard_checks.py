@@ -129,7 +129,7 @@ def test_what_a_catch_up_has_skipped_expires_although_the_shard_is_at_its_tip():
     shards, to_fill = {"a": at_tip(MINUTE), "b": at_tip(MINUTE)}, {"b": [skipped(19 * HOUR)]}
     result = check_time_to_loss(LOSS, shards, NOW, to_fill)
     assert (result.passed, shards_in(result)) == (False, ["b"])
-    assert result.metadata["least_time_to_loss_hours"] == 5
+    assert result.metadata["least time to loss (h)"] == 5
     assert "the catch-up again" in result.description
     assert "catch-up" not in check_time_to_loss(LOSS, {"a": behind(19 * HOUR)}, NOW).description
 
@@ -137,6 +137,16 @@ def test_what_a_catch_up_has_skipped_expires_although_the_shard_is_at_its_tip():
 def test_what_a_catch_up_has_skipped_of_a_finished_shard_expires_too():
     shards = {"a": finished(at_tip(MINUTE))}
     assert not check_time_to_loss(LOSS, shards, NOW, {"a": [skipped(19 * HOUR)]}).passed
+
+
+def test_records_of_a_shard_that_was_never_read_expire_too():
+    listed = shard_at(wanted_from=NOW - 19 * HOUR, retention_hours=24)
+    assert check_time_to_loss(LOSS, {"a": listed}, NOW).metadata["least time to loss (h)"] == 5
+
+
+def test_a_retention_that_is_not_known_counts_as_the_shortest():
+    unknown = shard_after(1, tip_time=NOW - 19 * HOUR)
+    assert check_time_to_loss(LOSS, {"a": unknown}, NOW).metadata["least time to loss (h)"] == 5
 
 
 # Every shard is read

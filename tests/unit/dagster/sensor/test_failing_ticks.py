@@ -1,0 +1,149 @@
+"""A tick that fails evaluates the checks all the same, from the table, the cursor and the clock."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from msgspec import structs
+
+from kinesis_assets.dagster.checks import evaluation
+from kinesis_assets.dagster.checks.tick import BLIND_SECONDS
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable
+from support.daemon import SensorClock
+from support.mentions import assert_mentions
+from support.shard_ids import A, B
+
+HOUR = 3600.0
+QUARTER = 900.0
+
+
+class Failing:
+    """A stream that was read to its tip, whose shards cannot be listed from now on."""
+
+    def __init__(self, daemon, faults):
+        self.daemon = daemon
+        self.clock = SensorClock(daemon)
+        self.clock.now = time.time()
+        daemon.tick()
+        faults.fail("ListShards", status=400, code="AccessDeniedException")
+
+    def tick_after(self, seconds):
+        """Evaluate a tick that fails, and return the checks that are red."""
+        self.clock.now += seconds
+        with pytest.raises(KinesisAssetsError):
+            self.daemon.tick()
+        return self.red
+
+    @property
+    def red(self):
+        return {name for name, each in self.results().items() if not each.passed}
+
+    def results(self):
+        keys = [
+            dg.AssetCheckKey(self.daemon.project.names.raw_key, name)
+            for name, _ in self.daemon.opened.checks.defined
+        ]
+        records = map(self.daemon.instance.get_latest_asset_check_evaluation_record, keys)
+        return {record.evaluation.check_name: record.evaluation for record in records if record}
+
+
+@pytest.fixture
+def failing(source, daemon, faults):
+    source.create(2)
+    daemon.tick()
+    daemon.commit([A, B], by=None)
+    return Failing(daemon, faults)
+
+
+def test_the_error_of_the_tick_is_raised_and_the_cursor_is_kept(failing):
+    cursor = failing.daemon.cursor
+    with pytest.raises(CallFailed, match="ListShards failed with AccessDeniedException"):
+        failing.daemon.tick()
+    assert failing.daemon.cursor == cursor
+
+
+def test_a_short_failure_turns_no_check_red(failing):
+    assert failing.tick_after(QUARTER - 60) == set()
+
+
+def test_a_failure_that_lasts_turns_the_lag_red_and_then_the_time_to_loss(failing):
+    assert failing.tick_after(QUARTER + 60) == {"lag"}
+    assert failing.tick_after(BLIND_SECONDS) == {"lag", "time_to_loss"}
+    results = failing.results()
+    assert (results["lag"].severity, results["time_to_loss"].severity) == (
+        dg.AssetCheckSeverity.WARN,
+        dg.AssetCheckSeverity.ERROR,
+    )
+    for name in ("lag", "time_to_loss"):
+        assert_mentions(
+            results[name].description, "not been able to check the stream for 76 min", "AccessDeniedException"
+        )
+    assert "may expire in 22" in results["time_to_loss"].description
+
+
+def test_the_time_to_loss_counts_down_without_the_service(failing):
+    left = []
+    for _ in range(3):
+        failing.tick_after(2 * HOUR)
+        left.append(failing.results()["time_to_loss"].metadata["least time to loss (h)"].value)
+    assert left == pytest.approx([22, 20, 18], abs=0.1)
+
+
+def test_a_tick_that_fails_turns_no_check_green(failing):
+    red = failing.tick_after(8 * HOUR)
+    assert {"lag", "time_to_loss", "every_shard_read"} == red
+    assert failing.tick_after(-8 * HOUR) == red
+
+
+def test_the_next_tick_that_succeeds_turns_the_checks_green(failing, faults):
+    assert failing.tick_after(2 * HOUR)
+    faults.clear()
+    failing.clock.now -= 2 * HOUR  # no run has read the shards since
+    failing.daemon.tick()
+    assert failing.red == set()
+
+
+def test_the_checks_are_red_although_the_table_cannot_be_read_either(failing, faults):
+    faults.clear()
+    folder = Path(failing.daemon.opened.settings.table)
+    shutil.rmtree(folder)
+    folder.write_text("not a folder")
+    assert failing.tick_after(QUARTER + 60) == {"lag"}
+    failing.tick_after(BLIND_SECONDS)
+    result = failing.results()["time_to_loss"]
+    assert not result.passed
+    assert result.metadata["least time to loss (h)"].value == pytest.approx(22.7, abs=0.2)
+
+
+def test_a_sensor_that_never_listed_the_shards_turns_the_checks_red_at_once(daemon, kinesis, instance):
+    del kinesis
+    with pytest.raises(KinesisAssetsError):
+        daemon.tick()
+    check = dg.AssetCheckKey(daemon.project.names.raw_key, "time_to_loss")
+    result = instance.get_latest_asset_check_evaluation_record(check).evaluation
+    assert not result.passed
+    assert_mentions(result.description, "not found", "unknown when unread records expire")
+
+
+def test_shards_that_runs_read_all_the_same_are_not_late(failing):
+    """A continuous run lists no shards while it reads them."""
+    cursor = Cursor.parse(failing.daemon.cursor)
+    long_ago = structs.replace(cursor.checks, at=failing.clock.now - 2 * HOUR)
+    failing.daemon.cursor = structs.replace(cursor, checks=long_ago).encode()
+    assert failing.tick_after(60) == set()
+
+
+def test_checks_that_cannot_be_evaluated_in_a_tick_that_succeeds_turn_red_too(failing, faults, monkeypatch):
+    def refuse(*_):
+        raise TableUnreachable("clicks", "its archive cannot be read")
+
+    faults.clear()
+    monkeypatch.setattr(evaluation, "gaps_of_table", refuse)
+    failing.clock.now += BLIND_SECONDS + 60
+    failing.daemon.tick()
+    assert failing.red == {"lag", "time_to_loss"}
