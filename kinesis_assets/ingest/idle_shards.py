@@ -12,7 +12,7 @@ from kinesis_assets.kinesis.shards import SHORTEST_RETENTION
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from kinesis_assets.kinesis.data_loss import Gap
@@ -92,6 +92,19 @@ def time_to_loss(shard: ShardPosition, now: datetime, to_fill: Iterable[Gap] = (
     """
     loss = loss_time(shard, to_fill)
     return None if loss is None else loss - now
+
+
+def loss_times(
+    shards: Mapping[str, ShardPosition], to_fill: Mapping[str, Iterable[Gap]]
+) -> dict[str, datetime]:
+    """Return the `loss_time` of each shard of which it is known.
+
+    Args:
+        shards: The shards, by id.
+        to_fill: What catch-ups have skipped and are still to add, by shard id.
+    """
+    times = {shard_id: loss_time(shard, to_fill.get(shard_id, ())) for shard_id, shard in shards.items()}
+    return {shard_id: time for shard_id, time in times.items() if time is not None}
 
 
 def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:

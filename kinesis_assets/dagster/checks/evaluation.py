@@ -19,7 +19,7 @@ from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compactio
 from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
 from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
-from kinesis_assets.ingest.idle_shards import loss_time
+from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.table.positions.amendments import ranges_to_fill
 
@@ -101,6 +101,7 @@ class Evaluation:
     Attributes:
         results: The result of each check that is defined and can be evaluated.
         progress: What is remembered for the next evaluation.
+        losses: When the first record of each shard that is still to be read may expire, if known.
         read_at: When all shards that can be read had been read to their tip; None if that is unknown.
 
     Raises:
@@ -133,11 +134,7 @@ class Evaluation:
         self._readable = readable(self._shards)
         tips = [shard.tip_time for shard in self._readable.values()]
         self.read_at = None if None in tips else min((time for time in tips if time), default=None)
-        losses = [
-            time
-            for shard_id, shard in self._shards.items()
-            if (time := loss_time(shard, self._to_fill.get(shard_id, ()))) is not None
-        ]
+        self.losses = loss_times(self._shards, self._to_fill)
         finished = {shard_id for shard_id, shard in self._shards.items() if shard.finished}
         self.progress = ChecksProgress(
             at=machine_time.timestamp(),
@@ -148,7 +145,7 @@ class Evaluation:
             archive=before.archive,
             files=before.files,
             records=before.records,
-            loss=min(losses).timestamp() if losses else None,
+            loss=min(self.losses.values()).timestamp() if self.losses else None,
         )
         self.results = [*self._of_shards()]
         if self._checks.bad_records is not None:

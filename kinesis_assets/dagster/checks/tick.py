@@ -19,7 +19,7 @@ from kinesis_assets.errors import KinesisAssetsError, TableMissing, reason_of
 from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import dagster as dg
 
@@ -73,14 +73,15 @@ def check_events(
         )
     except KinesisAssetsError as error:
         _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
-        return failing_check_events(opened, instance, error, before=before, now=now), before
+        failed, _ = failing_check_events(opened, instance, error, before=before, now=now)
+        return failed, before
     reports = Reports.of(instance, opened.names.raw_key, names)
     return [*reports.due(evaluation.results, now)], evaluation.progress
 
 
 def failing_check_events(
     opened: OpenStream, instance: dg.DagsterInstance, error: Exception, *, before: ChecksProgress, now: float
-) -> list[dg.AssetCheckEvaluation]:
+) -> tuple[list[dg.AssetCheckEvaluation], Mapping[str, datetime]]:
     """Return the checks that fail in a tick that fails, from the table, the cursor and the clock.
 
     Args:
@@ -89,39 +90,40 @@ def failing_check_events(
         error: Why the tick fails.
         before: What the checks remember of the last tick that succeeded.
         now: The time of the tick, in seconds since the epoch.
+
+    Returns:
+        The results that are to be reported; and when unread records of each shard may expire, as far as the
+        table shows it.
     """
-    results, read_at, loss = _without_service(opened, instance, before, now)
-    since = max((time for time in (before.at, read_at) if time is not None), default=None)
+    evaluation = _without_service(opened, instance, before, now)
+    results: Sequence[CheckResult] = []
+    losses: Mapping[str, datetime] = {}
+    since, loss = before.at, before.loss
+    if evaluation is not None:
+        results, losses = evaluation.results, evaluation.losses
+        loss = evaluation.progress.loss or loss
+        if evaluation.read_at is not None:
+            since = max(since or 0.0, evaluation.read_at.timestamp())
     seconds = None if since is None else max(0.0, now - since)
     blind = _Blind(without_secrets(str(error)).rstrip("."), seconds, loss, now)
     failed = [*blind.results(opened.checks, [result for result in results if not result.passed])]
-    if not failed:
-        return []
     reports = Reports.of(instance, opened.names.raw_key, [result.name for result in failed])
-    return [*reports.due(failed, now)]
+    return [*reports.due(failed, now)], losses
 
 
 def _without_service(
     opened: OpenStream, instance: dg.DagsterInstance, before: ChecksProgress, now: float
-) -> tuple[Sequence[CheckResult], float | None, float | None]:
-    """Return the results, when all shards were read to their tip, and when the first record may expire."""
+) -> Evaluation | None:
+    """Evaluate the checks from the table; None if it cannot be read either."""
     snapshot: TableSnapshot | None = None
     time = datetime.fromtimestamp(now, UTC)
     try:
         with suppress(TableMissing):
             snapshot = opened.table.snapshot()
-        evaluation = Evaluation(
-            opened, instance, None, snapshot, machine_time=time, waiting=(), before=before
-        )
+        return Evaluation(opened, instance, None, snapshot, machine_time=time, waiting=(), before=before)
     except Exception as error:  # noqa: BLE001  # the tick fails, and its checks have to say so in any case
         _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
-        return [], None, before.loss
-    read_at, loss = evaluation.read_at, evaluation.progress.loss
-    return (
-        evaluation.results,
-        None if read_at is None else read_at.timestamp(),
-        before.loss if loss is None else loss,
-    )
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     unfinished_runs,
 )
 from kinesis_assets.dagster.sensor.sensor_skip_reason import skip_reason
-from kinesis_assets.dagster.sensor.shard_metrics import record_shards
+from kinesis_assets.dagster.sensor.shard_metrics import record_shards, record_time_to_loss
 from kinesis_assets.dagster.sensor.stream_observation import observe_stream
 from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import read_pause
@@ -92,7 +93,8 @@ def evaluate(
     try:
         result = _of_stream(opened, instance, known, derived, now)
     except Exception as error:
-        failed = failing_check_events(opened, instance, error, before=before.checks, now=now)
+        failed, losses = failing_check_events(opened, instance, error, before=before.checks, now=now)
+        record_time_to_loss(opened.name, losses, datetime.fromtimestamp(now, UTC))
         requests = _retries(opened, instance, known, now)
         if not requests and not known.has_other_runs_than(before):
             for event in (*failed, *of_derived):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.unread import lags, latest_time, readable
-from kinesis_assets.ingest.idle_shards import time_to_loss
+from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.plan import gaps_to_fill
 from kinesis_assets.metrics.instruments import LAG, SHARD, STREAM, TIME_TO_LOSS
 from kinesis_assets.metrics.recording import record
@@ -38,8 +38,17 @@ def record_shards(
         if lag is not None:
             record(LAG, lag.total_seconds(), {STREAM: opened.name, SHARD: shard_id})
     to_fill = {} if snapshot is None else gaps_to_fill(snapshot, listing.summary.identity, shards)
-    for shard_id, shard in shards.items():
-        remaining = time_to_loss(shard, time, to_fill.get(shard_id, ()))
-        if remaining is not None:
-            seconds = max(remaining, timedelta()).total_seconds()
-            record(TIME_TO_LOSS, seconds, {STREAM: opened.name, SHARD: shard_id})
+    record_time_to_loss(opened.name, loss_times(shards, to_fill), time)
+
+
+def record_time_to_loss(stream: str, losses: Mapping[str, datetime], time: datetime) -> None:
+    """Record the time to loss of each shard with records that are still to be read.
+
+    Args:
+        stream: The name of the stream.
+        losses: When the first of these records may expire, by shard id.
+        time: The time.
+    """
+    for shard_id, loss in losses.items():
+        remaining = max(loss - time, timedelta())
+        record(TIME_TO_LOSS, remaining.total_seconds(), {STREAM: stream, SHARD: shard_id})
