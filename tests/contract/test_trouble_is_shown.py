@@ -1,7 +1,8 @@
 """Line 15 of the contract: trouble turns a check red, with the reason, before records are lost.
 
-`STREAM` is the table: each way in which a stream can be unwell, the checks that are red because of it, and
-after how long. docs/alerts.md has the same rows.
+`STREAM`, `DERIVED` and `NOTHING_RUNS` are the table: each way in which a stream, a derived table or a
+deployment can be unwell, the checks that are red because of it, and after how long. docs/alerts.md has the
+same rows.
 """
 
 from __future__ import annotations
@@ -367,6 +368,35 @@ DERIVED = [
 ]
 
 
+NOTHING_RUNS = [
+    Elsewhere(
+        "the daemon is dead",
+        {"watch.py": "15 min"},
+        "docs/test_alerts.py::test_the_script_finds_a_dead_daemon",
+    ),
+    Elsewhere(
+        "the sensor is stopped",
+        {"watch.py": "at once"},
+        "docs/test_alerts.py::test_the_script_finds_a_stopped_sensor",
+    ),
+    Elsewhere(
+        "the ticks of the sensor fail",
+        {"watch.py": "15 min"},
+        "docs/test_alerts.py::test_the_script_finds_ticks_that_fail",
+    ),
+    Elsewhere(
+        "the code location does not load",
+        {"watch.py": "at once"},
+        "docs/test_alerts.py::test_the_script_finds_a_code_location_that_does_not_load",
+    ),
+    Elsewhere(
+        "the web server does not answer",
+        {"watch.py": "at once"},
+        "docs/test_alerts.py::test_the_script_is_run_as_it_is",
+    ),
+]
+
+
 @pytest.fixture
 def stream() -> str:
     """The stream of the page."""
@@ -431,13 +461,19 @@ def test_a_stream_that_is_unwell_has_red_checks_with_the_reason_in_time(trouble:
     assert trouble.notified  # before any record expires
 
 
-@pytest.mark.parametrize("row", [row for row in [*STREAM, *DERIVED] if isinstance(row, Elsewhere)], ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [row for row in [*STREAM, *DERIVED, *NOTHING_RUNS] if isinstance(row, Elsewhere)],
+    ids=lambda row: row.test,
+)
 def test_the_tests_of_the_other_rows_exist(row: Elsewhere) -> None:
     module, _, name = row.test.partition("::")
     assert f"def {name}(" in (TESTS / module).read_text()
 
 
-@pytest.mark.parametrize(("heading", "rows"), [("stream", STREAM), ("derived table", DERIVED)])
+@pytest.mark.parametrize(
+    ("heading", "rows"), [("stream", STREAM), ("derived table", DERIVED), ("deployment", NOTHING_RUNS)]
+)
 def test_the_page_has_the_rows(heading: str, rows: list[Row | Elsewhere]) -> None:
     section = PAGE.partition(f"| what is wrong with a {heading} ")[2].partition("\n\n")[0]
     found = re.findall(r"^\| (.*?) \| (.*?) \|$", section, re.MULTILINE)
