@@ -306,6 +306,12 @@ DERIVED = [
         f"{_DERIVED}test_a_table_that_does_not_exist_yet_is_late",
     ),
     Elsewhere(
+        "the table or its source cannot be read",
+        {"lag": "15 min"},
+        "unit/dagster/checks/test_derived_check_ticks.py"
+        "::test_a_table_that_cannot_be_read_for_long_turns_the_lag_red_with_the_reason",
+    ),
+    Elsewhere(
         "consumed rows of the source were deleted, and `on_deleted` is `fail`",
         {"continuity": "at once"},
         f"{_DERIVED}test_rows_that_were_deleted_break_the_continuity_if_runs_fail_because_of_them",

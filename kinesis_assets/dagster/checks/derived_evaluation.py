@@ -62,12 +62,15 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         records: The records of the commits that were counted.
         files: The facts about the data files.
         losses: What the commits gave up.
+        read_at: When the table and its source were last read, in seconds since the epoch. If they never were,
+            when that was first tried.
     """
 
     at: float | None = None
     records: BadRecords = BadRecords()
     files: FileFacts | None = None
     losses: Losses = Losses()
+    read_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class DerivedEvaluation:
         self._state = state
         self._now = now
         self._open_source = open_source
-        self.progress = msgspec.structs.replace(before, at=now)
+        self.progress = msgspec.structs.replace(before, at=now, read_at=now)
         self.results = [
             *self._of_consumption(),
             *self._of_losses(),

@@ -14,8 +14,10 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedState,
 )
 from kinesis_assets.dagster.checks.reports import Reports
+from kinesis_assets.dagster.checks.result import CheckResult, duration
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import reason_of
+from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,31 +71,54 @@ def derived_check_events(
     return events, progress
 
 
-def _state_of(table: CheckedTable) -> DerivedState | None:
-    """Return the newest version of a table; None if it cannot be read."""
+def _state_of(table: CheckedTable) -> DerivedState | Exception:
+    """Return the newest version of a table, or why it cannot be read."""
     try:
         return DerivedState.of(table)
     except Exception as error:  # noqa: BLE001  # no table may stop the sensor, which requests the stream's runs
-        _log.warning(_NOT_EVALUATED, table.uri, reason_of(error))
-        return None
+        return error
 
 
 def _evaluated(
     instance: dg.DagsterInstance,
     table: CheckedTable,
-    state: DerivedState | None,
+    state: DerivedState | Exception,
     before: DerivedProgress,
     *,
     now: float,
     opened: Callable[[str, AssumedRole | None], Source],
 ) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
     """Return the results of a table that are to be reported, and what is remembered."""
-    if state is None:
-        return [], before
+    found = state if isinstance(state, Exception) else _evaluation(table, state, before, now, opened)
+    if isinstance(found, Exception):
+        _log.warning(_NOT_EVALUATED, table.uri, reason_of(found))
+        since = now if before.read_at is None else before.read_at
+        progress = msgspec.structs.replace(before, read_at=since)
+        results = _of_unreadable(table, found, now - since)
+    else:
+        results, progress = found.results, found.progress
+    reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
+    return [*reports.due(results, now)], progress
+
+
+def _evaluation(
+    table: CheckedTable,
+    state: DerivedState,
+    before: DerivedProgress,
+    now: float,
+    opened: Callable[[str, AssumedRole | None], Source],
+) -> DerivedEvaluation | Exception:
+    """Return the evaluation of a table's checks, or why they cannot be evaluated."""
     try:
-        evaluation = DerivedEvaluation(table, state, before, now, opened)
-        reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
-        return [*reports.due(evaluation.results, now)], evaluation.progress
+        return DerivedEvaluation(table, state, before, now, opened)
     except Exception as error:  # noqa: BLE001  # as above
-        _log.warning(_NOT_EVALUATED, table.uri, reason_of(error))
-        return [], before
+        return error
+
+
+def _of_unreadable(table: CheckedTable, error: Exception, seconds: float) -> list[CheckResult]:
+    """Return the lag of a table whose checks cannot be evaluated, if that lasts."""
+    lag = table.checks.lag
+    if lag is None or seconds <= lag.max_seconds:
+        return []
+    description = f"the checks could not be evaluated for {duration(seconds)}: {without_secrets(str(error))}"
+    return [CheckResult("lag", False, lag.severity, description, {"lag_seconds": round(seconds, 1)})]

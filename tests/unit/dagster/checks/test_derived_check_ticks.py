@@ -114,6 +114,30 @@ def test_a_table_that_cannot_be_read_does_not_stop_the_others(ticks, caplog, inv
     assert_mentions(caplog.text, "ftp://nowhere", "checks")
 
 
+@pytest.mark.parametrize("invalid", ["uri", "source"])
+def test_a_table_that_cannot_be_read_for_long_turns_the_lag_red_with_the_reason(ticks, invalid):
+    ticks.tick()
+    ticks.tables = [replace(ticks.tables[0], **{invalid: "ftp://nowhere"})]
+    found = []
+    for ticks.later in (800, 1000):
+        found.append(ticks.tick())
+    assert found == [{}, {"orders:lag": False}]
+    (record,) = ticks.instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(KEY, "lag"), limit=1
+    )
+    assert_mentions(record.evaluation.description, "could not be evaluated for 17 min", "ftp://nowhere")
+
+
+def test_a_table_that_can_be_read_again_turns_the_lag_green(ticks):
+    readable = ticks.tables
+    ticks.tables = [replace(readable[0], uri="ftp://nowhere")]
+    ticks.tick()
+    ticks.later = 1000
+    assert ticks.tick() == {"orders:lag": False}
+    ticks.tables = readable
+    assert ticks.tick() == GREEN
+
+
 def test_each_table_gets_its_turn(ticks):
     ticks.add("second", ticks.orders.table.uri)
     ticks.add("third", ticks.orders.table.uri)
