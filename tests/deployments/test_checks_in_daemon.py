@@ -109,7 +109,7 @@ def forge_a_break(opened) -> None:
     snapshot.commit([], identity=now.identity, positions=forged)
 
 
-def test_the_daemon_turns_checks_red_and_green_without_a_run(opened, daemon, project, tmp_path):
+def test_the_daemon_turns_checks_red_and_green_without_a_run(opened, daemon, project, tmp_path, faults):
     names = {name for name, _ in Checks().defined} - SCANNING
     keys = [dg.AssetCheckKey(raw_key(project.stream), name) for name in names]
     log = tmp_path / "daemon.log"
@@ -126,6 +126,10 @@ def test_the_daemon_turns_checks_red_and_green_without_a_run(opened, daemon, pro
         red = {name: name != "lag" for name in names}
         wait_until(lambda: results() == red, daemon, failure=log)
         read(opened)
+        wait_until(lambda: all(results().values()), daemon, failure=log)
+        faults.fail("ListShards", status=400, code="AccessDeniedException")  # each tick fails
+        wait_until(lambda: not results()["lag"], daemon, failure=log)
+        faults.clear()
         wait_until(lambda: all(results().values()), daemon, failure=log)
         forge_a_break(opened)
         wait_until(lambda: not results()["continuity"], daemon, failure=log)
