@@ -21,15 +21,16 @@ from benchmarks.servers.bucket import bucket, upload
 from benchmarks.servers.request_log import RequestLog, Requests
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.checks.evaluation import Evaluation
-from kinesis_assets.dagster.events.shard_events import totals_of_raw
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.dagster.steps.stream_totals import TotalsEvents
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.properties import TABLE_PROPERTIES
@@ -177,7 +178,7 @@ class _Deployment:
         self.log.take()
         with self.project.open_stream() as opened, Heartbeat(opened.table, str(uuid4()), seconds=3600):
             listing = self._run(opened)
-            totals_of_raw(opened.table)
+            TotalsEvents(opened.names.raw_key, opened, self.instance, listing).event(RunTotals())
             Evaluation(
                 opened,
                 self.instance,
@@ -185,6 +186,7 @@ class _Deployment:
                 opened.table.snapshot(),
                 machine_time=datetime.now(UTC),
                 waiting=(),
+                failing={},
                 before=Cursor.parse(self.cursor).checks,
             )
         return self.log.take()

@@ -126,6 +126,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
                 run_reporting_news(context, open_stream(context.resources, names), plan)
         else:
             yield dg.Output(plan)  # the I/O manager runs it, see `ShardIOManager.handle_output`
+            open_stream(context.resources, names).finish_reports()
 
     below = dg.AssetSelection.assets(names.raw_key).downstream(include_self=False)
 

@@ -11,7 +11,7 @@ import threading
 import time
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _MISSING = "Dagster %s has no %s: %s"
 
-_MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
+_MATERIALIZATION: Final = dg.DagsterEventType.ASSET_MATERIALIZATION
 _OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION
 _ASSET_EVENTS = {_MATERIALIZATION.value, _OBSERVATION.value}
 
@@ -300,6 +300,42 @@ def latest_check_executions(
         _warn("EventLogStorage.get_latest_asset_check_execution_by_key", "each check is a query")
         found = {key: instance.get_latest_asset_check_evaluation_record(key) for key in keys}
         return {key: record for key, record in found.items() if record is not None}
+
+
+def unpartitioned_materializations(
+    instance: dg.DagsterInstance, key: dg.AssetKey, after: int | None, *, since: float, limit: int
+) -> tuple[Sequence[dg.EventLogRecord], int | None]:
+    """Return the materializations of an asset that have no partition.
+
+    The public API can only select partitions, and reads the metadata of each materialization.
+
+    Args:
+        instance: The instance with the events.
+        key: The asset.
+        after: The storage id after which they were stored; None for the newest ones since a time.
+        since: That time, in seconds since the epoch.
+        limit: The maximum number of materializations, with and without a partition, to go through.
+
+    Returns:
+        The events, and the storage id of the last materialization that was gone through.
+    """
+    ascending = after is not None
+    try:
+        summaries: Sequence[Any] = instance.get_asset_event_summary_records(
+            _MATERIALIZATION, asset_key=key, after_storage_id=after, limit=limit, ascending=ascending
+        )
+        found = [(each.storage_id, each.timestamp, each.partition) for each in summaries]
+    except (AttributeError, TypeError):
+        _warn("DagsterInstance.get_asset_event_summary_records", "all events are read in full")
+        wanted = dg.AssetRecordsFilter(key, after_storage_id=after)
+        records = instance.fetch_materializations(wanted, limit, ascending=ascending).records
+        found = [(each.storage_id, each.timestamp, each.partition_key) for each in records]
+    through = max((storage_id for storage_id, _, _ in found), default=after)
+    ids = [storage_id for storage_id, time, partition in found if partition is None and time >= since]
+    if not ids:
+        return [], through
+    page = instance.fetch_materializations(dg.AssetRecordsFilter(key, storage_ids=ids), limit=len(ids))
+    return page.records, through
 
 
 def job_without_checks(job: dg.JobDefinition, keys: Collection[dg.AssetKey]) -> dg.JobDefinition:

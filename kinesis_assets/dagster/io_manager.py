@@ -26,7 +26,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
 
     Loading the stream's asset returns a `RunPlan` for the run's partitions. Storing a `RunPlan` executes it
     in one commit. It then reports an AssetMaterialization for each shard that is committed or finished, and
-    an AssetObservation for each other shard. An AssetObservation without a partition has the totals.
+    an AssetObservation for each other shard. The last event has no partition, but the totals.
 
     The asset's body (`build.build_kinesis_stream`) returns the plan, with which Dagster calls
     `handle_output`; that calls `bounded_step.run_reporting_all`. In a run that reports only news, the body

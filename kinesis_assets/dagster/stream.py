@@ -23,7 +23,7 @@ from kinesis_assets.spark.local_settings import is_local
 from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import dagster as dg
     from pyspark.sql import SparkSession
@@ -72,6 +72,8 @@ class OpenStream:
         checks: The asset checks of the raw table.
         run_id: The id of the Dagster run; None outside of one.
         graceful_stop: How the run stops that lands records now; None before it lands any.
+        unfinished_reports: Reports what has to follow the events that Dagster reports for an output; None if
+            there is no such output.
     """
 
     settings: RunSettings
@@ -82,6 +84,7 @@ class OpenStream:
     checks: Checks = field(default_factory=Checks)
     run_id: str | None = None
     graceful_stop: GracefulStop | None = field(default=None, init=False)
+    unfinished_reports: Callable[[], None] | None = field(default=None, init=False)
     _pyspark: SparkResource | None = field(default=None, init=False)
     _heartbeat: Heartbeat | None = field(default=None, init=False)
 
@@ -209,13 +212,20 @@ class OpenStream:
             heartbeat.start()
             self._heartbeat = heartbeat
 
+    def finish_reports(self) -> None:
+        """Report what has to follow the events of an output, unless it was reported."""
+        report, self.unfinished_reports = self.unfinished_reports, None
+        if report is not None:
+            report()
+
     def close(self) -> None:
-        """End the heartbeat and the Spark session of a run, and export its metrics."""
+        """Finish the reports, the heartbeat and the Spark session of a run, and export its metrics."""
         if self._heartbeat is not None:
             self._heartbeat.end()
         if self._pyspark is not None:  # the sensor, whose process goes on, has no session
             flush()
             self._pyspark.end()
+        self.finish_reports()  # of an asset with a body of its own
 
 
 def open_stream(resources: object, names: StreamNames) -> OpenStream:

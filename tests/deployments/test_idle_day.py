@@ -77,10 +77,10 @@ def _bytes_in(path: Path) -> int:
 
 
 def number_of_events(instance: dg.DagsterInstance, stream: str) -> int:
-    """Return the number of events of all runs, and of observations of the stream outside of runs."""
+    """Return the number of events of all runs, and of those about the whole stream outside of runs."""
     of_runs = sum(len(instance.get_records_for_run(run.run_id).records) for run in instance.get_runs())
-    observations = instance.fetch_observations(StreamNames(stream).stream_key, limit=1000).records
-    return of_runs + len(observations)
+    records = instance.fetch_materializations(StreamNames(stream).stream_key, limit=1000).records
+    return of_runs + sum(record.partition_key is None for record in records)
 
 
 def two_shards(source: Source, deployment: Deployment) -> None:

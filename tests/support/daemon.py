@@ -192,9 +192,9 @@ class Daemon:
         return execute_run(land_group, client, table, plan, by=by, tip_refresh=opened.tip_refresh)
 
     def materializations(self) -> list[dict[str, Any]]:
-        """Return the exact values of the raw asset's materializations, newest first."""
+        """Return the exact values of the materializations of shards in the raw table, newest first."""
         records = self.instance.fetch_materializations(self.project.names.raw_key, limit=100).records
-        events = [record.asset_materialization for record in records]
+        events = [record.asset_materialization for record in records if record.partition_key is not None]
         return [dict(exact_values(event)) for event in events if event]
 
 

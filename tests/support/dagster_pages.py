@@ -58,6 +58,17 @@ class DagsterPages:
         dialog.get_by_role("button", name=launch).click()
         expect(dialog).to_be_hidden()
 
+    def events(self) -> list[Locator]:
+        """Return the rows of the list of events of the asset whose page is open, newest first."""
+        rows = self.page.locator("[data-index]")
+        expect(rows.first).to_be_visible()
+        return rows.all()
+
+    def metadata(self, name: str) -> Locator:
+        """Return the row of a metadata key on the page that is open."""
+        key = self.page.get_by_text(name, exact=True)
+        return self.page.get_by_role("row").filter(has=key)
+
     def plot(self, name: str) -> Locator:
         """Return the plot of a number of an asset's events, with its name."""
         title, canvas = self.page.get_by_text(name, exact=True), self.page.locator("canvas")

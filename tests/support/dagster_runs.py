@@ -8,6 +8,7 @@ import dagster as dg
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.events.metadata import EXACT
+from kinesis_assets.dagster.events.run_events import events_of
 from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from support.stream_names import raw_key, shard_partitions
 
@@ -61,12 +62,8 @@ def _events(instance, result, kind):
 
 
 def totals(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
-    """Return the metadata of the observations of a run about the stream as a whole, as plain values."""
-    records = instance.get_records_for_run(
-        run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION, ascending=True
-    ).records
-    events = [record.event_log_entry.asset_observation for record in records]
-    return [plain(dict(event.metadata)) for event in events if event.partition is None]
+    """Return the metadata of the events of a run about the stream as a whole, as plain values."""
+    return [plain(dict(event.metadata)) for event in events_of(instance, run_id) if event.partition is None]
 
 
 def failure_message(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> str:

@@ -28,10 +28,11 @@ from support.stream_names import raw_key
 from support.webserver import Webserver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 RAW = raw_key(STREAM)
 SHARDS = [f"shardId-{number:012d}" for number in range(4)]
+EIGHT_SHARDS = [f"shardId-{number:012d}" for number in range(8)]
 
 _LOCATION = "shop"
 _DEFINITIONS = """
@@ -57,6 +58,9 @@ _WORKSPACE = "load_from: [{python_file: {relative_path: shop.py, location_name: 
 _RUN_QUEUE = "run_queue: {dequeue_interval_seconds: 1}  # the default is 5\n"
 _SENSORS = """query ($repository: RepositorySelector!) {
     sensorsOrError(repositorySelector: $repository) {... on Sensors {results {id name}}}}"""
+_REEXECUTE = """mutation ($parent: String!) {
+    launchRunReexecution(reexecutionParams: {parentRunId: $parent, strategy: ALL_STEPS}) {
+        __typename ... on LaunchRunSuccess {run {id}}}}"""
 _STOP = "mutation ($id: String!) {stopSensor(id: $id) {__typename}}"
 _PROJECT = Path(kinesis_assets.__file__).parents[1]
 
@@ -102,6 +106,15 @@ class OrdersDeployment:
         """Return the run that was created first: the sensor requested it, over all shards."""
         return self.instance.get_runs(limit=1, ascending=True)[0]
 
+    def run_again(self) -> dg.DagsterRun:
+        """Execute the first run again, and return the new one when it has ended."""
+        parent = self.first_run().run_id
+        launched = self.web.query(_REEXECUTE, parent=parent)["launchRunReexecution"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        run = self.instance.get_run_by_id(launched["run"]["id"])
+        assert run is not None
+        return self.ended_run(run)
+
     def latest_run(self) -> dg.DagsterRun:
         """Return the run that was created last."""
         return self.instance.get_runs(limit=1)[0]
@@ -125,7 +138,8 @@ class OrdersDeployment:
         of_type = dg.DagsterEventType.ASSET_MATERIALIZATION
         records = self.instance.get_records_for_run(run.run_id, of_type=of_type).records
         events = [record.event_log_entry.asset_materialization for record in records]
-        return {event.partition: event.metadata["rows"].value for event in events}
+        of_shards = [event for event in events if event.partition is not None]
+        return {event.partition: event.metadata["rows"].value for event in of_shards}
 
     def wait_until_idle(self) -> None:
         """Wait until all runs have ended."""
@@ -133,11 +147,12 @@ class OrdersDeployment:
 
 
 @contextmanager
-def deployed(folder: Path) -> Iterator[OrdersDeployment]:
+def deployed(folder: Path, shards: Sequence[str] = SHARDS) -> Iterator[OrdersDeployment]:
     """Run the example until the end of the block. Its sensors have materialized some orders.
 
     Args:
         folder: A folder for everything that it writes.
+        shards: The shards of the stream.
     """
     table, home = folder / "orders", folder / "home"
     home.mkdir()
@@ -152,7 +167,7 @@ def deployed(folder: Path) -> Iterator[OrdersDeployment]:
         SparkServer(folder / "spark.log", preload=["kinesis_assets.replay.task"]) as spark,
         dg.DagsterInstance.from_config(str(home)) as instance,
     ):
-        kinesis.create_stream(StreamName=STREAM, ShardCount=len(SHARDS))
+        kinesis.create_stream(StreamName=STREAM, ShardCount=len(shards))
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
         found = OrdersDeployment(kinesis, faults, clock, Webserver(port), instance, table)

@@ -72,6 +72,7 @@ def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckR
         listed.shards,
         machine_time=datetime.fromtimestamp(time(), UTC),
         waiting=remembered.waiting,
+        failing=remembered.failing,
         before=remembered.progress.unverified(),
         max_commits=MAX_COMMITS,
     ).results

@@ -95,6 +95,7 @@ class Evaluation:
         shards: The position of each shard; None if the list is not newer than the positions in the table.
         machine_time: This machine's clock.
         waiting: The shards that wait to be read: their last run failed, or something arrived in them.
+        failing: The shards that failed in their last run, with a sentence about it.
         before: What is remembered of the last evaluation.
         max_commits: The maximum number of commits to verify.
 
@@ -118,6 +119,7 @@ class Evaluation:
         *,
         machine_time: datetime,
         waiting: Collection[str],
+        failing: Mapping[str, str],
         before: ChecksProgress,
         max_commits: int = MAX_COMMITS,
     ) -> None:
@@ -135,6 +137,7 @@ class Evaluation:
         tips = [shard.tip_time for shard in self._readable.values()]
         self.read_at = None if None in tips else min((time for time in tips if time), default=None)
         self.losses = loss_times(self._shards, self._to_fill)
+        self._failing = failing
         finished = {shard_id for shard_id, shard in self._shards.items() if shard.finished}
         self.progress = ChecksProgress(
             at=machine_time.timestamp(),
@@ -163,7 +166,9 @@ class Evaluation:
         if checks.time_to_loss is not None:
             yield check_time_to_loss(checks.time_to_loss, self._shards, now, self._to_fill)
         if checks.every_shard_read is not None:
-            yield check_every_shard_read(checks.every_shard_read, self._readable, self.progress.unread, now)
+            yield check_every_shard_read(
+                checks.every_shard_read, self._readable, self.progress.unread, now, failing=self._failing
+            )
 
     def _of_table(self, state: TableState, max_commits: int) -> Iterator[CheckResult]:
         checks, before = self._checks, self.progress

@@ -15,6 +15,7 @@ import msgspec
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.remembered import RememberedChecks, remembered_checks
 from kinesis_assets.dagster.checks.run_reports import RunReports
+from kinesis_assets.ingest.outcome import ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.kinesis.stream import StreamListing
-
-SENSOR_SILENT = 600.0
-"""Seconds after its last tick from which the sensor counts as stopped."""
 
 
 class RunChecks(RunReports):
@@ -54,19 +52,36 @@ class RunChecks(RunReports):
         self._listing = listing
         self._outcomes: dict[str, tuple[ShardOutcome, float]] = {}
         self._read_at: dict[str, float] = {}
+        self._failing: dict[str, str | None] = {}
 
     def add(self, result: RunResult) -> None:
-        """Add the result of the run, or of an iteration of a continuous run, before it is reported."""
+        """Add the result of the run, or of an iteration of a continuous run, before it is reported.
+
+        The next results are reported at once if shards have started or ceased to fail.
+        """
         now = self._clock()
+        before = self._failed.keys()
         for shard_id, outcome in result.outcomes.items():
+            self._failing[shard_id] = str(outcome.error) if outcome.state is ShardState.FAILED else None
             if outcome.lag_ms is not None:
                 self._outcomes[shard_id] = outcome, now
                 if outcome.error is None:
                     self._read_at[shard_id] = now
+        if self._failed.keys() != before:
+            self._reported = None
+
+    @property
+    def _failed(self) -> dict[str, str]:
+        return {shard_id: reason for shard_id, reason in self._failing.items() if reason is not None}
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
         remembered = remembered_checks(self._step.instance, self._opened.names)
         waiting = self._waiting(remembered, now)
+        others = {
+            shard_id: reason
+            for shard_id, reason in remembered.failing_at(now).items()
+            if shard_id not in self._failing
+        }
         return Evaluation(
             self._opened,
             self._step.instance,
@@ -74,13 +89,14 @@ class RunChecks(RunReports):
             self._opened.table.snapshot(),
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
+            failing=others | self._failed,
             before=msgspec.structs.replace(remembered.progress, waiting=waiting),
         ).results
 
     def _waiting(self, remembered: RememberedChecks, now: float) -> dict[str, float]:
         """Return by shard id since when a shard waits to be read, in seconds since the epoch."""
         tick = remembered.progress.at
-        if tick is None or abs(now - tick) >= SENSOR_SILENT:
+        if not remembered.is_recent(now):
             tick, remembered = None, RememberedChecks()
         since = remembered.progress.waiting
         waiting = {shard_id: since.get(shard_id, now) for shard_id in remembered.waiting}

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.checks.derived_evaluation import DerivedProgress
     from kinesis_assets.dagster.stream_names import StreamNames
 
+SENSOR_SILENT = 600.0
+"""Seconds after its last tick from which the sensor counts as stopped."""
+
 
 @dataclass(frozen=True)
 class RememberedChecks:
@@ -26,11 +29,21 @@ class RememberedChecks:
         progress: What the checks remember of its last tick.
         waiting: The shards that wait to be read, see `Evaluation`.
         derived: What the checks of each derived table remember, by `CheckedTable.name`.
+        failing: The shards whose last run failed, with a sentence about it.
     """
 
     progress: ChecksProgress = field(default_factory=ChecksProgress)
     waiting: frozenset[str] = frozenset()
     derived: Mapping[str, DerivedProgress] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
+
+    def is_recent(self, now: float) -> bool:
+        """Return whether the sensor has ticked a short time before a time, in seconds since the epoch."""
+        return self.progress.at is not None and abs(now - self.progress.at) < SENSOR_SILENT
+
+    def failing_at(self, now: float) -> Mapping[str, str]:
+        """Return `failing`; nothing if the sensor does not tick, because it would not know of later runs."""
+        return self.failing if self.is_recent(now) else {}
 
 
 def remembered_checks(instance: dg.DagsterInstance, names: StreamNames) -> RememberedChecks:
@@ -44,4 +57,6 @@ def remembered_checks(instance: dg.DagsterInstance, names: StreamNames) -> Remem
     newest = max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=None)
     if newest is None:
         return RememberedChecks()
-    return RememberedChecks(newest.checks, frozenset(newest.waiting_to_be_read), newest.derived_checks)
+    return RememberedChecks(
+        newest.checks, frozenset(newest.waiting_to_be_read), newest.derived_checks, newest.backoff.reasons
+    )

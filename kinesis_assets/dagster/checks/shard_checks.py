@@ -130,21 +130,30 @@ def check_every_shard_read(
     shards: Mapping[str, ShardPosition],
     unread: Mapping[str, Unread],
     now: datetime,
+    *,
+    failing: Mapping[str, str],
 ) -> CheckResult:
-    """Check that every shard that can be read was read recently.
+    """Check that every shard that can be read was read recently, and did not fail.
 
     Args:
         check: The bound.
         shards: The shards that can be read.
         unread: Those that are not known to be read to their tip.
         now: The time.
+        failing: The shards that failed in their last run, with a sentence about it.
     """
     times = unread_for(shards, unread, now)
     oldest = sorted(((time, shard_id) for shard_id, time in times.items()), reverse=True)
     within = timedelta(hours=check.within_hours)
     missed = [(time, shard_id) for time, shard_id in oldest if time > within]
     bound = duration(within.total_seconds())
-    if missed:
+    failed = {shard_id: reason for shard_id, reason in failing.items() if shard_id in shards}
+    if failed:
+        description = (
+            f"{len(failed)} of {counted(len(times), 'shard')} failed when last read, the first is "
+            f"{min(failed.values())}"
+        )
+    elif missed:
         time, shard_id = missed[0]
         description = (
             f"{len(missed)} of {counted(len(times), 'shard')} were not read for more than {bound}: "
@@ -153,11 +162,24 @@ def check_every_shard_read(
         )
     else:
         description = f"every shard that can be read was read in the last {bound}"
-    rows = [{"shard": shard_id, "not read for": duration(time.total_seconds())} for time, shard_id in missed]
+    rows = [
+        {
+            "shard": shard_id,
+            "not read for": duration(time.total_seconds()),
+            "failure": failed.get(shard_id, ""),
+        }
+        for time, shard_id in oldest
+        if time > within or shard_id in failed
+    ]
     return CheckResult(
         "every_shard_read",
-        not missed,
+        not (missed or failed),
         check.severity,
         description,
-        {"readable shards": len(times), "unread shards": len(missed), **worst(rows)},
+        {
+            "readable shards": len(times),
+            "unread shards": len(missed),
+            "failing shards": len(failed),
+            **worst(rows),
+        },
     )

@@ -43,6 +43,7 @@ def check_events(
     before: ChecksProgress,
     now: float,
     waiting: Collection[str],
+    failing: Mapping[str, str],
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported.
 
@@ -53,6 +54,7 @@ def check_events(
         before: What the checks remember of the previous tick.
         now: The time of the tick, in seconds since the epoch.
         waiting: The shards that wait to be read, see `Evaluation`.
+        failing: The shards that failed in their last run, see `Evaluation`.
 
     Returns:
         The results, and what the checks remember.
@@ -69,18 +71,25 @@ def check_events(
             listed.shards,
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
+            failing=failing,
             before=before,
         )
     except KinesisAssetsError as error:
         _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
-        failed, _ = failing_check_events(opened, instance, error, before=before, now=now)
+        failed, _ = failing_check_events(opened, instance, error, before=before, failing=failing, now=now)
         return failed, before
     reports = Reports.of(instance, opened.names.raw_key, names)
     return [*reports.due(evaluation.results, now)], evaluation.progress
 
 
 def failing_check_events(
-    opened: OpenStream, instance: dg.DagsterInstance, error: Exception, *, before: ChecksProgress, now: float
+    opened: OpenStream,
+    instance: dg.DagsterInstance,
+    error: Exception,
+    *,
+    before: ChecksProgress,
+    failing: Mapping[str, str],
+    now: float,
 ) -> tuple[list[dg.AssetCheckEvaluation], Mapping[str, datetime]]:
     """Return the checks that fail in a tick that fails, from the table, the cursor and the clock.
 
@@ -89,13 +98,14 @@ def failing_check_events(
         instance: The instance with the events.
         error: Why the tick fails.
         before: What the checks remember of the last tick that succeeded.
+        failing: The shards that had failed in their last run by then, see `Evaluation`.
         now: The time of the tick, in seconds since the epoch.
 
     Returns:
         The results that are to be reported; and when unread records of each shard may expire, as far as the
         table shows it.
     """
-    evaluation = _without_service(opened, instance, before, now)
+    evaluation = _without_service(opened, instance, before, failing, now)
     results: Sequence[CheckResult] = []
     losses: Mapping[str, datetime] = {}
     since, loss = before.at, before.loss
@@ -112,7 +122,11 @@ def failing_check_events(
 
 
 def _without_service(
-    opened: OpenStream, instance: dg.DagsterInstance, before: ChecksProgress, now: float
+    opened: OpenStream,
+    instance: dg.DagsterInstance,
+    before: ChecksProgress,
+    failing: Mapping[str, str],
+    now: float,
 ) -> Evaluation | None:
     """Evaluate the checks from the table; None if it cannot be read either."""
     snapshot: TableSnapshot | None = None
@@ -120,7 +134,16 @@ def _without_service(
     try:
         with suppress(TableMissing):
             snapshot = opened.table.snapshot()
-        return Evaluation(opened, instance, None, snapshot, machine_time=time, waiting=(), before=before)
+        return Evaluation(
+            opened,
+            instance,
+            None,
+            snapshot,
+            machine_time=time,
+            waiting=(),
+            failing=failing,
+            before=before,
+        )
     except Exception as error:  # noqa: BLE001  # the tick fails, and its checks have to say so in any case
         _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
         return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
-    from kinesis_assets.ingest.run_totals import RunTotals
+    from kinesis_assets.ingest.run_totals import RunTotals, StreamState
     from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.table_totals import TableTotals
@@ -146,29 +146,39 @@ def seek_metadata(facts: Mapping[str, Any]) -> dict[str, dg.MetadataValue[Any]]:
     return _values(people) | exact_entry(facts)
 
 
-def totals_metadata(totals: RunTotals, table: TableTotals | None) -> dict[str, dg.MetadataValue[Any]]:
+def totals_metadata(
+    totals: RunTotals, state: StreamState | None, table: TableTotals | None
+) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of the event of the stream as a whole after a run.
 
     The keys differ from those of shards, because Dagster plots equal keys of all events in one diagram.
 
     Args:
         totals: The totals of the run's shards.
+        state: The state of all shards; None if it is not known.
         table: The totals of the table; None if they are not known.
     """
     facts: dict[str, Fact] = {
         TOTAL_ROWS: totals.rows,
         "total size (MB)": megabytes_of(totals.bytes),
-        "worst lag (s)": seconds_of(totals.lag_ms),
-        "least time to loss (h)": hours_of(totals.time_to_loss_ms),
+        **({} if state is None else _state_facts(state)),
         "newest arrival": totals.last_arrival,
-        "open shards": totals.open,
-        "shards behind": totals.behind,
-        "failed shards": totals.failed,
         TOTAL_BAD_RECORDS: totals.bad_records,
         "total speed (MB/s)": _speed(totals.bytes, totals.seconds),
         "duration (s)": round(totals.seconds, 3),
     }
     return _values(facts) | table_metadata(table)
+
+
+def _state_facts(state: StreamState) -> dict[str, Fact]:
+    return {
+        "worst lag (s)": seconds_of(state.lag_ms),
+        "shards with unknown lag": state.unknown_lags or None,
+        "least time to loss (h)": hours_of(state.time_to_loss_ms),
+        "open shards": state.open,
+        "shards behind": state.behind,
+        "failed shards": state.failed,
+    }
 
 
 def table_metadata(table: TableTotals | None) -> dict[str, dg.MetadataValue[Any]]:

@@ -93,7 +93,9 @@ def evaluate(
     try:
         result = _of_stream(opened, instance, known, derived, now)
     except Exception as error:
-        failed, losses = failing_check_events(opened, instance, error, before=before.checks, now=now)
+        failed, losses = failing_check_events(
+            opened, instance, error, before=before.checks, failing=before.backoff.reasons, now=now
+        )
         record_time_to_loss(opened.name, losses, datetime.fromtimestamp(now, UTC))
         requests = _retries(opened, instance, known, now)
         if not requests and not known.has_other_runs_than(before):
@@ -175,7 +177,13 @@ def _of_stream(
         observed=observed,
     )
     evaluations, checks = check_events(
-        opened, instance, listed, before=before.checks, now=now, waiting=after.waiting_to_be_read
+        opened,
+        instance,
+        listed,
+        before=before.checks,
+        now=now,
+        waiting=after.waiting_to_be_read,
+        failing=backoff.reasons,
     )
     record_shards(opened, listed, waiting=checks.waiting, now=now)
     blocked = {
@@ -202,7 +210,7 @@ def _of_stream(
     return dg.SensorResult(
         run_requests=requests,
         dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
-        asset_events=[*seen, *discoveries, *evaluations],
+        asset_events=[*discoveries, *seen, *evaluations],
         cursor=structs.replace(after, checks=checks).encode(),
         skip_reason=None if requests else str(pause or reason),
     )

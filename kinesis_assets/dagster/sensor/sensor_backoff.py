@@ -92,6 +92,14 @@ class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
         kept = {shard_id: failing for shard_id, failing in self.shards.items() if shard_id in shard_ids}
         return msgspec.structs.replace(self, shards=kept)
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The shards whose last run failed, with a sentence about it."""
+        return {
+            shard_id: f"{shard_id}: its last run failed, see run {failing.run_id}"
+            for shard_id, failing in self.shards.items()
+        }
+
     def waiting(self, now: float) -> dict[str, Failing]:
         """Return the failures of the shards that must not be requested yet."""
         return {shard_id: failing for shard_id, failing in self.shards.items() if failing.until > now}

@@ -1,4 +1,4 @@
-"""Observations of a stream's asset: its properties, at a long fixed interval or when they change."""
+"""Events of a stream's asset: its properties, at a long fixed interval or when they change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECENT = timedelta(hours=1)
 
 
 class Observed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last observation of a stream.
+    """The last event of a stream.
 
     Attributes:
         facts: What it reported, without what changes all the time.
@@ -39,24 +39,27 @@ def observe_stream(
     shards: Mapping[str, ShardPosition],
     before: Observed,
     now: float,
-) -> tuple[list[dg.AssetObservation], Observed]:
-    """Return the observation that is due, if any. No call is made for it.
+) -> tuple[list[dg.AssetMaterialization], Observed]:
+    """Return the event that is due, if any. No call is made for it.
+
+    It has no partition. It is a materialization, because the asset's page shows the metadata of the latest
+    one.
 
     Args:
         key: The key of the stream's asset.
         listing: The stream and its shards.
         shards: The position of each shard.
-        before: The last observation.
+        before: The last event.
         now: The time in seconds since the epoch.
 
     Returns:
-        The observation, and what to remember of it.
+        The event, and what to remember of it.
     """
     facts = _facts(listing)
     if facts == before.facts and now - before.at < INTERVAL:
         return [], before
     metadata: dict[str, Any] = {**facts, "incoming (MB/s)": _incoming(listing, shards) / 1e6}
-    return [dg.AssetObservation(key, metadata=metadata)], Observed(facts, now)
+    return [dg.AssetMaterialization(key, metadata=metadata)], Observed(facts, now)
 
 
 def _facts(listing: StreamListing) -> dict[str, str | int]:

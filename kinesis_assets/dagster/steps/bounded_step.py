@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.checks.in_run import RunChecks
-from kinesis_assets.dagster.dagster_internals import (
-    add_asset_metadata,
-    report_event,
-    report_events,
-    separate_event_times,
-)
+from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_events, separate_event_times
 from kinesis_assets.dagster.events.metadata import event_metadata
-from kinesis_assets.dagster.events.shard_events import shard_events, totals_event
+from kinesis_assets.dagster.events.shard_events import shard_events
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, GracefulStop
 from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog
+from kinesis_assets.dagster.steps.stream_totals import TotalsEvents
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.ingest.land import cancel_landing, land
 from kinesis_assets.ingest.outcome import shards_with_news
@@ -28,8 +24,6 @@ from kinesis_assets.table.run_files.progress import ProgressFiles
 from kinesis_assets.table.run_files.stop_marker import StopMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import RunPlan
@@ -37,6 +31,9 @@ if TYPE_CHECKING:
 
 def run_reporting_all(context: dg.OutputContext, stream: OpenStream, plan: RunPlan) -> None:
     """Run a plan with `execute_run`, and add the metadata of each shard to the materializations of an output.
+
+    Dagster reports a materialization for each partition of the run afterwards. The totals have to follow
+    them, see `OpenStream.finish_reports`.
 
     Args:
         context: The context of the output.
@@ -50,14 +47,15 @@ def run_reporting_all(context: dg.OutputContext, stream: OpenStream, plan: RunPl
         ShardsNotCommitted: Some of the run's shards are neither committed nor finished. The others are
             materialized.
     """
-    separate_event_times(context.step_context)
-    result = _execute(context.step_context, context.asset_key, stream, plan, context.log_event)
-    # Dagster reports a materialization for each partition of the run. This only adds metadata to them.
+    step = context.step_context
+    separate_event_times(step)
+    result = _execute(step, context.asset_key, stream, plan)
     metadata = {
         shard_id: event_metadata(stream.name, outcome, result)
         for shard_id, outcome in result.outcomes.items()
     }
-    add_asset_metadata(context.step_context, context.asset_key, metadata)
+    add_asset_metadata(step, context.asset_key, metadata)
+    stream.unfinished_reports = partial(_report_stream, step, context.asset_key, stream, plan, result)
 
 
 def run_reporting_news(context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan) -> None:
@@ -74,26 +72,20 @@ def run_reporting_news(context: dg.AssetExecutionContext, stream: OpenStream, pl
     Raises what `run_reporting_all` raises.
     """
     step = context.get_step_execution_context()
-    result = _execute(step, context.asset_key, stream, plan, partial(report_event, context))
-    news = result.only(shards_with_news(plan, result))
-    report_events(step, shard_events(context.asset_key, stream.name, news))
+    result = _execute(step, context.asset_key, stream, plan)
+    if news := shards_with_news(plan, result):
+        report_events(step, shard_events(context.asset_key, stream.name, result.only(news)))
+        _report_stream(step, context.asset_key, stream, plan, result)
 
 
-def _execute(
-    step: dg.StepExecutionContext,
-    key: dg.AssetKey,
-    stream: OpenStream,
-    plan: RunPlan,
-    log_event: Callable[[dg.AssetObservation], object],
-) -> RunResult:
-    """Run a plan with `execute_run`, and report the totals; each shard too if it fails or is stopped.
+def _execute(step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream, plan: RunPlan) -> RunResult:
+    """Run a plan with `execute_run`. If it fails or is stopped, report each shard and the stream.
 
     Args:
         step: The step that materializes the asset.
         key: The asset's key.
         stream: The stream.
         plan: The plan.
-        log_event: Stores the event of the stream as a whole.
 
     Raises what `run_reporting_all` raises.
     """
@@ -105,13 +97,10 @@ def _execute(
         give_up=partial(cancel_landing, spark, plan.batch_id),
     )
 
-    def log_each(result: RunResult) -> None:
-        report_events(step, shard_events(key, stream.name, result))
-
-    def log_totals(result: RunResult) -> None:
-        totals = RunTotals.of(result)
-        if totals.rows or totals.failed:
-            log_event(totals_event(key, totals, stream.table))
+    def report_all(result: RunResult) -> None:
+        if result.outcomes:
+            report_events(step, shard_events(key, stream.name, result))
+            _report_stream(step, key, stream, plan, result)
 
     progress = ProgressFiles(stream.table.folder, plan.batch_id)
     with graceful_stop.canceling(step):
@@ -125,18 +114,22 @@ def _execute(
                 tip_refresh=stream.tip_refresh,
             )
         if graceful_stop.stop_requested:
-            log_each(result.only_read())
-            log_totals(result.only_read())
+            report_all(result.only_read())
             if not result.only_read().outcomes:
                 raise dg.DagsterExecutionInterruptedError(NOTHING_READ)
     if result.errors:
         # Dagster would report all partitions of the run as materialized, or none.
-        log_each(result)
-    log_totals(result)
-    if any(outcome.rows for outcome in result.outcomes.values()):
-        checks = RunChecks(step, stream, plan.listing)
-        checks.add(result)
-        checks.report()  # after the totals, which one of them counts
-    if result.errors:
+        report_all(result)
         raise ShardsNotCommitted(stream.name, result.errors)
     return result
+
+
+def _report_stream(
+    step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream, plan: RunPlan, result: RunResult
+) -> None:
+    """Report the totals, and the checks, one of which counts them. The shards were reported before."""
+    totals = TotalsEvents(key, stream, step.instance, plan.listing)
+    report_events(step, [totals.event(RunTotals.of(result))])
+    checks = RunChecks(step, stream, plan.listing)
+    checks.add(result)
+    checks.report()

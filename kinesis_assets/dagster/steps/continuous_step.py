@@ -6,11 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.in_run import RunChecks
-from kinesis_assets.dagster.dagster_internals import report_event, report_events
+from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.derived.continuous_tables import continuous_derivations, tag_of
-from kinesis_assets.dagster.events.shard_events import TotalsReport, shard_events, totals_event
+from kinesis_assets.dagster.events.shard_events import shard_events
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.steps.run_log import RunLog
+from kinesis_assets.dagster.steps.stream_totals import TotalsEvents, TotalsReport
 from kinesis_assets.errors import DerivedTablesFailed
 from kinesis_assets.ingest.continuous_run import ContinuousRun
 from kinesis_assets.ingest.land import cancel_landing, land
@@ -51,16 +52,18 @@ def run_continuously(
     step = context.get_step_execution_context()
     clock = stream.client.settings.timing.clock
     checks = RunChecks(step, stream, plan.listing, clock.time)
+    totals_events = TotalsEvents(context.asset_key, stream, step.instance, plan.listing, clock.time)
+
+    def report_stream(totals: RunTotals) -> None:
+        report_events(step, [totals_events.event(totals)])
+        checks.report()
+
+    totals_report = TotalsReport(report_stream)
 
     def report(result: RunResult) -> None:
         report_events(step, shard_events(context.asset_key, stream.name, result))
-        checks.add(result)
-        checks.report()
+        totals_report.note_report_of_shards()
 
-    def report_totals(totals: RunTotals) -> None:
-        report_event(context, totals_event(context.asset_key, totals, stream.table))
-
-    totals_report = TotalsReport(report_totals, clock=clock.monotonic)
     run_log = RunLog(context.log.info, clock=clock.monotonic)
 
     def note(result: RunResult) -> None:

@@ -12,12 +12,12 @@ from playwright.sync_api import expect, sync_playwright
 
 from benchmarks.harness.waiting import SECONDS
 from support.dagster_pages import DagsterPages
-from support.orders_deployment import deployed
+from support.orders_deployment import SHARDS, deployed
 from support.pictures import take_picture
 from support.skipping import give_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from playwright.sync_api import Browser, Locator, Page
 
@@ -40,12 +40,18 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
+def shards() -> Sequence[str]:
+    """The shards of the stream of a module's deployment."""
+    return SHARDS
+
+
+@pytest.fixture(scope="module")
 def running_shop(
-    environment: None, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+    environment: None, browser: Browser, shards: Sequence[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OrdersDeployment]:
     """The deployment of a module's tests."""
     del environment, browser  # without a browser, nothing is started
-    with deployed(tmp_path_factory.mktemp("shop")) as shop:
+    with deployed(tmp_path_factory.mktemp("shop"), shards) as shop:
         yield shop
 
 

@@ -55,7 +55,7 @@ def materialized(instance, run):
         record.event_log_entry.asset_materialization
         for record in instance.get_records_for_run(run.run_id, of_type=of_type).records
     ]
-    return {event.partition: event.metadata["rows"].value for event in events}
+    return {event.partition: event.metadata["rows"].value for event in events if event.partition is not None}
 
 
 def numbers(project):

@@ -99,7 +99,9 @@ class TestPartialFailure:
 
     def test_the_totals_count_the_failed_shard(self, instance, result):
         (facts,) = totals(instance, result.run_id)
-        assert (facts["total rows"], facts["open shards"], facts["failed shards"]) == (20, 4, 1)
+        assert (facts["total rows"], facts["open shards"], facts["failed shards"]) == (20, 6, 1)
+        assert facts["shards behind"] == 2  # the failed one, and the parent that no run has read
+        assert facts["worst lag (s)"] > 0
 
     def test_only_rows_of_committed_shards_are_in_the_table(self, project, result):
         del result
@@ -208,9 +210,26 @@ def test_a_run_reports_its_totals_and_the_rows_of_the_table(source, project, ins
     assert after["dagster/size_bytes"] > before["dagster/size_bytes"] > 0
 
 
-def test_a_run_without_new_records_reports_no_totals(source, project, instance):
-    source.create(1)
-    assert totals(instance, execute(project, instance, A).run_id) == []
+def test_the_last_materialization_of_a_run_has_its_totals_also_without_new_records(source, project, instance):
+    source.create(2)
+    execute(project, instance, A, B)
+    source.put(B, 3)
+    result = execute(project, instance, A)
+    (facts,) = totals(instance, result.run_id)
+    assert (facts["total rows"], facts["open shards"], facts["failed shards"]) == (0, 2, 0)
+    (latest,) = instance.fetch_materializations(raw_key(source.name), limit=1).records
+    assert plain(latest.asset_materialization.metadata) == facts
+
+
+def test_a_check_is_red_in_the_run_in_which_a_shard_fails(source, project, instance, faults):
+    source.create(2)
+    source.put(B, 3)
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A)
+    result = execute(project, instance, A, B)
+    key = dg.AssetCheckKey(raw_key(source.name), "every_shard_read")
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert (record.run_id, record.evaluation.passed) == (result.run_id, False)
+    assert_mentions(record.evaluation.description, "1 of 2 shards failed", A, "KMSAccessDenied")
 
 
 def test_a_run_of_a_single_partition_has_one_materialization(source, project, instance):

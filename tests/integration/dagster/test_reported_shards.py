@@ -45,7 +45,7 @@ def test_only_shards_with_records_are_reported(source, idle, instance):
     source.put(A, 3)
     source.put(C, 2)
     assert requested(idle, instance) == [{A: 3, C: 2}]
-    assert reported(instance, source) == ["", A, A, B, C, C, D]
+    assert reported(instance, source) == ["", "", A, A, B, C, C, D]
 
 
 def test_a_run_that_finds_nothing_reports_and_commits_nothing(source, idle, instance):

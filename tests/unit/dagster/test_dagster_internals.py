@@ -25,6 +25,7 @@ from kinesis_assets.dagster.dagster_internals import (
     sensor_cursors,
     separate_event_times,
     stored_state,
+    unpartitioned_materializations,
 )
 from kinesis_assets.dagster.partitions import partition_ranges
 from support.mentions import assert_mentions
@@ -282,6 +283,29 @@ def test_the_times_of_events_are_the_clock_unless_their_millisecond_is_taken():
 def test_a_clock_that_was_set_back_sets_the_times_of_events_back():
     times = EventTimes()
     assert [times.after(now) for now in (5000.0, 4000.0, 4000.0)] == [5000.0, 4000.0, 4000.0015]
+
+
+@pytest.mark.parametrize("missing", ["nothing", "get_asset_event_summary_records"])
+def test_materializations_without_a_partition_are_found_among_those_of_partitions(instance, caplog, missing):
+    def report(*events):
+        for event in events:
+            instance.report_runless_asset_event(event)
+
+    def found(after, limit=100):
+        records, through = unpartitioned_materializations(
+            Without(instance, missing), KEY, after, since=0.0, limit=limit
+        )
+        return [record.asset_materialization.metadata["rows"].value for record in records], through
+
+    assert found(None) == ([], None)
+    total = dg.AssetMaterialization(KEY, metadata={"rows": 7})
+    report(materialization_of(A, 3), total, materialization_of(B, 4))
+    rows, through = found(None)
+    assert rows == [7]
+    assert found(through) == ([], through)
+    report(materialization_of(A, 3), total, total)
+    assert [len(found(through, limit)[0]) for limit in (1, 2, 3)] == [0, 1, 2]
+    assert ("has no DagsterInstance.get_asset_event" in caplog.text) == (missing != "nothing")
 
 
 @pytest.mark.parametrize("missing", ["schedule_storage", "all_instigator_state"])

@@ -14,6 +14,7 @@ from kinesis_assets.dagster.settings.stream_check_settings import (
 )
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
+from support.mentions import assert_mentions
 from support.stored_positions import finished, shard_after, shard_at
 
 NOW = datetime(2026, 2, 2, 12, tzinfo=UTC)
@@ -152,16 +153,27 @@ def test_a_retention_that_is_not_known_counts_as_the_shortest():
 # Every shard is read
 
 
-def read(shards, before=None, now=NOW):
+def read(shards, before=None, now=NOW, failing=None):
     ended = {shard_id for shard_id, shard in shards.items() if shard.finished}
     unread = unread_shards(before or {}, readable(shards), now, finished=ended)
-    return check_every_shard_read(READ, readable(shards), unread, now), unread
+    return check_every_shard_read(READ, readable(shards), unread, now, failing=failing or {}), unread
 
 
 def test_a_shard_whose_tip_is_old_was_not_read():
     assert read({"a": at_tip(5 * HOUR)})[0].passed
     result, _ = read({"a": at_tip(7 * HOUR), "b": at_tip(HOUR)})
     assert (result.passed, shards_in(result)) == (False, ["a"])
+
+
+def test_a_shard_that_fails_was_not_read_however_recent_its_tip_is():
+    result, _ = read({"a": at_tip(HOUR), "b": at_tip(HOUR)}, failing={"b": "b: access denied"})
+    assert (result.passed, shards_in(result)) == (False, ["b"])
+    assert_mentions(result.description, "1 of 2 shards failed", "b: access denied")
+    assert result.metadata["failing shards"] == 1
+
+
+def test_a_shard_that_failed_and_is_finished_by_now_counts_no_more():
+    assert read({"a": finished(shard_at()), "b": at_tip(HOUR)}, failing={"a": "a: access denied"})[0].passed
 
 
 def test_a_shard_that_was_never_read_counts_from_when_it_was_first_found():

@@ -192,7 +192,7 @@ def test_no_records_have_no_share():
 def test_the_totals_of_runs_are_counted_once(instance):
     def report(rows, bad, partition=None):
         metadata = {TOTAL_ROWS: rows, TOTAL_BAD_RECORDS: bad}
-        event = dg.AssetObservation(raw_key("s"), partition=partition, metadata=metadata)
+        event = dg.AssetMaterialization(raw_key("s"), partition=partition, metadata=metadata)
         instance.report_runless_asset_event(event)
 
     now = datetime.now(UTC).timestamp()

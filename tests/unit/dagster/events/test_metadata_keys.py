@@ -19,7 +19,7 @@ from kinesis_assets.dagster.events.metadata import (
 )
 from kinesis_assets.errors import DataLost
 from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
-from kinesis_assets.ingest.run_totals import RunTotals
+from kinesis_assets.ingest.run_totals import RunTotals, StreamState
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
@@ -231,19 +231,15 @@ def test_commands_print_facts_of_the_event(fields, of_shard):
 def test_keys_of_the_totals_of_a_run():
     totals = RunTotals()
     behind = ShardOutcome(
-        A,
-        ShardState.COMMITTED,
-        STATS,
-        facts=reading_facts(bad_records=2, last_arrival=ARRIVED[0]),
-        lag_ms=1500,
-        time_to_loss_ms=7_200_000,
+        A, ShardState.COMMITTED, STATS, facts=reading_facts(bad_records=2, last_arrival=ARRIVED[0])
     )
     failed = ShardOutcome(
-        "b", ShardState.FAILED, STATS, facts=reading_facts(last_arrival=ARRIVED[1]), lag_ms=0, error=ERROR
+        "b", ShardState.FAILED, STATS, facts=reading_facts(last_arrival=ARRIVED[1]), error=ERROR
     )
-    finished = ShardOutcome("c", ShardState.FINISHED, RangeStats.unread(START))
-    totals.add(RunResult(1, {A: behind, "b": failed, "c": finished}, seconds=0.0301))
-    assert values(totals_metadata(totals, TableTotals(rows=70, bytes=900, files=2))) == {
+    totals.add(RunResult(1, {A: behind, "b": failed}, seconds=0.0301))
+    state = StreamState(open=2, behind=1, failed=1, lag_ms=1500, unknown_lags=0, time_to_loss_ms=7_200_000)
+    table = TableTotals(rows=70, bytes=900, files=2)
+    assert values(totals_metadata(totals, state, table)) == {
         "total rows": 6,
         "total size (MB)": 0.00006,
         "worst lag (s)": 1.5,
@@ -261,5 +257,12 @@ def test_keys_of_the_totals_of_a_run():
 
 
 def test_the_totals_of_a_table_that_cannot_be_read_are_omitted():
-    metadata = values(totals_metadata(RunTotals(), None))
-    assert not [name for name in metadata if name.startswith("dagster/")]
+    metadata = values(totals_metadata(RunTotals(), None, None))
+    assert metadata.keys() == {"total rows", "total size (MB)", "total bad records", "duration (s)"}
+
+
+def test_the_totals_say_how_many_lags_are_unknown():
+    state = StreamState(open=2, behind=2, failed=0, lag_ms=None, unknown_lags=2, time_to_loss_ms=None)
+    metadata = values(totals_metadata(RunTotals(), state, None))
+    assert metadata["shards with unknown lag"] == 2
+    assert "worst lag (s)" not in metadata

@@ -86,12 +86,13 @@ def test_a_change_is_observed_at_once(changed):
     assert observe(changed, before=after, now=1002.0)[0] is None
 
 
-def test_the_sensor_observes_the_stream_without_materializing_a_partition(source, project, instance):
+def test_the_last_event_of_the_stream_is_about_all_of_it_and_not_about_a_new_shard(source, project, instance):
     source.create(2)
     daemon = Daemon(project, instance)
     daemon.tick()
     daemon.tick()
-    (record,) = instance.fetch_observations(stream_key(source.name), limit=10).records
-    event = record.asset_observation
+    latest, *others = instance.fetch_materializations(stream_key(source.name), limit=10).records
+    assert sorted(record.partition_key for record in others) == [A, B]
+    event = latest.asset_materialization
     assert (event.partition, event.metadata["open shards"].value) == (None, 2)
     assert event.metadata["capacity mode"].value == "provisioned"

@@ -1,0 +1,142 @@
+"""The events of the stream as a whole in a run. They follow those of the shards."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import inf
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from kinesis_assets.dagster.checks.remembered import remembered_checks
+from kinesis_assets.dagster.checks.unread import latest_time
+from kinesis_assets.dagster.events.metadata import totals_metadata
+from kinesis_assets.errors import TableError
+from kinesis_assets.ingest.idle_shards import loss_times
+from kinesis_assets.ingest.plan import gaps_to_fill
+from kinesis_assets.ingest.run_totals import RunTotals, StreamState
+from kinesis_assets.table.table_totals import table_totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from typing import Self
+
+    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.table_totals import TableTotals
+
+TABLE_INTERVAL = 60.0
+"""Seconds for which the events of a continuous run go on with what they have read of the table."""
+
+_log = logging.getLogger(__name__)
+
+
+class TotalsEvents:
+    """Makes the events of the stream as a whole in one run.
+
+    Such an event has no partition. It is a materialization, because the asset's page shows the metadata of
+    the latest one; but an observation if the run read nothing, because nothing is materialized then.
+
+    Args:
+        key: The asset that is materialized.
+        stream: The stream.
+        instance: The instance with the state of the sensor.
+        listing: The stream's shards.
+        clock: Returns the time in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        key: dg.AssetKey,
+        stream: OpenStream,
+        instance: dg.DagsterInstance,
+        listing: StreamListing,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._key = key
+        self._stream = stream
+        self._instance = instance
+        self._listing = listing
+        self._clock = clock
+        self._read_at = -inf
+        self._shards: Mapping[str, ShardPosition] = {}
+        self._failing: Collection[str] = ()
+        self._losses: Mapping[str, datetime] = {}
+        self._table: TableTotals | None = None
+
+    def event(self, totals: RunTotals) -> dg.AssetMaterialization | dg.AssetObservation:
+        """Return the event of what a run committed since the one before."""
+        now = self._clock()
+        if now - self._read_at >= TABLE_INTERVAL:
+            self._read_at = now
+            self._read(now)
+        elif self._table is not None and self._table.rows is not None:
+            self._table = replace(self._table, rows=self._table.rows + totals.rows)
+        state = None
+        if self._shards:
+            failing = totals.failed.union(self._failing - totals.outcomes.keys())
+            time = latest_time(
+                self._shards, self._listing.summary.service_time, datetime.fromtimestamp(now, UTC)
+            )
+            state = StreamState.of(self._shards, totals.outcomes, failing, self._losses, time)
+        kind = dg.AssetMaterialization if totals.has_success else dg.AssetObservation
+        return kind(self._key, metadata=totals_metadata(totals, state, self._table))
+
+    def _read(self, now: float) -> None:
+        """Read the table, and what the sensor knows about shards of other runs."""
+        self._failing = remembered_checks(self._instance, self._stream.names).failing_at(now).keys()
+        try:
+            snapshot = self._stream.table.snapshot()
+            identity = self._listing.summary.identity
+            positions = snapshot.positions(identity, or_older=True)
+            self._table = table_totals(snapshot.delta)
+        except TableError as error:
+            _log.warning("the event does not have the state of all shards: %s", error)
+        else:
+            self._shards = {} if positions is None else positions.shards
+            self._losses = loss_times(self._shards, gaps_to_fill(snapshot, identity, self._shards))
+
+
+class TotalsReport:
+    """Reports the totals of a continuous run, also at the end of the context.
+
+    They are reported after each report of shards, because the asset's page shows the latest event, and when
+    shards start or cease to fail. Each report has what was committed since the one before it.
+
+    Args:
+        report: Reports totals.
+    """
+
+    def __init__(self, report: Callable[[RunTotals], object]) -> None:
+        self._report = report
+        self._totals = RunTotals()
+        self._failed: set[str] = set()
+        self._due = False
+
+    def note_report_of_shards(self) -> None:
+        """Note that shards were reported."""
+        self._due = True
+
+    def add(self, result: RunResult) -> None:
+        """Add the result of an iteration, and report the totals if they are due."""
+        self._totals.add(result)
+        self.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+
+    def flush(self) -> None:
+        """Report the totals now, if they are due."""
+        failed = self._totals.failed
+        if self._due or failed != self._failed:
+            self._report(self._totals)
+            self._failed, self._due = failed, False
+            self._totals.start_again()
