@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,11 +60,16 @@ class StreamProject:
             InvalidInput: The folder is not in a project, no YAML of the project defines the stream, several
                 do, or a YAML cannot be loaded.
         """
-        if not _is_in_project(folder):
+        project = _project_of(folder)
+        if project is None:
             raise InvalidInput(
                 f"stream {stream}: {folder} is not in a Dagster project, so no defs.yaml defines the stream; "
                 "run the command in your project, or give the stream's table with --table"
             )
+        # The project need not be installed: `dg` finds its module in the same place.
+        modules = str(project / "src" if (project / "src").is_dir() else project)
+        if modules not in sys.path:
+            sys.path.insert(0, modules)
         try:
             definitions = dg.load_from_defs_folder(path_within_project=folder)
         except Exception as error:
@@ -261,13 +267,11 @@ def _names_in(definitions: dg.Definitions, stream: str) -> StreamNames:
     return found[0].names
 
 
-def _is_in_project(folder: Path) -> bool:
-    """Whether a folder is in a Dagster project, which is recognized by its files."""
-    return any(
-        (place / name).is_file()
-        for place in (folder, *folder.parents)
-        for name in ("pyproject.toml", "dg.toml")
-    )
+def _project_of(folder: Path) -> Path | None:
+    """Return the folder of the Dagster project that a folder is in; None if it is in none."""
+    places = (folder, *folder.parents)
+    names = ("pyproject.toml", "dg.toml")
+    return next((place for place in places if any((place / name).is_file() for name in names)), None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -36,6 +36,13 @@ def commands(language: str, text: str) -> list[str]:
 
 COMMANDS = [command for language, _, text in BLOCKS for command in commands(language, text)]
 START_UI, SHOW_REVENUE = COMMANDS[-2:]
+ENVIRONMENT = [command for command in COMMANDS if command.startswith(("source ", "export "))]
+FURTHER = (
+    "kinesis-assets run --stream orders",
+    "kinesis-assets doctor --stream orders",
+    "dg launch --assets revenue_by_day",
+)
+"""Commands of other pages, which find the project of the tutorial."""
 
 STREAM, RAW, TYPED, ROLLUP = "kinesis/orders", "kinesis/orders_raw", "orders", "revenue_by_day"
 ON_DEMAND = "no_duplicates"
@@ -60,10 +67,10 @@ ASSETS = """{
 pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpacked
 
 
-def test_the_tutorial_takes_ten_commands_and_some_forty_lines() -> None:
+def test_the_tutorial_takes_eleven_commands_and_some_forty_lines() -> None:
     assert PAGE.count("```") == 2 * len(BLOCKS)
     assert {language for language, path, _ in BLOCKS if not path} == {"sh", "yaml", ""}
-    assert len(COMMANDS) <= 10
+    assert len(COMMANDS) <= 11
     assert not [command for command in COMMANDS if re.search(r"[;|]|&&", command)]
     assert sum(len(text.splitlines()) for text in FILES.values()) < 45
 
@@ -188,4 +195,6 @@ def test_the_tutorial_ends_with_the_revenue_of_each_day_and_its_checks(
                 wait_until(lambda: f"http://{endpoint}\n" in first.log.read_text(), failure=first.log)
             ran.append(command)
     assert ran == COMMANDS
+    for command in (*ENVIRONMENT, *FURTHER):
+        second.run(typed(command, replaced))
     first.interrupt()

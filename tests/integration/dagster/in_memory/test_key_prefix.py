@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import dagster as dg
@@ -182,3 +183,19 @@ def test_a_command_finds_a_stream_by_its_key_its_arn_or_a_name_that_is_unique(pr
         found("us/orders")
     with pytest.raises(InvalidInput, match=ARN):
         found(ARN.replace("eu-west-1", "us-east-1"))
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
+@pytest.mark.parametrize("folder", ["src", "."])
+def test_a_command_finds_a_stream_of_a_project_that_is_not_installed(tmp_path, monkeypatch, folder):
+    """As `dg` finds it, in the folder that `create-dagster` creates, or in that of older projects."""
+    module = f"of_{folder}_not_installed".replace(".", "root")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.dg.project]\nroot_module = "{module}"\n')
+    defs = tmp_path / folder / module / "defs"
+    defs.mkdir(parents=True)
+    component = {"type": "kinesis_assets.KinesisStreamComponent", "attributes": {"stream": "a", "table": "a"}}
+    (defs / "defs.yaml").write_text(json.dumps(component))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for _ in range(2):
+        assert StreamProject.of_folder("a", defs).names.stream_key.to_user_string() == "kinesis/a"
+    assert sys.path.count(str(tmp_path / folder)) == 1
