@@ -52,6 +52,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     _opened: OpenStream | None = PrivateAttr(default=None)
     _run_id: str | None = PrivateAttr(default=None)
     _declared: StreamSettings | None = PrivateAttr(default=None)
+    _definition: dg.ResourceDefinition | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         if isinstance(stream := fields.get("stream"), str) and stream.startswith("arn:"):
@@ -68,6 +69,19 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
                 "build_kinesis_stream or a component"
             )
         return self._declared
+
+    def get_resource_definition(self) -> Any:
+        """Return the definition of this resource, which has no fields that the config of a run could change.
+
+        The launchpad would show all of them, and a run with another table, for example, would not be what
+        the sensor and the checks expect.
+        """
+        if self._definition is None:  # Dagster compares definitions by identity
+            definition = super().get_resource_definition()
+            fields = definition.config_field
+            values = None if fields is None else fields.default_value
+            self._definition = definition.configured(lambda _: values, config_schema={})
+        return self._definition
 
     def declare(self, settings: StreamSettings) -> ShardIOManager:
         """Keep all settings of the stream, of which the fields are a part, and return this manager."""

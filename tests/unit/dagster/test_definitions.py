@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.snap.snap_to_yaml import default_values_yaml_from_type_snap
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.definitions import defs
@@ -69,6 +70,49 @@ def test_two_streams_can_be_merged_into_one_code_location(tmp_path):
     assert len(list(both.resolve_asset_graph().get_all_asset_keys())) == 4
     assert (both.resources or {}).keys() == {io_manager_key("clicks"), io_manager_key("page-views.v2")}
     assert both.get_repository_def().has_sensor_def("kinesis__page_views_v2_raw_sensor")
+
+
+# The config of runs
+
+
+def in_launchpad(definitions: dg.Definitions, job: str) -> str:
+    """Return the config with which the launchpad of a job opens."""
+    snapshot = definitions.resolve_job_def(job).get_job_snapshot()
+    schema = snapshot.config_schema_snapshot
+    root = schema.get_config_snap(snapshot.mode_def_snaps[0].root_config_key)
+    return default_values_yaml_from_type_snap(schema, root)
+
+
+def test_the_launchpad_of_a_job_shows_the_config_of_the_job_and_no_settings():
+    clicks = build_kinesis_stream("clicks", table="clicks", region_name="eu-west-1")
+    for job in clicks.jobs or ():
+        assert "table" not in in_launchpad(clicks, job.name)
+    assert "dry_run: false" in in_launchpad(clicks, "kinesis__clicks_raw_maintenance")
+
+
+def test_the_config_of_a_run_cannot_change_the_settings():
+    clicks = build_kinesis_stream("clicks", table="clicks")
+    other = {"resources": {io_manager_key("clicks"): {"config": {"table": "other"}}}}
+    job = clicks.resolve_job_def("kinesis__clicks_raw_maintenance")
+    with pytest.raises(dg.DagsterInvalidConfigError, match="table"):
+        job.execute_in_process(run_config=other)
+
+
+def test_a_run_has_the_settings_and_the_values_of_their_environment_variables(monkeypatch):
+    monkeypatch.setenv("SETTING_OF_THE_TESTS", "eu-west-1")
+    region = dg.EnvVar("SETTING_OF_THE_TESTS")
+    clicks = build_kinesis_stream("clicks", table="lake", region_name=region, max_records=7)
+
+    @dg.op(required_resource_keys={io_manager_key("clicks")})
+    def settings(context):
+        manager = getattr(context.resources, io_manager_key("clicks"))
+        return manager.table, manager.kinesis.region_name, manager.max_records
+
+    @dg.job(resource_defs=clicks.resources)
+    def job():
+        settings()
+
+    assert job.execute_in_process().output_for_node("settings") == ("lake", "eu-west-1", 7)
 
 
 # Streams by ARN
