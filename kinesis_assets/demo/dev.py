@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ORDER_INTERVAL_SECONDS = 0.2
-_STOP_SECONDS = 60
+_STOP_SECONDS = 300
 
 
 def run_dev(project: Path, port: int) -> int:

@@ -1,6 +1,6 @@
 """Sessions on Spark Connect.
 
-A server that does not respond is reported within seconds; Spark's own client would retry for ten minutes.
+A server that does not respond is reported within two minutes; Spark's own client would retry for ten minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-SECONDS_TO_ANSWER = 20.0
+SECONDS_TO_ANSWER = 120.0
+"""Time limit for the response of a server. A refused connection is reported at once."""
 
 RETRIES = 4
 """Retries of a call to a server on this machine, over a few seconds. Such a server is not restarted

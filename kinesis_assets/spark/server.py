@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import IO, Self
 
-SECONDS_TO_START = 120.0
-"""Time limit for the server to start and respond; after it, the server is stopped."""
+SECONDS_TO_START = 900.0
+"""Time limit for the server to start and respond; after it, the server is stopped. A start that fails ends
+earlier. It takes minutes on a busy machine."""
 
 SECONDS_TO_STOP = 20.0
 """Time limit for the server to stop; after it, the server is killed."""
@@ -39,7 +40,7 @@ SECONDS_TO_STOP = 20.0
 SECONDS_TO_ARCHIVE = 300.0
 """Time limit for a stopping server to write the archive of its classes."""
 
-UNRESPONSIVE_SECONDS = 60.0
+UNRESPONSIVE_SECONDS = 300.0
 """Seconds without a response after which the server's Java counts as hanging and the server is killed."""
 
 TASKS_PER_LANDING = 2

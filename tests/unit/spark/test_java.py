@@ -64,6 +64,13 @@ def test_java_that_prints_no_version_is_refused(java):
         require_java()
 
 
+def test_java_that_hangs_is_reported(java, monkeypatch):
+    java("").write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+    monkeypatch.setattr("kinesis_assets.spark.java._SECONDS", 0.1)
+    with pytest.raises(JavaUnavailable, match=r"\bJava 17\b.* printed no version"):
+        require_java()
+
+
 def test_a_missing_java_is_reported(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kinesis_assets.demo import dev
+from kinesis_assets.spark import connect, java, server
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.setting_names import WORKER_DAEMON
+
+
+@pytest.mark.parametrize(
+    ("limit", "usual"),
+    [
+        (server.SECONDS_TO_START, 15.0),
+        (server.UNRESPONSIVE_SECONDS, 1.0),
+        (connect.SECONDS_TO_ANSWER, 1.0),
+        (java._SECONDS, 1.0),
+        (dev._STOP_SECONDS, 5.0),
+    ],
+)
+def test_a_limit_on_this_machine_is_minutes_away_from_what_is_usual(limit, usual):
+    assert limit >= max(120.0, 30 * usual)
 
 
 def test_workers_import_this_package_only_in_tasks_because_sessions_may_bring_another_version(tmp_path):
