@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.run import Derivation
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.upsert import Upsert
-from kinesis_assets.errors import SourceRowsDeleted
+from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted
 from support.derived import DerivedBench
 from support.timing import WRITING
 
@@ -69,7 +69,7 @@ class OperatedTable(DerivedBench):
     def steps(self, **changes: Any) -> Iterator[DerivedCommit]:
         try:
             yield from super().steps(**changes)
-        except SourceRowsDeleted:
+        except (SourceRowsDeleted, SourceCommitsMissing):
             source = open_source(self.derivation.source)
             definition = definition_of(None, self.derivation.mode)
             rebuild(self.table, source, definition, (), by="ann", apply=True)
@@ -89,18 +89,18 @@ class EventBench:
         newest = Upsert(key=("key",), order_by=("number",))
         raw = self.bench.table.uri
         self.appended = self._derived("appended", Derivation(raw, decode))
+        self.ignoring = self._derived("ignoring", Derivation(raw, decode), OnDeleted.IGNORE)
         self.newest = self._derived("newest", Derivation(raw, decode, newest))
         self.copied = self._derived("copied", Derivation(self.appended.table.uri, copy))
         self.counted = self._derived(
             "counted", Derivation(self.newest.table.uri, per_part, Rollup(("part",)))
         )
 
-    def _derived(self, name: str, derivation: Derivation) -> DerivedBench:
+    def _derived(
+        self, name: str, derivation: Derivation, on_deleted: OnDeleted = OnDeleted.REBUILD
+    ) -> DerivedBench:
         table = DerivedTable(str(self.folder / name), WRITING)
-        derivation = Derivation(
-            derivation.source, derivation.transform, derivation.mode, on_deleted=OnDeleted.REBUILD
-        )
-        return OperatedTable(self.spark, table, derivation)
+        return OperatedTable(self.spark, table, replace(derivation, on_deleted=on_deleted))
 
     def put(self, keys: Iterable[int]) -> None:
         """Put an event for each key."""

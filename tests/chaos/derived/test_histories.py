@@ -21,7 +21,13 @@ from chaos.derived.events import assert_counted, newest_of, rows_of
 from chaos.derived.kill import MAINTENANCE, MOMENTS, STEPS, die, interrupted, lose_response
 from chaos.property.interceptor import Killed
 from kinesis_assets.derive.policy import MAX_BYTES
-from kinesis_assets.errors import CursorConflict, InvalidInput, SeekRefused, TableUnsuitable
+from kinesis_assets.errors import (
+    CursorConflict,
+    InvalidInput,
+    PositionsUnreadable,
+    SeekRefused,
+    TableUnsuitable,
+)
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
 from support.derived import maintain_derived, maintain_table
@@ -50,11 +56,13 @@ class History:
         self._chance = random.Random(seed)
         self._ever: set[Row] = set()
         self._rewound: set[Row] = set()
+        self._given_up: set[int | None] = set()
         self._expired = False
         self._days = 0.0
         self._tables = {
             "appended": events.appended,
             "newest": events.newest,
+            "ignoring": events.ignoring,
             "copied": events.copied,
             "counted": events.counted,
         }
@@ -93,7 +101,15 @@ class History:
         (step,) = self._chance.choices(list(steps), list(steps.values()))
         print(step.__name__)  # noqa: T201  # pytest shows it where it fails
         step()
+        self._remember()
+
+    def _remember(self) -> None:
         self._ever |= set(self._events.in_source)
+        ignoring = self._events.ignoring.table
+        if DeltaTable.is_deltatable(ignoring.uri):
+            with suppress(PositionsUnreadable):  # old ones were pruned
+                for commit in ignoring.records.back_from(ignoring.snapshot().newest):
+                    self._given_up |= {each.batch_id for each in commit.given_up}
 
     # Steps
 
@@ -234,7 +250,8 @@ class History:
 
     def _table(self) -> DerivedBench:
         """Return a table whose source exists."""
-        name = self._chance.choice(["appended", "appended", "newest", "newest", "copied", "counted"])
+        names = ["appended", "appended", "newest", "newest", "ignoring", "copied", "counted"]
+        name = self._chance.choice(names)
         derived = self._tables[name]
         return derived if DeltaTable.is_deltatable(derived.derivation.source) else self._events.newest
 
@@ -247,9 +264,9 @@ class History:
     def end(self) -> None:
         """Bring all tables up to date, and compare them."""
         self._events.land()
-        self._ever |= set(self._events.in_source)
         for table in self._tables.values():
             table.run()
+        self._remember()
         source, appended = self._events.in_source, rows_of(self._events.appended)
         assert set(Counter(number for number, *_ in appended.elements()).values()) <= {1}
         possible = self._ever - self._rewound
@@ -266,7 +283,17 @@ class History:
             assert numbers == expected
         assert all(numbers[key] >= number for key, number in expected.items())
         assert_counted(self._events.counted, newest)
-        assert [table.run() for table in self._tables.values()] == [[], [], [], []]
+        self._compare_ignoring(source)
+        assert all(table.run() == [] for table in self._tables.values())
+
+    def _compare_ignoring(self, source: Counter[Row]) -> None:
+        """Only what a seek deleted was consumed twice, and what is missing was given up, and is recorded."""
+        found = Counter(number for number, *_ in rows_of(self._events.ignoring).elements())
+        rewound = {number for number, *_ in self._rewound}
+        assert {number for number, rows in found.items() if rows > 1} <= rewound
+        assert set(found) <= {number for number, *_ in self._ever}
+        missing = {batch_id for number, batch_id, *_ in source if number not in found}
+        assert missing <= self._given_up
 
 
 def _rewrite_files(uri: str) -> None:
