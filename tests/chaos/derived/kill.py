@@ -40,6 +40,13 @@ MAINTENANCE = {
 }
 """The steps of a maintenance of a derived table, likewise."""
 
+MOVING = {
+    "open merged file": ("kinesis_assets.derive.data_files", "write_new"),
+    "open moved file": ("kinesis_assets.derive.maintenance.compaction", "write_new"),
+    "copy file": ("kinesis_assets.derive.maintenance.compaction", "shutil.copyfileobj"),
+}
+"""The further steps of the maintenance of a table with files outside of their folders, likewise."""
+
 MOMENTS = ("before", "after")
 
 
@@ -51,11 +58,11 @@ def interrupted(
 
     Args:
         moment: One of `MOMENTS`.
-        step: A name in `STEPS` or `MAINTENANCE`.
+        step: A name in `STEPS`, `MAINTENANCE` or `MOVING`.
         action: The function. It may pass the step itself, or raise an error.
         nth: The pass of the step, from 1.
     """
-    module, path = (STEPS | MAINTENANCE)[step]
+    module, path = (STEPS | MAINTENANCE | MOVING)[step]
     owner, _, name = path.rpartition(".")
     place = attrgetter(owner)(import_module(module)) if owner else import_module(module)
     real, passes = getattr(place, name), 0
