@@ -146,6 +146,8 @@ def test_a_new_table_of_errors_misses_the_records_of_an_older_release(typed, bef
     typed.append(errors=[b"one"])
     found, rows = errors_of(typed)
     assert (found, [each.deletion for each in rows.lost]) == ([b"one"], [Deletion.FORGOTTEN])
+    with pytest.raises(SourceCommitsMissing, match="an older release made them"):
+        errors_of(typed, Cursor(source=typed.id))
 
 
 def test_a_new_table_of_errors_misses_nothing_if_bad_records_were_kept_in_the_table(typed, before):
