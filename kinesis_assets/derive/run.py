@@ -17,11 +17,10 @@ from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.losses import consumed_after, refuse_loss
 from kinesis_assets.derive.new_rows import rows_since
+from kinesis_assets.derive.next_rows import Restart, deleted_error, next_rows, refuse_deleted
 from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
-from kinesis_assets.derive.records import REBUILD_COMMAND
-from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
-from kinesis_assets.derive.row_check import rows_added_again
+from kinesis_assets.derive.rewritten import refuse_unknown_rows
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
@@ -35,12 +34,7 @@ from kinesis_assets.errors import (
     BadRecordsRefused,
     LandingFailed,
     SchemaChangeRefused,
-    SourceCommitsMissing,
-    SourceRowsDeleted,
-    SourceRowsMissing,
-    TableError,
     TableMissing,
-    TableRewritten,
 )
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import record
@@ -50,7 +44,7 @@ from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.refusals import require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -60,7 +54,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
-    from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.records import Definition, DerivedCommit
     from kinesis_assets.derive.source import Source
@@ -116,18 +109,6 @@ class Derivation:
         return inf if isinstance(self.mode, Rollup) else self.max_bytes
 
 
-class _Restart(NamedTuple):
-    """Why a table must start again.
-
-    Attributes:
-        cause: The error that says so.
-        lost: The rows of the source that were deleted, if that is the reason.
-    """
-
-    cause: TableError
-    lost: tuple[DeletedRows, ...] = ()
-
-
 class _Start(NamedTuple):
     """What a step starts from.
 
@@ -145,7 +126,7 @@ class _Start(NamedTuple):
     newest: DerivedCommit | None
     definition: Definition
     source: Source
-    rows: NewRows | _Restart
+    rows: NewRows | Restart
 
     @property
     def expected(self) -> int | None:
@@ -198,7 +179,7 @@ def _step_or_careful_step(
             with suppress(*spark_errors()):  # the first error says why
                 return _step(session, table, replace(derivation, transform=derivation.careful), by)
         start, transform = _read(table, derivation), derivation.transform
-        if not isinstance(rows := start.rows, _Restart):
+        if not isinstance(rows := start.rows, Restart):
             with session.active() as spark:
                 raise_for_record(
                     error, spark, table=table.uri, source=start.source, rows=rows, transform=transform
@@ -215,13 +196,13 @@ def _step(
         The commit, None if there was nothing to commit; and whether there are more rows.
     """
     start = _read(table, derivation)
-    if isinstance(start.rows, _Restart):
+    if isinstance(start.rows, Restart):
         # A rebuild deletes rows for good, so it must not depend on a single reading.
         table.clock.sleep(_CONFIRM_AFTER)
         start = _read(table, derivation)
     rows = start.rows
-    done = rows if isinstance(rows, _Restart) else _consume(session, start, rows, derivation, by)
-    if not isinstance(done, _Restart):
+    done = rows if isinstance(rows, Restart) else _consume(session, start, rows, derivation, by)
+    if not isinstance(done, Restart):
         return done
     if start.present is not None:
         refuse_loss(start.present, start.source, done.cause)
@@ -236,7 +217,7 @@ def _consume(
     rows: NewRows,
     derivation: Derivation,
     by: str | None,
-) -> tuple[DerivedCommit | None, bool] | _Restart:
+) -> tuple[DerivedCommit | None, bool] | Restart:
     """Consume rows, as `_step` does. Returns why the table must start again, if so."""
     table, present, newest, source = start.table, start.present, start.newest, start.source
     is_empty = not rows.files and not rows.replaced
@@ -256,9 +237,9 @@ def _consume(
             _check_before_rebuild(spark, changes, outdated, source, derivation)
             return restarted(source, outdated, wanted, start.definition, by), True
         lost = (*rows.lost, *(() if changes.lacking is None else [changes.lacking]))
-        _refuse_deleted(table, source, lost, derivation)
+        refuse_deleted(table.uri, source, lost, derivation.on_deleted)
         if changes.lacking is not None and derivation.on_deleted is OnDeleted.REBUILD:
-            return _Restart(_deleted(table, source, lost), lost)
+            return Restart(deleted_error(table.uri, source, lost), lost)
         counts = changes.checked_now()
 
         def attempt() -> DerivedCommit:
@@ -305,47 +286,18 @@ def _read(table: DerivedTable, derivation: Derivation) -> _Start:
     definition = continued(table.uri, newest, derivation.definition)
     # Opened afterwards, so that it has every commit that another run has consumed.
     source = open_source(derivation.source, table.folder.role)
-    try:
-        if present is not None:
-            present.check_identity(source.origin_id, derivation.partition_by)
-            refuse_rewritten(present)
-        rows = rows_since(source, None if newest is None else newest.cursor, derivation.step_bytes)
-    except (SourceCommitsMissing, SourceRowsMissing, TableRewritten) as error:
-        if derivation.on_deleted is not OnDeleted.REBUILD:
-            raise
-        return _Start(table, present, newest, definition, source, _Restart(error))
-    if isinstance(derivation.mode, Rollup):
-        rows = replace(rows, again=())  # groups are computed from all rows that the source has now
-    again = rows_added_again(source, rows.again)
-    rows = replace(rows.without_again(), lost=[*rows.lost, *again])
-    if rows.lost and newest is not None and derivation.on_deleted is OnDeleted.REBUILD:
-        lost = tuple(rows.lost)
-        restart = _Restart(_deleted(table, source, lost), lost)
-        return _Start(table, present, newest, definition, source, restart)
-    _refuse_deleted(table, source, rows.lost, derivation)
-    return _Start(table, present, newest, definition, source, rows)
-
-
-def _refuse_deleted(
-    table: DerivedTable, source: Source, lost: Sequence[DeletedRows], derivation: Derivation
-) -> None:
-    """Refuse that rows of the source were deleted, if the policy is to fail.
-
-    Raises:
-        SourceRowsDeleted: They were.
-    """
-    if lost and derivation.on_deleted is OnDeleted.FAIL:
-        raise _deleted(table, source, lost)
-
-
-def _deleted(table: DerivedTable, source: Source, lost: Sequence[DeletedRows]) -> SourceRowsDeleted:
-    return SourceRowsDeleted(
+    if present is not None:
+        present.check_identity(source.origin_id, derivation.partition_by)
+    rows = next_rows(
         table.uri,
-        f"the source {source.uri} no longer has what this table consumed or was to consume: "
-        f"{'; '.join(map(str, lost))}. Nothing was changed. Set on_deleted to ignore to keep what was "
-        "derived from them, and to leave out rows that were added again; or to rebuild to start again; or "
-        f"run {REBUILD_COMMAND} to start again",
+        present,
+        newest,
+        source,
+        on_deleted=derivation.on_deleted,
+        max_bytes=derivation.step_bytes,
+        is_rollup=isinstance(derivation.mode, Rollup),
     )
+    return _Start(table, present, newest, definition, source, rows)
 
 
 def _outdated(

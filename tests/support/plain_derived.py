@@ -102,9 +102,10 @@ class PlainDerived:
         cursor: Cursor | None = None,
         counts: RecordCounts | None = None,
         errors: Iterable[bytes] | None = None,
+        consumed: int | None = None,
     ) -> DerivedCommit:
         """Append rows, and set records that could not be decoded apart."""
-        return self.planned(rows, cursor=cursor, counts=counts, errors=errors)()
+        return self.planned(rows, cursor=cursor, counts=counts, errors=errors, consumed=consumed)()
 
     def upsert(self, *rows: Row) -> DerivedCommit:
         """Write rows in place of those with their keys."""
@@ -118,6 +119,7 @@ class PlainDerived:
         cursor: Cursor | None = None,
         counts: RecordCounts | None = None,
         errors: Iterable[bytes] | None = None,
+        consumed: int | None = None,
     ) -> Callable[[], DerivedCommit]:
         """Write the files of a commit, and return the function that commits them."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
@@ -153,6 +155,7 @@ class PlainDerived:
             errors=errors_files,
             removed=removed,
             base=base if replacing else None,
+            consumed=consumed,
         )
 
     def rebuild(self) -> DerivedCommit:

@@ -63,7 +63,7 @@ def check_consumption_lag(check: DerivedLagCheck, backlog: Backlog, now: float) 
 
 
 def check_consumption_continuity(
-    check: DerivedContinuityCheck, problem: str | None, backlog: Backlog | None
+    check: DerivedContinuityCheck, problem: str | None, backlog: Backlog | None, restarts: str | None = None
 ) -> CheckResult:
     """Check that a derived table can continue where it ended in its source.
 
@@ -71,9 +71,12 @@ def check_consumption_continuity(
         check: The check.
         problem: Why it cannot; None if no reason was found.
         backlog: What the table has not consumed; None if that is unknown.
+        restarts: Why its next run starts it again, as on_deleted: rebuild allows; None if it does not.
     """
     if problem is not None:
         description = problem
+    elif restarts is not None:
+        description = f"the next run starts the table again, and loses nothing: {restarts}"
     elif backlog is not None and backlog.has_more:
         description = "no commit is missing among the newest ones of the source; the table is far behind them"
     else:

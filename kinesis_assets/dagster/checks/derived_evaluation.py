@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compactio
 from kinesis_assets.derive.backlog import Backlog, backlog_of
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.next_rows import refuse_next_run
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.source import open_source
@@ -28,9 +30,12 @@ from kinesis_assets.errors import (
     PositionsMissing,
     PositionsUnreadable,
     SourceCommitsMissing,
+    SourceRowsDeleted,
+    SourceRowsMissing,
     TableMissing,
     TableOfAnotherSource,
     TableRewritten,
+    TableUnsuitable,
 )
 from kinesis_assets.table.commit_ids import time_of_id
 
@@ -48,10 +53,37 @@ _BREAKS = (
     PositionsMissing,
     PositionsUnreadable,
     SourceCommitsMissing,
+    SourceRowsDeleted,
+    SourceRowsMissing,
+    TableMissing,
     TableOfAnotherSource,
     TableRewritten,
+    TableUnsuitable,
 )
-"""The errors with which every run of the table fails until somebody acts, or rebuilds the table."""
+"""The errors with which every run of the table fails until somebody acts."""
+
+_NEXT_RUN_EVERY = 600.0
+"""Seconds after which it is determined again what the next run does, if nothing shows that it has changed."""
+
+
+class NextRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the next run of a table does that has not consumed all of its source.
+
+    Attributes:
+        at: When it was determined, in seconds since the epoch.
+        commit: Id of the newest commit of the table.
+        amendment: Id of the newest amendment of the source.
+        on_deleted: The policy.
+        refused: Why the run is refused; None if it is not.
+        restarts: Why it starts the table again; None if it does not.
+    """
+
+    at: float
+    commit: int
+    amendment: int | None
+    on_deleted: OnDeleted
+    refused: str | None = None
+    restarts: str | None = None
 
 
 class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,6 +96,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         losses: What the commits gave up.
         read_at: When the table and its source were last read, in seconds since the epoch. If they never were,
             when that was first tried.
+        next_run: What the next run does; None if the table has consumed its source.
     """
 
     at: float | None = None
@@ -71,6 +104,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     files: FileFacts | None = None
     losses: Losses = Losses()
     read_at: float | None = None
+    next_run: NextRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,43 +176,73 @@ class DerivedEvaluation:
         ]
 
     def _of_consumption(self) -> Iterator[CheckResult]:
-        checks, backlog, problem = self._checks, None, None
+        checks, backlog, problem, restarts = self._checks, None, None, None
         try:
-            backlog = self._backlog()
-        except (*_BREAKS, TableMissing) as error:
+            source = self._source()
+            backlog = Backlog(None) if source is None else self._backlog(source)
+            if source is not None and self._state.snapshot is not None:
+                next_run = self._next_run(self._state.snapshot, source, backlog)
+                self.progress = msgspec.structs.replace(self.progress, next_run=next_run)
+                problem, restarts = (next_run.refused, next_run.restarts) if next_run else (None, None)
+        except _BREAKS as error:
             problem = str(error)
+        if backlog is not None and backlog.since is None and (problem or restarts):
+            backlog = None  # its rows may not be those up to its position
         if checks.lag is not None and backlog is not None:
             yield check_consumption_lag(checks.lag, backlog, self._now)
         if checks.continuity is not None:
-            if backlog is not None and backlog.deleted and self._table.on_deleted is OnDeleted.FAIL:
-                problem = (
-                    f"the source {self._table.source} no longer has {'; '.join(backlog.deleted)}, so the "
-                    "next run fails. Set on_deleted to ignore to keep what was derived from them, or to "
-                    "rebuild to start again"
-                )
-            yield check_consumption_continuity(checks.continuity, problem, backlog)
+            yield check_consumption_continuity(checks.continuity, problem, backlog, restarts)
 
-    def _backlog(self) -> Backlog:
-        """Return what the table has not consumed. Raises the errors of `_BREAKS`, and those of the class.
-
-        Raises:
-            TableMissing: The source no longer exists.
-        """
-        state = self._state
-        if state.snapshot is not None:
-            refuse_unknown_rows(state.snapshot)
-            refuse_rewritten(state.snapshot)
-        if state.newest is not None and state.newest.definition is not None:
-            state.newest.definition.check_owner(self._table.uri, self._table.name)
+    def _source(self) -> Source | None:
+        """Return the source; None if neither it nor the table exists. Raises the errors of `_BREAKS`."""
+        snapshot, newest = self._state.snapshot, self._state.newest
+        if snapshot is not None:
+            refuse_unknown_rows(snapshot)
+            if newest is None:
+                refuse_rewritten(snapshot)  # raises the error of a record that cannot be read
+        if newest is not None and newest.definition is not None:
+            newest.definition.check_owner(self._table.uri, self._table.name)
         try:
             source = self._open_source(self._table.source, self._table.role)
         except TableMissing:
-            if state.newest is not None:
+            if newest is not None:
                 raise
-            return Backlog(None)
+            return None
         if source.end.commit is not None:  # this machine's clock may be behind
             self._now = max(self._now, time_of_id(source.end.commit))
-        return backlog_of(source, None if state.newest is None else state.newest.cursor)
+        return source
+
+    def _backlog(self, source: Source) -> Backlog | None:
+        """Return what the table has not consumed; None if the commits are missing, which a policy accepts."""
+        try:
+            return backlog_of(source, None if self._state.newest is None else self._state.newest.cursor)
+        except SourceCommitsMissing:
+            return None
+
+    def _next_run(self, snapshot: DerivedSnapshot, source: Source, backlog: Backlog | None) -> NextRun | None:
+        """Return what the next run does; None if the table has consumed its source.
+
+        Raises:
+            TableError: The table or its source cannot be read at present.
+        """
+        newest = self._state.newest
+        if newest is None:
+            return None
+        if backlog is not None and backlog.since is None and not backlog.deleted:
+            with suppress(TableRewritten):
+                refuse_rewritten(snapshot)
+                return None
+        on_deleted, known = self._table.on_deleted, self.progress.next_run
+        found = NextRun(self._now, newest.commit_id, source.end.amendment, on_deleted)
+        if known is not None and 0 <= self._now - known.at < _NEXT_RUN_EVERY:
+            facts = msgspec.structs.replace(known, at=found.at, refused=None, restarts=None)
+            if facts == found:
+                return known
+        try:
+            cause = refuse_next_run(snapshot, newest, source, on_deleted)
+        except _BREAKS as error:
+            return msgspec.structs.replace(found, refused=str(error))
+        return msgspec.structs.replace(found, restarts=None if cause is None else str(cause))
 
     def _of_losses(self) -> Iterator[CheckResult]:
         check, state = self._checks.no_accepted_data_loss, self._state

@@ -206,7 +206,7 @@ def test_rows_that_were_deleted_break_the_continuity_if_runs_fail_because_of_the
     bench.run()
     cursor = new_rows(bench.table.uri).cursor
     derived = PlainDerived(tmp_path / "of_raw", source=cursor.source)
-    derived.append((1, 0, "a"), cursor=cursor)
+    derived.append((1, 0, "a"), cursor=cursor, consumed=1)
     table = replace(pair.table(), uri=derived.table.uri, source=bench.table.uri, on_deleted=on_deleted)
     assert pair.results_of(table)["continuity"].passed
     bench.seek("TRIM_HORIZON")
