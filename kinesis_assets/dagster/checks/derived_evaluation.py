@@ -66,6 +66,10 @@ _NEXT_RUN_EVERY = 600.0
 """Seconds after which it is determined again what the next run does, if nothing shows that it has changed."""
 
 
+_MAX_REASON = 2000
+"""The length of a reason that the sensor remembers: an error may name thousands of batches."""
+
+
 class NextRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the next run of a table does that has not consumed all of its source.
 
@@ -241,8 +245,8 @@ class DerivedEvaluation:
         try:
             cause = refuse_next_run(snapshot, newest, source, on_deleted)
         except _BREAKS as error:
-            return msgspec.structs.replace(found, refused=str(error))
-        return msgspec.structs.replace(found, restarts=None if cause is None else str(cause))
+            return msgspec.structs.replace(found, refused=str(error)[:_MAX_REASON])
+        return msgspec.structs.replace(found, restarts=None if cause is None else str(cause)[:_MAX_REASON])
 
     def _of_losses(self) -> Iterator[CheckResult]:
         check, state = self._checks.no_accepted_data_loss, self._state

@@ -101,9 +101,10 @@ def check_time_to_loss(
         skipped = any(shard_id in to_fill for _, shard_id in soon)
         description = (
             f"unread records of {counted(len(soon), 'shard')} may expire in less than {bound}: those of "
-            f"{shard_id} {loss}. Run these shards now, "
-            + ("and the catch-up again, which continues where it ended, " if skipped else "")
-            + "or increase the stream's retention"
+            f"{shard_id} {loss}. Run these shards now"
+            + (", and the catch-up again, which continues where it ended" if skipped else "")
+            + ". If that fails, increase the stream's retention: it then keeps the records until a run can "
+            "read them, which this check waits for"
         )
     else:
         description = f"no unread record expires in less than {bound}"
