@@ -18,7 +18,14 @@ from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss,
 from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
 from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
 from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
-from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
+from kinesis_assets.dagster.checks.unread import (
+    Unread,
+    lags,
+    latest_time,
+    readable,
+    unread_shards,
+    waiting_shards,
+)
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.table.positions.amendments import ranges_to_fill
@@ -103,7 +110,9 @@ class Evaluation:
         results: The result of each check that is defined and can be evaluated.
         progress: What is remembered for the next evaluation.
         losses: When the first record of each shard that is still to be read may expire, if known.
-        read_at: When all shards that can be read had been read to their tip; None if that is unknown.
+        lags: The lag of each shard that can be read.
+        known_at: When it was last known what is unread, in seconds since the epoch: at the last tick that
+            succeeded, or when all shards had been read to their tip. None if it never was.
 
     Raises:
         TableError: The table cannot be read at present.
@@ -134,15 +143,20 @@ class Evaluation:
         to_fill = ranges_to_fill(amendment, self._shards)
         self._to_fill = {shard_id: gaps.values() for shard_id, gaps in to_fill.items()}
         self._readable = readable(self._shards)
-        tips = [shard.tip_time for shard in self._readable.values()]
-        self.read_at = None if None in tips else min((time for time in tips if time), default=None)
+        known = [time for time in (before.at, _read_at(self._readable)) if time is not None]
+        self.known_at = max(known, default=None)
+        if listing is None and self.known_at is not None:  # anything may have arrived since
+            waiting_since = dict.fromkeys(self._readable, self.known_at)
+        else:
+            waiting_since = waiting_shards(before.waiting, waiting, self._now)
+        self.lags = lags(self._readable, self._now, waiting=waiting_since, idle=opened.max_idle)
         self.losses = loss_times(self._shards, self._to_fill)
         self._failing = failing
         finished = {shard_id for shard_id, shard in self._shards.items() if shard.finished}
         self.progress = ChecksProgress(
             at=machine_time.timestamp(),
             unread=unread_shards(before.unread, self._readable, self._now, finished=finished),
-            waiting=waiting_shards(before.waiting, waiting, self._now),
+            waiting=waiting_since,
             continuity=before.continuity,
             archived_gaps=before.archived_gaps,
             archive=before.archive,
@@ -205,3 +219,9 @@ def _state_of(snapshot: TableSnapshot, listing: StreamListing | None) -> TableSt
         return None
     identity = positions.identity if listing is None else listing.summary.identity
     return TableState(snapshot, positions, snapshot.amendment(identity))
+
+
+def _read_at(shards: Mapping[str, ShardPosition]) -> float | None:
+    """Return when all shards had been read to their tip; None if one never was."""
+    tips = [shard.tip_time for shard in shards.values()]
+    return None if None in tips else min((time.timestamp() for time in tips if time), default=None)

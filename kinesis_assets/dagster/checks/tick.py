@@ -90,7 +90,7 @@ def failing_check_events(
     before: ChecksProgress,
     failing: Mapping[str, str],
     now: float,
-) -> tuple[list[dg.AssetCheckEvaluation], Mapping[str, datetime]]:
+) -> tuple[list[dg.AssetCheckEvaluation], Evaluation | None]:
     """Return the checks that fail in a tick that fails, from the table, the cursor and the clock.
 
     Args:
@@ -102,23 +102,19 @@ def failing_check_events(
         now: The time of the tick, in seconds since the epoch.
 
     Returns:
-        The results that are to be reported; and when unread records of each shard may expire, as far as the
-        table shows it.
+        The results that are to be reported, and the evaluation of the table, if that can be read.
     """
     evaluation = _without_service(opened, instance, before, failing, now)
     results: Sequence[CheckResult] = []
-    losses: Mapping[str, datetime] = {}
     since, loss = before.at, before.loss
     if evaluation is not None:
-        results, losses = evaluation.results, evaluation.losses
+        results, since = evaluation.results, evaluation.known_at
         loss = evaluation.progress.loss or loss
-        if evaluation.read_at is not None:
-            since = max(since or 0.0, evaluation.read_at.timestamp())
     seconds = None if since is None else max(0.0, now - since)
     blind = _Blind(without_secrets(str(error)).rstrip("."), seconds, loss, now)
     failed = [*blind.results(opened.checks, [result for result in results if not result.passed])]
     reports = Reports.of(instance, opened.names.raw_key, [result.name for result in failed])
-    return [*reports.due(failed, now)], losses
+    return [*reports.due(failed, now)], evaluation
 
 
 def _without_service(

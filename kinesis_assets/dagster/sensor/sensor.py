@@ -37,7 +37,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     unfinished_runs,
 )
 from kinesis_assets.dagster.sensor.sensor_skip_reason import skip_reason
-from kinesis_assets.dagster.sensor.shard_metrics import record_shards, record_time_to_loss
+from kinesis_assets.dagster.sensor.shard_metrics import record_gauges, record_shards
 from kinesis_assets.dagster.sensor.stream_observation import observe_stream
 from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import read_pause
@@ -93,10 +93,12 @@ def evaluate(
     try:
         result = _of_stream(opened, instance, known, derived, now)
     except Exception as error:
-        failed, losses = failing_check_events(
+        failed, evaluation = failing_check_events(
             opened, instance, error, before=before.checks, failing=before.backoff.reasons, now=now
         )
-        record_time_to_loss(opened.name, losses, datetime.fromtimestamp(now, UTC))
+        if evaluation is not None:
+            at = datetime.fromtimestamp(now, UTC)
+            record_gauges(opened.name, evaluation.lags, evaluation.losses, at)
         requests = _retries(opened, instance, known, now)
         if not requests and not known.has_other_runs_than(before):
             for event in (*failed, *of_derived):

@@ -34,21 +34,25 @@ def record_shards(
     """
     listing, snapshot, shards = listed
     time = latest_time(shards, listing.summary.service_time, datetime.fromtimestamp(now, UTC))
-    for shard_id, lag in lags(readable(shards), time, waiting=waiting, idle=opened.max_idle).items():
-        if lag is not None:
-            record(LAG, lag.total_seconds(), {STREAM: opened.name, SHARD: shard_id})
+    found = lags(readable(shards), time, waiting=waiting, idle=opened.max_idle)
     to_fill = {} if snapshot is None else gaps_to_fill(snapshot, listing.summary.identity, shards)
-    record_time_to_loss(opened.name, loss_times(shards, to_fill), time)
+    record_gauges(opened.name, found, loss_times(shards, to_fill), time)
 
 
-def record_time_to_loss(stream: str, losses: Mapping[str, datetime], time: datetime) -> None:
-    """Record the time to loss of each shard with records that are still to be read.
+def record_gauges(
+    stream: str, lags: Mapping[str, timedelta | None], losses: Mapping[str, datetime], time: datetime
+) -> None:
+    """Record the lag of shards, if known, and the time to loss of those with records still to be read.
 
     Args:
         stream: The name of the stream.
+        lags: The lags by shard id.
         losses: When the first of these records may expire, by shard id.
         time: The time.
     """
+    for shard_id, lag in lags.items():
+        if lag is not None:
+            record(LAG, lag.total_seconds(), {STREAM: stream, SHARD: shard_id})
     for shard_id, loss in losses.items():
         remaining = max(loss - time, timedelta())
         record(TIME_TO_LOSS, remaining.total_seconds(), {STREAM: stream, SHARD: shard_id})

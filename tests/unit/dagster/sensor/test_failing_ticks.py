@@ -14,7 +14,7 @@ from kinesis_assets.dagster.checks import evaluation
 from kinesis_assets.dagster.checks.tick import BLIND_SECONDS
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable
-from kinesis_assets.metrics.instruments import TIME_TO_LOSS
+from kinesis_assets.metrics.instruments import LAG, TIME_TO_LOSS
 from support.daemon import SensorClock
 from support.mentions import assert_mentions
 from support.shard_ids import A, B
@@ -95,9 +95,10 @@ def test_the_time_to_loss_counts_down_without_the_service(failing):
     assert left == pytest.approx([22, 20, 18], abs=0.1)
 
 
-def test_the_gauge_of_the_time_to_loss_goes_on_without_the_service(failing, measurements):
+def test_the_gauges_go_on_without_the_service(failing, measurements):
     failing.tick_after(2 * HOUR)
     measurements.read()
+    assert measurements.of(LAG) == pytest.approx({(A,): 2 * HOUR, (B,): 2 * HOUR}, abs=60)
     assert measurements.of(TIME_TO_LOSS) == pytest.approx({(A,): 22 * HOUR, (B,): 22 * HOUR}, abs=60)
 
 
