@@ -193,8 +193,12 @@ def fail_runs(trouble: Trouble) -> None:
     trouble.daemon.end(trouble.daemon.run({FIRST: A, LAST: B}), dg.DagsterRunStatus.FAILURE)
 
 
-def read_other_shard(trouble: Trouble) -> None:
-    trouble.daemon.commit([B], by=None)
+def fail_one_shard(trouble: Trouble) -> None:
+    daemon = trouble.daemon
+    run = daemon.run({FIRST: A, LAST: B})
+    daemon.commit([B], by=run.run_id)
+    daemon.report_event(run, dg.AssetMaterialization(daemon.project.names.raw_key, partition=B))
+    daemon.end(run, dg.DagsterRunStatus.FAILURE)
 
 
 def keep_records_for(hours: int) -> Callable[[Trouble], None]:
@@ -212,6 +216,9 @@ WITHOUT_TABLE = {"lag": "15 min", "time_to_loss": "1 h"}
 
 UNREAD = {"lag": "15 min", "every_shard_read": "6 h", "time_to_loss": "18 h"}
 """What is red while the sensor finds records that nobody reads."""
+
+FAILED = {"every_shard_read": "at once", "lag": "15 min", "time_to_loss": "18 h"}
+"""What is red while a shard fails."""
 
 DENIED = "AccessDeniedException"
 
@@ -245,8 +252,8 @@ STREAM: list[Row | Elsewhere] = [
         "",
     ),
     Row("no run starts", UNREAD, nothing, ""),
-    Row("every run fails", UNREAD, nothing, "", meanwhile=fail_runs),
-    Row("one shard fails in every run", UNREAD, nothing, A, meanwhile=read_other_shard),
+    Row("every run fails", FAILED, nothing, "", meanwhile=fail_runs),
+    Row("one shard fails in every run", FAILED, nothing, A, meanwhile=fail_one_shard),
     Row(
         "the retention is shortened to 24 hours while no run starts",
         UNREAD,
