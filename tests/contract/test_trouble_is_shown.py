@@ -272,6 +272,11 @@ STREAM: list[Row | Elsewhere] = [
         "unit/dagster/checks/test_table_checks.py::test_unread_shards_of_a_deleted_stream_are_lost",
     ),
     Elsewhere(
+        "a catch-up was interrupted",
+        {"no_accepted_data_loss": "1 h", "time_to_loss": "18 h"},
+        "unit/dagster/checks/test_table_checks.py::test_a_catch_up_that_was_interrupted_is_asked_for",
+    ),
+    Elsewhere(
         "a commit does not continue the one before",
         {"continuity": "at once"},
         "unit/dagster/checks/test_check_ticks.py"
@@ -300,6 +305,7 @@ STREAM: list[Row | Elsewhere] = [
 ]
 
 _DERIVED = "unit/dagster/checks/test_derived_evaluation.py::"
+_UNWELL = "unit/dagster/checks/test_unwell_derived_tables.py::"
 
 DERIVED = [
     Elsewhere(
@@ -322,6 +328,21 @@ DERIVED = [
         "consumed rows of the source were deleted, and `on_deleted` is `fail`",
         {"continuity": "at once"},
         f"{_DERIVED}test_rows_that_were_deleted_break_the_continuity_if_runs_fail_because_of_them",
+    ),
+    Elsewhere(
+        "a seek had rows of the source read again, and `on_deleted` is `fail`",
+        {"continuity": "at once"},
+        f"{_UNWELL}rewind",
+    ),
+    Elsewhere(
+        "another program has deleted rows of the source, or added some",
+        {"continuity": "at once"},
+        f"{_UNWELL}duplicate_unread",
+    ),
+    Elsewhere(
+        "the source no longer records all commits after the position",
+        {"continuity": "at once"},
+        f"{_UNWELL}prune_source",
     ),
     Elsewhere(
         "the source was rebuilt",
