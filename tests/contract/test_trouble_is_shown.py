@@ -252,7 +252,9 @@ STREAM: list[Row | Elsewhere] = [
         "",
     ),
     Row("no run starts", UNREAD, nothing, ""),
-    Row("every run fails", FAILED, nothing, "", meanwhile=fail_runs),
+    Row(
+        "every run fails, such as if the table cannot be written to", FAILED, nothing, "", meanwhile=fail_runs
+    ),
     Row("one shard fails in every run", FAILED, nothing, A, meanwhile=fail_one_shard),
     Row(
         "the retention is shortened to 24 hours while no run starts",

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from kinesis_assets.dagster.checks import evaluation
 from kinesis_assets.dagster.checks.tick import BLIND_SECONDS
+from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable
 from kinesis_assets.metrics.instruments import LAG, TIME_TO_LOSS
@@ -66,6 +67,18 @@ def test_the_error_of_the_tick_is_raised_and_the_cursor_is_kept(failing):
     with pytest.raises(CallFailed, match="ListShards failed with AccessDeniedException"):
         failing.daemon.tick()
     assert failing.daemon.cursor == cursor
+
+
+def test_an_error_of_any_kind_turns_the_checks_red(failing, faults, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no space left on device")
+
+    faults.clear()
+    monkeypatch.setattr(sensor, "observe_stream", fail)
+    failing.clock.now += QUARTER + 60
+    with pytest.raises(RuntimeError):
+        failing.daemon.tick()
+    assert "no space left on device" in failing.results()["lag"].description
 
 
 def test_a_short_failure_turns_no_check_red(failing):
