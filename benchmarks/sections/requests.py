@@ -35,6 +35,7 @@ from kinesis_assets.ingest.task import land_group
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.properties import TABLE_PROPERTIES
 from kinesis_assets.table.run_files.heartbeat import Heartbeat
+from kinesis_assets.table.run_files.pause import read_pause
 from kinesis_assets.testing import LocalKinesis, aws_environment
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class _Deployment:
                 machine_time=datetime.now(UTC),
                 waiting=(),
                 failing={},
+                pause=read_pause(opened.table),
                 before=Cursor.parse(self.cursor).checks,
             )
         return self.log.take()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,13 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.open_stream() as opened:
         safe_until = _safe_until(opened)
-        new = pauses.pause(opened.table, reason=reason, by=user_name(by), at=datetime.now(UTC))
+        new = pauses.pause(
+            opened.table,
+            reason=reason,
+            by=user_name(by),
+            at=datetime.now(UTC),
+            command=_resume_command(opened, pauses.RESUME),
+        )
     _print(project.stream, new, paused=True, safe_until=safe_until, as_json=as_json)
 
 
@@ -67,6 +74,21 @@ def resume(*, as_json: bool, **stream: Any) -> None:
     if damaged:
         click.echo("The file of the pause could not be read. It was deleted.", err=True)
     _print(project.stream, ended, paused=False, safe_until=safe_until, as_json=as_json)
+
+
+def _resume_command(opened: OpenStream, command: str) -> str:
+    """Return the command that resumes a stream from any folder, with the options that it needs."""
+    connection = opened.kinesis
+    options = {
+        "--stream": opened.arn or opened.name,
+        "--table": opened.table.folder.uri,
+        "--region": None if opened.arn else opened.client.settings.region_name,
+        "--endpoint-url": connection.endpoint_url,
+    }
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    if connection.role_arn:
+        words += ["--set", f"role_arn={connection.role_arn}"]
+    return f"{command} {shlex.join(words)}"
 
 
 def _safe_until(opened: OpenStream) -> datetime | None:

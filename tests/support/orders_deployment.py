@@ -35,6 +35,7 @@ SHARDS = [f"shardId-{number:012d}" for number in range(4)]
 EIGHT_SHARDS = [f"shardId-{number:012d}" for number in range(8)]
 
 _LOCATION = "shop"
+_REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": _LOCATION}
 _DEFINITIONS = """
 import dagster as dg
 
@@ -61,6 +62,7 @@ _SENSORS = """query ($repository: RepositorySelector!) {
 _REEXECUTE = """mutation ($parent: String!) {
     launchRunReexecution(reexecutionParams: {parentRunId: $parent, strategy: ALL_STEPS}) {
         __typename ... on LaunchRunSuccess {run {id}}}}"""
+_START = "mutation ($sensor: SensorSelector!) {startSensor(sensorSelector: $sensor) {__typename}}"
 _STOP = "mutation ($id: String!) {stopSensor(id: $id) {__typename}}"
 _PROJECT = Path(kinesis_assets.__file__).parents[1]
 
@@ -114,6 +116,17 @@ class OrdersDeployment:
         run = self.instance.get_run_by_id(launched["run"]["id"])
         assert run is not None
         return self.ended_run(run)
+
+    @contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Turn the stream's sensor on until the end of the block."""
+        sensor = {**_REPOSITORY, "sensorName": StreamNames(STREAM).sensor}
+        started = self.web.query(_START, sensor=sensor)["startSensor"]
+        assert started["__typename"] == "Sensor", started
+        try:
+            yield
+        finally:
+            _stop_sensors(self.web)
 
     def latest_run(self) -> dg.DagsterRun:
         """Return the run that was created last."""
@@ -209,8 +222,7 @@ def _dagster(folder: Path, port: int, environment: dict[str, str]) -> Iterator[s
 
 def _stop_sensors(web: Webserver) -> None:
     names = StreamNames(STREAM)
-    repository = {"repositoryName": "__repository__", "repositoryLocationName": _LOCATION}
-    sensors = web.query(_SENSORS, repository=repository)["sensorsOrError"]["results"]
+    sensors = web.query(_SENSORS, repository=_REPOSITORY)["sensorsOrError"]["results"]
     assert {sensor["name"] for sensor in sensors} == {names.sensor, names.automation}
     for sensor in sensors:
         stopped = web.query(_STOP, id=sensor["id"])["stopSensor"]

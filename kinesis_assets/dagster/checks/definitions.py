@@ -61,6 +61,7 @@ def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition
 def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckResult]":
     from kinesis_assets.dagster.checks.evaluation import Evaluation  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.dagster.checks.remembered import remembered_checks  # noqa: PLC0415  # as above
+    from kinesis_assets.table.run_files.pause import read_pause  # noqa: PLC0415  # as above
 
     remembered = remembered_checks(instance, opened.names)
     listed = opened.listed_shards()
@@ -73,6 +74,7 @@ def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckR
         machine_time=datetime.fromtimestamp(time(), UTC),
         waiting=remembered.waiting,
         failing=remembered.failing,
+        pause=read_pause(opened.table),
         before=remembered.progress.unverified(),
         max_commits=MAX_COMMITS,
     ).results

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.run_files.pause import Pause
     from kinesis_assets.table.snapshot import TableSnapshot
 
 
@@ -103,6 +104,7 @@ class Evaluation:
         machine_time: This machine's clock.
         waiting: The shards that wait to be read: their last run failed, or something arrived in them.
         failing: The shards that failed in their last run, with a sentence about it.
+        pause: The pause of the stream; None if it is not paused.
         before: What is remembered of the last evaluation.
         max_commits: The maximum number of commits to verify.
 
@@ -129,6 +131,7 @@ class Evaluation:
         machine_time: datetime,
         waiting: Collection[str],
         failing: Mapping[str, str],
+        pause: Pause | None,
         before: ChecksProgress,
         max_commits: int = MAX_COMMITS,
     ) -> None:
@@ -171,6 +174,8 @@ class Evaluation:
             self.results.append(check_bad_records(self._checks.bad_records, records, DAMAGED))
         if state is not None:
             self.results += self._of_table(state, max_commits)
+        if pause is not None:
+            self.results = [result.while_paused(pause) for result in self.results]
 
     def _of_shards(self) -> Iterator[CheckResult]:
         checks, now = self._checks, self._now

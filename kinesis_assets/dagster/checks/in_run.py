@@ -16,6 +16,7 @@ from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.remembered import RememberedChecks, remembered_checks
 from kinesis_assets.dagster.checks.run_reports import RunReports
 from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,6 +91,7 @@ class RunChecks(RunReports):
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
             failing=others | self._failed,
+            pause=read_pause(self._opened.table),
             before=msgspec.structs.replace(remembered.progress, waiting=waiting),
         ).results
 

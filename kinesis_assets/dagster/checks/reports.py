@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from kinesis_assets.dagster.checks.result import PAUSED
 from kinesis_assets.dagster.dagster_internals import check_target, latest_check_executions
 
 if TYPE_CHECKING:
@@ -131,6 +132,9 @@ def _is_same(record: Any, result: CheckResult, now: float) -> bool:
     """Return whether a result is that of the last execution. A failure is renewed at times."""
     evaluation = _evaluation_of(record)
     if evaluation is None or evaluation.passed != result.passed:
+        return False
+    paused = evaluation.metadata.get(PAUSED)
+    if (None if paused is None else paused.value) != result.metadata.get(PAUSED):
         return False
     if result.passed:
         return True

@@ -11,9 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_assets.dagster.settings.check_settings import Severity
+    from kinesis_assets.table.run_files.pause import Pause
 
 WORST = 20
 """The maximum number of rows in a check's metadata. It says how many more there are."""
+
+PAUSED = "paused"
+"""The metadata of each result of a paused stream: by whom, since when, why, and how to resume it."""
+
+_OF_READING = frozenset({"lag", "time_to_loss", "every_shard_read"})
+"""The checks that say whether a stream is read."""
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
@@ -40,6 +47,21 @@ class CheckResult:
     def dagster_severity(self) -> dg.AssetCheckSeverity:
         """The severity in Dagster."""
         return dg.AssetCheckSeverity[self.severity]
+
+    def while_paused(self, pause: Pause) -> CheckResult:
+        """Return the result of a paused stream, which is neither well nor broken.
+
+        The checks that say whether it is read are warnings, until records are about to expire.
+        """
+        paused = f"The stream is {pause}"
+        if self.name not in _OF_READING:
+            passed, severity, description = self.passed, self.severity, f"{self.description}. {paused}"
+        elif self.name == "time_to_loss" and not self.passed:
+            passed, severity, description = False, self.severity, f"{paused}. {self.description}"
+        else:
+            passed, severity, description = False, "WARN", paused
+        metadata = {PAUSED: str(pause), **self.metadata}
+        return CheckResult(self.name, passed, severity, description, metadata)
 
     def of(self, key: dg.AssetKey) -> dg.AssetCheckResult:
         """Return the result as the op of a check returns it.

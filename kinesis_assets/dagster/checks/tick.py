@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.dagster.checks.result import CheckResult, duration
-from kinesis_assets.errors import KinesisAssetsError, TableMissing, reason_of
+from kinesis_assets.errors import KinesisAssetsError, PauseUnreadable, TableMissing, reason_of
 from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.settings.stream_check_settings import Checks
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
+    from kinesis_assets.table.run_files.pause import Pause
     from kinesis_assets.table.snapshot import TableSnapshot
 
 _log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ def check_events(
     now: float,
     waiting: Collection[str],
     failing: Mapping[str, str],
+    pause: Pause | None,
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported.
 
@@ -55,6 +58,7 @@ def check_events(
         now: The time of the tick, in seconds since the epoch.
         waiting: The shards that wait to be read, see `Evaluation`.
         failing: The shards that failed in their last run, see `Evaluation`.
+        pause: The pause of the stream; None if it is not paused.
 
     Returns:
         The results, and what the checks remember.
@@ -72,6 +76,7 @@ def check_events(
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
             failing=failing,
+            pause=pause,
             before=before,
         )
     except KinesisAssetsError as error:
@@ -126,10 +131,13 @@ def _without_service(
 ) -> Evaluation | None:
     """Evaluate the checks from the table; None if it cannot be read either."""
     snapshot: TableSnapshot | None = None
+    pause: Pause | None = None
     time = datetime.fromtimestamp(now, UTC)
     try:
         with suppress(TableMissing):
             snapshot = opened.table.snapshot()
+        with suppress(PauseUnreadable):
+            pause = read_pause(opened.table)
         return Evaluation(
             opened,
             instance,
@@ -138,6 +146,7 @@ def _without_service(
             machine_time=time,
             waiting=(),
             failing=failing,
+            pause=pause,
             before=before,
         )
     except Exception as error:  # noqa: BLE001  # the tick fails, and its checks have to say so in any case

@@ -167,7 +167,7 @@ def _of_stream(
         instance, names, snapshot, listing.summary.identity, before, ended=ended_ids
     )
     last_requested = ranges[-1][-1] if ranges else before.last_requested
-    seen, observed = observe_stream(names.stream_key, listing, shards, before.observed, now)
+    seen, observed = observe_stream(names, listing, shards, before.observed, now, pause=pause)
     after = structs.replace(
         before,
         last_requested=last_requested,
@@ -186,6 +186,7 @@ def _of_stream(
         now=now,
         waiting=after.waiting_to_be_read,
         failing=backoff.reasons,
+        pause=pause,
     )
     record_shards(opened, listed, waiting=checks.waiting, now=now)
     blocked = {

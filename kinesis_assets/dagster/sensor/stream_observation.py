@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
+from kinesis_assets.dagster.checks.result import PAUSED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.run_files.pause import Pause
 
 INTERVAL = 3600.0
 """Seconds after which a stream that did not change is observed again."""
@@ -34,32 +38,41 @@ class Observed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def observe_stream(
-    key: dg.AssetKey,
+    names: StreamNames,
     listing: StreamListing,
     shards: Mapping[str, ShardPosition],
     before: Observed,
     now: float,
-) -> tuple[list[dg.AssetMaterialization], Observed]:
-    """Return the event that is due, if any. No call is made for it.
+    *,
+    pause: Pause | None,
+) -> tuple[list[dg.AssetMaterialization | dg.AssetObservation], Observed]:
+    """Return the event that is due, if any. If a pause starts or ends, the raw asset has one too.
 
     It has no partition. It is a materialization, because the asset's page shows the metadata of the latest
-    one.
+    one. No call is made for it.
 
     Args:
-        key: The key of the stream's asset.
+        names: The names of the stream's definitions.
         listing: The stream and its shards.
         shards: The position of each shard.
         before: The last event.
         now: The time in seconds since the epoch.
+        pause: The pause of the stream; None if it is not paused.
 
     Returns:
-        The event, and what to remember of it.
+        The events, and what to remember of it.
     """
-    facts = _facts(listing)
+    facts = ({} if pause is None else {PAUSED: str(pause)}) | _facts(listing)
     if facts == before.facts and now - before.at < INTERVAL:
         return [], before
     metadata: dict[str, Any] = {**facts, "incoming (MB/s)": _incoming(listing, shards) / 1e6}
-    return [dg.AssetMaterialization(key, metadata=metadata)], Observed(facts, now)
+    events: list[dg.AssetMaterialization | dg.AssetObservation] = [
+        dg.AssetMaterialization(names.stream_key, metadata=metadata)
+    ]
+    if facts.get(PAUSED) != before.facts.get(PAUSED):
+        said = "resumed" if pause is None else str(pause)
+        events.append(dg.AssetObservation(names.raw_key, description=f"The stream is {said}"))
+    return events, Observed(facts, now)
 
 
 def _facts(listing: StreamListing) -> dict[str, str | int]:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 PAUSE_FILE = "_kinesis/pause.json"
 """The path of the file in a table's folder."""
 
-_FORMAT = 1
+RESUME = "kinesis-assets resume"
+"""The command that ends a pause, without its options."""
+
+_FORMAT = 2
 """The format number that this release writes. It is raised with every change that an older release must not
 read."""
 
@@ -41,17 +44,19 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         reason: The reason, in one line.
         by: Who paused it.
         at: When (clock of the machine that paused it).
+        command: The whole command that resumes it. Files of format 1 do not have it.
     """
 
     format: int
     reason: str
     by: str
     at: datetime
+    command: str = RESUME
 
     def __str__(self) -> str:
         return (
             f"paused by {self.by} since {self.at:%Y-%m-%dT%H:%M:%SZ}: {self.reason}. "
-            "To continue, run `kinesis-assets resume`"
+            f"To continue, run `{self.command}`"
         )
 
 
@@ -91,7 +96,7 @@ def refuse_paused(stream: str, table: PositionedTable) -> None:
         raise StreamPaused(stream, f"{pause}. Nothing was changed")
 
 
-def pause(table: PositionedTable, *, reason: str, by: str, at: datetime) -> Pause:
+def pause(table: PositionedTable, *, reason: str, by: str, at: datetime, command: str = RESUME) -> Pause:
     """Pause the stream of a table, or replace the reason of its pause.
 
     Args:
@@ -99,6 +104,7 @@ def pause(table: PositionedTable, *, reason: str, by: str, at: datetime) -> Paus
         reason: Why.
         by: Who pauses it.
         at: The time, UTC.
+        command: The command that resumes it.
 
     Raises:
         InvalidInput: The reason is empty or too long.
@@ -108,7 +114,7 @@ def pause(table: PositionedTable, *, reason: str, by: str, at: datetime) -> Paus
     sentence = " ".join(reason.split()).rstrip(".")
     if not sentence.isprintable() or not 0 < len(sentence) <= _MAX_REASON:
         raise InvalidInput(f"invalid reason: give 1 to {_MAX_REASON} printable characters")
-    new = Pause(format=_FORMAT, reason=sentence, by=by, at=at)
+    new = Pause(format=_FORMAT, reason=sentence, by=by, at=at, command=command)
     try:
         replace_file(table.files, PAUSE_FILE, msgspec.json.format(msgspec.json.encode(new), indent=1))
     except OSError as error:

@@ -1,20 +1,26 @@
-"""What the Dagster UI shows of a stream that is not well: two of its eight shards fail."""
+"""What the Dagster UI shows of a stream that is not well: two of its eight shards fail, or it is paused."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
 from playwright.sync_api import expect
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.demo.orders import STREAM
+from kinesis_assets.table.run_files.pause import pause, resume
+from kinesis_assets.table.table import PositionedTable
 from support.orders_deployment import EIGHT_SHARDS, RAW
 from support.stream_names import stream_key
 
 FAILING = [EIGHT_SHARDS[2], EIGHT_SHARDS[5]]
 VIEW = {"width": 1400, "height": 1400}
+COMMAND = "kinesis-assets resume --stream orders"
+PAUSE = f"paused by ann since 2026-01-31T12:00:00Z: schema change. To continue, run `{COMMAND}`"
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +79,50 @@ def test_the_page_of_the_stream_shows_what_it_is(unwell):
         "open shards": "8",
     }.items():
         expect(unwell.metadata(name)).to_contain_text(re.compile(value))
+
+
+@pytest.fixture(scope="module")
+def paused_shop(running_shop):
+    """The deployment after a tick of the sensor that has found the stream paused."""
+    running_shop.faults.clear()
+    table = PositionedTable(str(running_shop.table))
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    pause(table, reason="schema change", by="ann", at=at, command=COMMAND)
+
+    def shows_pause():
+        event = running_shop.instance.get_latest_materialization_event(stream_key(STREAM))
+        return "paused" in event.asset_materialization.metadata
+
+    with running_shop.ticking():
+        wait_until(shows_pause)
+    yield running_shop
+    resume(table)
+
+
+@pytest.fixture
+def paused(paused_shop, pages):
+    """The pages of that deployment."""
+    assert paused_shop.instance is not None
+    pages.page.set_viewport_size(VIEW)
+    return pages
+
+
+def test_the_page_of_a_paused_stream_says_why_and_how_to_resume_it(paused):
+    paused.open_asset(stream_key(STREAM).path, "Overview")
+    expect(paused.metadata("paused")).to_contain_text(PAUSE)
+
+
+def test_the_checks_of_a_paused_stream_are_warnings_that_say_so(paused):
+    paused.open_asset(RAW.path, "Checks")
+    for name in Checks().reading_no_rows:
+        paused.page.get_by_text(name, exact=True).first.click()
+        expect(
+            paused.page.get_by_text("The stream is paused by ann since 2026-01-31T12:00:00Z").first
+        ).to_be_visible()
+    expect(paused.page.get_by_text("Failed", exact=True)).to_have_count(3)
+
+
+def test_the_events_of_the_raw_table_say_that_the_stream_is_paused(paused):
+    paused.open_asset(RAW.path, "Events")
+    paused.events()[0].click()
+    expect(paused.page.get_by_text("The stream is paused by ann")).to_be_visible()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.run_files.pause import PAUSE_FILE
+from kinesis_assets.table.run_files.pause import PAUSE_FILE, read_pause
 from support.command_line import single_line_error
 from support.mentions import assert_mentions
 
@@ -47,8 +49,20 @@ def test_a_run_is_refused_in_one_line_with_the_reason_and_the_way_out(paused, be
     done = paused("run")
     assert (done.exit_code, done.out) == (1, "")
     error = single_line_error(done.err)
-    assert_mentions(error, "ann", "schema change", "`kinesis-assets resume`")
+    assert_mentions(error, "ann", "schema change")
     assert bench.version == version
+
+
+def test_a_refused_run_names_the_whole_command_that_resumes_the_stream(
+    paused, bench, cli, tmp_path, monkeypatch
+):
+    paused("pause", "--reason", "schema change", "--by", "ann")
+    (command,) = re.findall("`(.+?)`", paused("run").err)
+    name, *arguments = shlex.split(command)
+    assert name == "kinesis-assets"
+    monkeypatch.chdir(tmp_path)  # it works from any folder
+    assert cli(*arguments).exit_code == 0
+    assert read_pause(bench.table) is None
 
 
 def test_resume_prints_the_pause_that_it_ends(paused, bench):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.sensor.stream_observation import INTERVAL, Observed, observe_stream
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
@@ -38,7 +38,8 @@ def position(rate: int | None, age: float = 0.0, *, finished: bool = False) -> S
 
 def observe(listing=LISTING, shards=None, before=NEVER, now=0.0):
     """The metadata of the observation, None without one; and what is remembered."""
-    events, after = observe_stream(dg.AssetKey("clicks"), listing, shards or {}, before, now)
+    names = StreamNames("clicks")
+    events, after = observe_stream(names, listing, shards or {}, before, now, pause=None)
     facts = [{name: value.value for name, value in event.metadata.items()} for event in events]
     return (facts[0] if facts else None), after
 

@@ -41,6 +41,12 @@ def test_the_error_names_reason_author_time_and_way_out(table):
     assert "`kinesis-assets resume`" in str(caught.value)
 
 
+def test_a_pause_of_an_older_release_is_read_and_names_the_command_without_its_options(table, file):
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b'{"format": 1, "reason": "a", "by": "b", "at": "2026-01-31T12:00:00Z"}')
+    assert "`kinesis-assets resume`" in str(read_pause(table))
+
+
 def test_a_second_pause_replaces_the_first(table):
     pause(table, reason="a", by="ann", at=AT)
     pause(table, reason="b", by="bob", at=AT)
@@ -56,7 +62,7 @@ def test_a_second_pause_replaces_the_first(table):
         b"null",
         b"\xff\xfe",
         b'{"format": 1}',
-        b'{"format": 2, "reason": "a", "by": "b", "at": "2026-01-31T12:00:00Z"}',
+        b'{"format": 3, "reason": "a", "by": "b", "at": "2026-01-31T12:00:00Z"}',
         b'{"format": 1, "reason": "a", "by": "b", "at": "2026-01-31T12:00:00Z", "more": 1}',
     ],
 )
