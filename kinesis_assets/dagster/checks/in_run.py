@@ -15,11 +15,10 @@ import msgspec
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.remembered import RememberedChecks, remembered_checks
 from kinesis_assets.dagster.checks.run_reports import RunReports
-from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import dagster as dg
 
@@ -53,27 +52,30 @@ class RunChecks(RunReports):
         self._listing = listing
         self._outcomes: dict[str, tuple[ShardOutcome, float]] = {}
         self._read_at: dict[str, float] = {}
-        self._failing: dict[str, str | None] = {}
+        self._failing: dict[str, str] = {}
+        self._shards: Collection[str] = ()
 
     def add(self, result: RunResult) -> None:
-        """Add the result of the run, or of an iteration of a continuous run, before it is reported.
-
-        The next results are reported at once if shards have started or ceased to fail.
-        """
+        """Add the result of the run, or of an iteration of a continuous run, before it is reported."""
         now = self._clock()
-        before = self._failed.keys()
         for shard_id, outcome in result.outcomes.items():
-            self._failing[shard_id] = str(outcome.error) if outcome.state is ShardState.FAILED else None
             if outcome.lag_ms is not None:
                 self._outcomes[shard_id] = outcome, now
                 if outcome.error is None:
                     self._read_at[shard_id] = now
-        if self._failed.keys() != before:
-            self._reported = None
 
-    @property
-    def _failed(self) -> dict[str, str]:
-        return {shard_id: reason for shard_id, reason in self._failing.items() if reason is not None}
+    def report_after(self, outcomes: Mapping[str, ShardOutcome], failed: Collection[str]) -> None:
+        """Report the results after a commit, at once if shards have started or ceased to fail.
+
+        Args:
+            outcomes: The last outcome of each shard of the run, by shard id.
+            failed: Those of the shards that fail.
+        """
+        failing = {shard_id: str(outcomes[shard_id].error) for shard_id in failed}
+        if failing.keys() != self._failing.keys():
+            self._reported = None
+        self._failing, self._shards = failing, outcomes.keys()
+        self.report()
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
         remembered = remembered_checks(self._step.instance, self._opened.names)
@@ -81,7 +83,7 @@ class RunChecks(RunReports):
         others = {
             shard_id: reason
             for shard_id, reason in remembered.failing_at(now).items()
-            if shard_id not in self._failing
+            if shard_id not in self._shards
         }
         return Evaluation(
             self._opened,
@@ -90,7 +92,7 @@ class RunChecks(RunReports):
             self._opened.table.snapshot(),
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
-            failing=others | self._failed,
+            failing=others | self._failing,
             pause=read_pause(self._opened.table),
             before=msgspec.structs.replace(remembered.progress, waiting=waiting),
         ).results

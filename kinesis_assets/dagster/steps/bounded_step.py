@@ -128,8 +128,9 @@ def _report_stream(
     step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream, plan: RunPlan, result: RunResult
 ) -> None:
     """Report the totals, and the checks, one of which counts them. The shards were reported before."""
-    totals = TotalsEvents(key, stream, step.instance, plan.listing)
-    report_events(step, [totals.event(RunTotals.of(result))])
+    totals = RunTotals.of(result)
+    event = TotalsEvents(key, stream, step.instance, plan.listing).event(totals, totals.failed)
+    report_events(step, [event])
     checks = RunChecks(step, stream, plan.listing)
     checks.add(result)
-    checks.report()
+    checks.report_after(result.outcomes, totals.failed)

@@ -19,6 +19,8 @@ from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.spark.session import cancel_tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     import dagster as dg
 
     from kinesis_assets.dagster.stream import OpenStream
@@ -54,15 +56,15 @@ def run_continuously(
     checks = RunChecks(step, stream, plan.listing, clock.time)
     totals_events = TotalsEvents(context.asset_key, stream, step.instance, plan.listing, clock.time)
 
-    def report_stream(totals: RunTotals) -> None:
-        report_events(step, [totals_events.event(totals)])
-        checks.report()
+    def report_stream(totals: RunTotals, failed: AbstractSet[str]) -> None:
+        report_events(step, [totals_events.event(totals, failed)])
+        checks.report_after(totals.outcomes, failed)
 
     totals_report = TotalsReport(report_stream)
 
     def report(result: RunResult) -> None:
         report_events(step, shard_events(context.asset_key, stream.name, result))
-        totals_report.note_report_of_shards()
+        totals_report.add_reported(result)
 
     run_log = RunLog(context.log.info, clock=clock.monotonic)
 

@@ -14,14 +14,15 @@ import dagster as dg
 from kinesis_assets.dagster.checks.remembered import remembered_checks
 from kinesis_assets.dagster.checks.unread import latest_time
 from kinesis_assets.dagster.events.metadata import totals_metadata
-from kinesis_assets.errors import TableError
+from kinesis_assets.errors import ShardThrottled, TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.plan import gaps_to_fill
 from kinesis_assets.ingest.run_totals import RunTotals, StreamState
 from kinesis_assets.table.table_totals import table_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
     from typing import Self
 
     from kinesis_assets.dagster.stream import OpenStream
@@ -65,12 +66,19 @@ class TotalsEvents:
         self._clock = clock
         self._read_at = -inf
         self._shards: Mapping[str, ShardPosition] = {}
-        self._failing: Collection[str] = ()
+        self._failing: AbstractSet[str] = frozenset()
         self._losses: Mapping[str, datetime] = {}
         self._table: TableTotals | None = None
 
-    def event(self, totals: RunTotals) -> dg.AssetMaterialization | dg.AssetObservation:
-        """Return the event of what a run committed since the one before."""
+    def event(
+        self, totals: RunTotals, failed: AbstractSet[str]
+    ) -> dg.AssetMaterialization | dg.AssetObservation:
+        """Return the event of what a run committed since the one before.
+
+        Args:
+            totals: What it committed.
+            failed: Those of its shards that fail.
+        """
         now = self._clock()
         if now - self._read_at >= TABLE_INTERVAL:
             self._read_at = now
@@ -79,7 +87,7 @@ class TotalsEvents:
             self._table = replace(self._table, rows=self._table.rows + totals.rows)
         state = None
         if self._shards:
-            failing = totals.failed.union(self._failing - totals.outcomes.keys())
+            failing = failed | (self._failing - totals.outcomes.keys())
             time = latest_time(
                 self._shards, self._listing.summary.service_time, datetime.fromtimestamp(now, UTC)
             )
@@ -106,25 +114,33 @@ class TotalsReport:
     """Reports the totals of a continuous run, also at the end of the context.
 
     They are reported after each report of shards, because the asset's page shows the latest event, and when
-    shards start or cease to fail. Each report has what was committed since the one before it.
+    shards cease to fail. Each report has what was committed since the one before it.
 
     Args:
-        report: Reports totals.
+        report: Reports totals, and the shards that fail.
     """
 
-    def __init__(self, report: Callable[[RunTotals], object]) -> None:
+    def __init__(self, report: Callable[[RunTotals, AbstractSet[str]], object]) -> None:
         self._report = report
         self._totals = RunTotals()
-        self._failed: set[str] = set()
+        self._failing: set[str] = set()
         self._due = False
 
-    def note_report_of_shards(self) -> None:
-        """Note that shards were reported."""
+    def add_reported(self, result: RunResult) -> None:
+        """Note the outcomes that were reported. A shard that is throttled between its rows does not fail."""
         self._due = True
+        self._failing |= {
+            shard_id
+            for shard_id in RunTotals.of(result).failed
+            if not (isinstance(result.errors[shard_id], ShardThrottled) and result.outcomes[shard_id].rows)
+        }
 
     def add(self, result: RunResult) -> None:
         """Add the result of an iteration, and report the totals if they are due."""
         self._totals.add(result)
+        ceased = self._failing & (result.outcomes.keys() - result.errors.keys())
+        self._failing -= ceased
+        self._due = self._due or bool(ceased)
         self.flush()
 
     def __enter__(self) -> Self:
@@ -135,8 +151,7 @@ class TotalsReport:
 
     def flush(self) -> None:
         """Report the totals now, if they are due."""
-        failed = self._totals.failed
-        if self._due or failed != self._failed:
-            self._report(self._totals)
-            self._failed, self._due = failed, False
+        if self._due:
+            self._report(self._totals, frozenset(self._failing))
+            self._due = False
             self._totals.start_again()

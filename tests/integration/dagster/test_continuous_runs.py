@@ -114,6 +114,10 @@ class TestOneRun:
         assert run.status is Status.FAILURE
         assert {(shard_id, rows) for shard_id, rows, _ in runs.events(run)} == {(B, 2), (C, 0)}
         assert [(shard_id, rows) for shard_id, rows, _ in runs.events(run, OBSERVATION)] == [(A, 0)]
+        assert {facts["failed shards"] for facts in totals(instance, run.run_id)} == {1}
+        key = dg.AssetCheckKey(raw_key(source.name), "every_shard_read")
+        check = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+        assert (check.run_id, check.evaluation.passed) == (run.run_id, False)
         partitions = shard_partitions(source.name)
         status = instance.get_status_by_partition(raw_key(source.name), [A, B, C], partitions)
         assert {key: each.value for key, each in status.items()} == {

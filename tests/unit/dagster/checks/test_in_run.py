@@ -20,7 +20,7 @@ from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.errors import ReadFailed, TableUnreachable
+from kinesis_assets.errors import ReadFailed, ShardThrottled, TableUnreachable
 from kinesis_assets.ingest.outcome import ShardOutcome, ShardState
 from support.mentions import assert_mentions
 from support.run_results import reading_facts
@@ -72,6 +72,29 @@ def test_a_run_that_commits_often_evaluates_the_checks_at_times(instance, second
     checks.report()
     checks.report()
     assert checks.evaluations == evaluations
+
+
+class _CountedOfStream(RunChecks):
+    """Checks of a stream that record which shards fail whenever they are evaluated."""
+
+    def __init__(self, instance):
+        step = SimpleNamespace(instance=instance, run_id="run")
+        opened = SimpleNamespace(name="clicks", names=StreamNames("clicks"), checks=Checks())
+        super().__init__(step, opened, listing=None, clock=lambda: 1000.0)
+        self.found = []
+
+    def _evaluated(self, now):
+        del now
+        self.found.append(dict(self._failing))
+        return []
+
+
+def test_a_shard_that_starts_or_ceases_to_fail_is_evaluated_at_once(instance):
+    checks = _CountedOfStream(instance)
+    outcomes = {"a": ShardOutcome("a", ShardState.FAILED, error=ShardThrottled("a", "throttled"))}
+    for failed in (set(), set(), {"a"}, {"a"}, set()):
+        checks.report_after(outcomes, failed)
+    assert checks.found == [{}, {"a": "a: throttled"}, {}]
 
 
 class _NotEvaluated(RunReports):

@@ -70,7 +70,7 @@ def test_the_error_of_the_tick_is_raised_and_the_cursor_is_kept(failing):
 
 
 def test_an_error_of_any_kind_turns_the_checks_red(failing, faults, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise RuntimeError("no space left on device")
 
     faults.clear()

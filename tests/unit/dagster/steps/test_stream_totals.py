@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kinesis_assets.dagster.steps.stream_totals import TotalsReport
-from kinesis_assets.errors import DataLost
+from kinesis_assets.errors import DataLost, ShardThrottled
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
 from kinesis_assets.ingest.run_totals import StreamState
@@ -51,12 +52,13 @@ class Reports:
 
     def __init__(self) -> None:
         self.found: list[tuple[int, set[str]]] = []
-        self.report = TotalsReport(lambda totals: self.found.append((totals.rows, totals.failed)))
+        self.report = TotalsReport(lambda totals, failed: self.found.append((totals.rows, {*failed})))
 
     def add(self, *outcomes: ShardOutcome, reported: bool = False) -> None:
+        result = RunResult(1, {each.shard_id: each for each in outcomes})
         if reported:
-            self.report.note_report_of_shards()
-        self.report.add(RunResult(1, {each.shard_id: each for each in outcomes}))
+            self.report.add_reported(result)
+        self.report.add(result)
 
 
 @pytest.fixture
@@ -77,15 +79,24 @@ def test_nothing_is_reported_while_no_shard_is(reports):
     assert reports.found == []
 
 
-def test_a_shard_that_starts_and_ceases_to_fail_is_reported_each_time(reports):
-    for fails in (True, True, False, False):
-        reports.add(outcome(A, fails=fails))
+def test_a_shard_that_ceases_to_fail_is_reported_although_it_has_no_news(reports):
+    reports.add(outcome(A, fails=True), reported=True)
+    reports.add(outcome(A, fails=True))
+    reports.add(outcome(A))
+    reports.add(outcome(A))
     assert [failed for _, failed in reports.found] == [{A}, set()]
+
+
+@pytest.mark.parametrize(("rows", "failing"), [(3, set()), (0, {A})])
+def test_a_shard_that_is_throttled_fails_only_if_nothing_is_read(reports, rows, failing):
+    throttled = replace(outcome(A, rows, fails=True), error=ShardThrottled(A, "throttled"))
+    reports.add(throttled, reported=True)
+    assert reports.found == [(rows, failing)]
 
 
 def test_the_end_reports_totals_after_the_last_shards(reports):
     with reports.report:
-        reports.report.note_report_of_shards()
+        reports.report.add_reported(RunResult(1, {}))
     assert reports.found == [(0, set())]
 
 
