@@ -150,7 +150,7 @@ class _Demo:
         job = definitions.resolve_implicit_global_asset_job_def()
         keys = [asset.key for asset in tables.assets or () if isinstance(asset, dg.AssetsDefinition)]
         job.execute_in_process(instance=self._instance, asset_selection=keys, run_config=QUIET)
-        typed = count_rows(Path(folder, "orders"), "count(DISTINCT order_id)")
+        typed = count_rows(Path(folder, "latest_orders"), "count(DISTINCT order_id)")
         by_day = count_rows(Path(folder, "revenue_by_day"), "sum(orders)")
         took = time.monotonic() - started
         _print_step(f"Derived a typed table of {typed} orders, and the revenue of each day, in {took:.1f} s")

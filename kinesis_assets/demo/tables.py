@@ -17,14 +17,14 @@ _ORDER = "order_id string, customer_id string, placed_at_ms long, channel string
 
 
 def build_order_tables(folder: str) -> dg.Definitions:
-    """Build the assets `orders` and `revenue_by_day`.
+    """Build the assets `latest_orders` and `revenue_by_day`.
 
     Args:
         folder: The path or URI of the folder in which the tables are.
     """
 
-    @derived_table(source=STREAM, table=f"{folder}/orders", key=["order_id"], order_by=["placed_at"])
-    def orders(new: DataFrame) -> DataFrame:
+    @derived_table(source=STREAM, table=f"{folder}/latest_orders", key=["order_id"], order_by=["placed_at"])
+    def latest_orders(new: DataFrame) -> DataFrame:
         """The newest version of each order."""
         typed = new.transform(decode(Json(_ORDER))).select("value.*")
         return typed.selectExpr(
@@ -36,11 +36,11 @@ def build_order_tables(folder: str) -> dg.Definitions:
             "CAST(timestamp_millis(placed_at_ms) AS DATE) AS day",
         )
 
-    @rollup(source=STREAM, upstream="orders", table=f"{folder}/revenue_by_day", by=["day"])
+    @rollup(source=STREAM, upstream="latest_orders", table=f"{folder}/revenue_by_day", by=["day"])
     def revenue_by_day(rows: DataFrame) -> DataFrame:
         """The number of orders and the revenue of each day."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415  # definitions are loaded without PySpark
 
         return rows.groupBy("day").agg(F.count("*").alias("orders"), F.sum("total").alias("revenue"))
 
-    return dg.Definitions(assets=[orders, revenue_by_day])
+    return dg.Definitions(assets=[latest_orders, revenue_by_day])

@@ -132,14 +132,15 @@ def test_the_orders_of_the_page_are_those_of_the_demonstration(
             pass
         assert cli("run", "--stream", "orders", "--table", "./orders").exit_code == 0
         _, typed = loaded(KinesisTableComponent, **ORDERS["attributes"])
-        for name, tables in (("./derived/orders", typed), ("./demo/orders", build_order_tables("./demo"))):
+        tables_of = {"./derived": typed, "./demo": build_order_tables("./demo")}
+        for folder, tables in tables_of.items():
             defs = dg.Definitions.merge(build_kinesis_stream("orders", table="./orders"), tables)
             job = defs.resolve_implicit_global_asset_job_def()
-            job.execute_in_process(asset_selection=[dg.AssetKey("orders")])
-            assert len(rows(name, *COLUMNS)) == 3
+            job.execute_in_process(asset_selection=[dg.AssetKey("latest_orders")])
+            assert len(rows(f"{folder}/latest_orders", *COLUMNS)) == 3
     finally:
         kinesis.delete_stream(StreamName="orders")
-    assert rows("./derived/orders", *COLUMNS) == rows("./demo/orders", *COLUMNS)
+    assert rows("./derived/latest_orders", *COLUMNS) == rows("./demo/latest_orders", *COLUMNS)
 
 
 @dagsters_own_warnings

@@ -44,7 +44,7 @@ FURTHER = (
 )
 """Commands of other pages, which find the project of the tutorial."""
 
-STREAM, RAW, TYPED, ROLLUP = "kinesis/orders", "kinesis/orders_raw", "orders", "revenue_by_day"
+STREAM, RAW, TYPED, ROLLUP = "kinesis/orders", "kinesis/orders_raw", "latest_orders", "revenue_by_day"
 ON_DEMAND = "no_duplicates"
 CHECKS = {
     RAW: {"bad_records", "every_shard_read", "no_accepted_data_loss", "time_to_loss"},

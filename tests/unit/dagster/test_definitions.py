@@ -29,11 +29,15 @@ def deployed() -> dg.Definitions:
 class TestDeployed:
     def test_it_has_the_orders_stream_its_raw_table_and_the_derived_ones(self, deployed):
         graph = deployed.resolve_asset_graph()
-        derived = {dg.AssetKey("orders"), dg.AssetKey("revenue_by_day")}
+        derived = {dg.AssetKey("latest_orders"), dg.AssetKey("revenue_by_day")}
         assert graph.get_all_asset_keys() == {stream_key("orders"), raw_key("orders"), *derived}
         assert graph.get(raw_key("orders")).parent_keys == {stream_key("orders")}
         assert not graph.get(stream_key("orders")).is_materializable
         assert graph.get(raw_key("orders")).is_materializable
+
+    def test_each_node_of_its_lineage_has_a_name_of_its_own(self, deployed):
+        keys = deployed.resolve_asset_graph().get_all_asset_keys()
+        assert len({key.path[-1] for key in keys}) == len(keys)  # the lineage shows the last part
 
     def test_both_assets_are_partitioned_by_the_same_shards(self, deployed):
         graph = deployed.resolve_asset_graph()
@@ -49,7 +53,7 @@ class TestDeployed:
         assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
         (target,) = sensor.targets
         selection = target.resolvable_to_job.selection
-        derived = {dg.AssetKey("orders"), dg.AssetKey("revenue_by_day")}
+        derived = {dg.AssetKey("latest_orders"), dg.AssetKey("revenue_by_day")}
         assert selection.resolve(deployed.resolve_asset_graph()) == {raw_key("orders"), *derived}
 
     def test_runs_execute_in_the_process_that_dagster_starts_for_them(self, deployed):
