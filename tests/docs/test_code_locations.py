@@ -16,7 +16,7 @@ from support.dagster_components import dagsters_own_warnings
 from support.dg_project import DgProject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import dagster as dg
 
@@ -35,7 +35,8 @@ MODULES = {
     if DEFINES.search(block)
 }
 LOCATIONS = {name: block for name, block in MODULES.items() if "Definitions" in block}
-STREAM = "type: kinesis_assets.KinesisStreamComponent\nattributes: {stream: clicks, table: ./clicks}\n"
+FILES = re.compile(r'^```\w+ title="src/shop/defs/([^"]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
+STREAM = "type: kinesis_assets.KinesisStreamComponent\nattributes: {{stream: {0}, table: ./{0}_raw}}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -69,11 +70,26 @@ def test_a_block_with_definitions_loads_by_file_and_by_module(tmp_path: Path, na
 def test_a_block_loads_in_the_defs_folder_of_a_project(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = DgProject.create(tmp_path, {})
     monkeypatch.syspath_prepend(tmp_path)
-    (project.defs / f"{name}.py").write_text(MODULES[name])
-    if "build_kinesis_stream" not in MODULES[name]:
-        (project.defs / "stream").mkdir()
-        (project.defs / "stream" / "defs.yaml").write_text(STREAM)
-    loaded(module_name="lake.definitions", working_directory=str(tmp_path))
+    stream = {} if "build_kinesis_stream" in MODULES[name] else {"stream/defs.yaml": STREAM.format("clicks")}
+    in_defs_folder(tmp_path, {f"{name}.py": MODULES[name], **stream})
     assert f"lake.defs.{name}" in sys.modules
+
+
+def test_the_files_of_the_tutorial_load_in_the_defs_folder_of_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    files = dict(FILES.findall((PROJECT / "docs" / "tutorial.md").read_text()))
+    found = in_defs_folder(tmp_path, {"stream/defs.yaml": STREAM.format("orders"), **files})
+    names = [key.to_user_string() for key in found.assets_defs_by_key]
+    assert sorted(names) == ["kinesis/orders", "kinesis/orders_raw", "latest_orders", "revenue_by_day"]
+
+
+def in_defs_folder(root: Path, files: Mapping[str, str]) -> dg.RepositoryDefinition:
+    """Load a project with some files in its `defs` folder."""
+    project = DgProject.create(root, {})
+    for path, text in files.items():
+        (project.defs / path).parent.mkdir(exist_ok=True)
+        (project.defs / path).write_text(text)
+    return loaded(module_name="lake.definitions", working_directory=str(root))
