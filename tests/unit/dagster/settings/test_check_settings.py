@@ -34,6 +34,16 @@ def test_every_check_is_defined_by_default():
     assert names_of(build_kinesis_stream("clicks", table="clicks")) == set(NAMES)
 
 
+def test_a_scan_is_requested_by_a_run_without_the_table_or_by_a_selection_of_the_scan_alone():
+    only = Checks.parse(dict.fromkeys(NAMES[:-1], "off"))
+    scan = ["no_duplicates"]
+    assert Checks().scan_is_requested(NAMES, materializes=False)
+    assert Checks().scan_is_requested(scan, materializes=True)
+    assert not Checks().scan_is_requested(NAMES, materializes=True)
+    assert not Checks().scan_is_requested(["lag"], materializes=False)
+    assert not only.scan_is_requested(scan, materializes=True)  # a selection of the asset is the same
+
+
 @pytest.mark.parametrize("off", ["off", False, None])
 def test_a_check_can_be_off(off):
     checks = Checks.parse({"lag": off})
