@@ -51,6 +51,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,12 @@ _KEY_CHARACTERS = 256
 of megabytes, a single aggregate would expand to terabytes."""
 
 _UNCHECKED = "not checked yet"
+_WHOLE_BYTES = 2 << 20
+"""Data up to this size are parsed at once, as of all aggregates of a stream with records of up to 1 MiB."""
+_PART_BYTES = 1 << 19
+"""Others are parsed in parts of about this size, because a parsed message needs far more memory."""
+_LAST_BYTE, _LENGTH_BYTES = 0x7F, 5
+"""The greatest value of the last byte of a length, whose other bytes are greater; and its maximum size."""
 _MD5_BYTES = 16
 _HASH_KEY_BYTES = 16
 _HASH_KEY_DIGITS = 39
@@ -116,6 +123,9 @@ def _message_class() -> Any:
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("kinesis_assets.AggregatedRecord"))
 
+
+_TAGS = {number << 3 | 2 for number in (1, 2, 3)}
+"""The bytes before the length of each of its fields."""
 
 AggregatedRecord = _message_class()
 """The protobuf message of the format, with bytes for strings."""
@@ -173,7 +183,7 @@ def deaggregate_slices(
         message = _parse(record.data)
         sub_records = _sub_records(record, message, hash_range)
         first = list(islice(sub_records, size))
-        if len(first) < len(message.records):
+        if len(first) < message.count:
             # One invalid sub-record makes the aggregate invalid, so check all before yielding any.
             for _ in sub_records:
                 pass
@@ -181,7 +191,7 @@ def deaggregate_slices(
     except _InvalidAggregate as invalid:
         yield [msgspec.structs.replace(record, error=f"aggregate: {invalid}")]
         return
-    if len(first) == len(message.records):
+    if len(first) == message.count:
         yield first
         return
     del first
@@ -189,25 +199,99 @@ def deaggregate_slices(
         yield part
 
 
-def _parse(data: bytes) -> Any:
-    """Return the protobuf message of an aggregate, with all required fields."""
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """The protobuf message of an aggregate, with all required fields.
+
+    Attributes:
+        partition_keys: Its table of partition keys.
+        hash_keys: Its table of explicit hash keys.
+        count: Number of its sub-records.
+        parts: Its parts, see `_parts`. A single one is parsed already.
+    """
+
+    partition_keys: Sequence[bytes]
+    hash_keys: Sequence[bytes]
+    count: int
+    parts: Sequence[Any]
+
+    @property
+    def sub_records(self) -> Iterator[Any]:
+        """The sub-records in order, as protobuf messages."""
+        parts = (_parsed(part) if isinstance(part, memoryview) else part for part in self.parts)
+        return chain.from_iterable(message.records for message in parts)
+
+
+def _parse(data: bytes) -> _Message:
+    """Parse the protobuf message of an aggregate."""
     if len(data) < len(MAGIC) + _MD5_BYTES:
         raise _InvalidAggregate(f"too short: {len(data)} bytes")
-    body = data[len(MAGIC) : -_MD5_BYTES]
-    if _md5(body) != data[-_MD5_BYTES:]:
+    if _md5(memoryview(data)[len(MAGIC) : -_MD5_BYTES]) != data[-_MD5_BYTES:]:
         raise _InvalidAggregate("its MD5 does not match")
+    partition_keys: list[bytes] = []
+    hash_keys: list[bytes] = []
+    count, is_complete = 0, True
+    parts = _parts(data)
     try:
-        message = AggregatedRecord.FromString(body)
+        for part in parts:
+            message = _parsed(part)
+            partition_keys += message.partition_key_table
+            hash_keys += message.explicit_hash_key_table
+            count += len(message.records)
+            is_complete = is_complete and message.IsInitialized()
     except DecodeError:
         raise _InvalidAggregate("its protobuf does not parse") from None
-    if not message.IsInitialized():
+    if not is_complete:
         raise _InvalidAggregate("its protobuf lacks a required field")
-    if not message.records:
+    if not count:
         raise _InvalidAggregate("no sub-record in it")
-    return message
+    return _Message(partition_keys, hash_keys, count, parts if len(parts) > 1 else [message])
 
 
-def _sub_records(record: Record, message: Any, hash_range: tuple[str, str] | None) -> Iterator[Record]:
+def _parsed(part: memoryview) -> Any:
+    return AggregatedRecord.FromString(bytes(part))
+
+
+def _parts(data: bytes) -> list[memoryview]:
+    """Split the encoded message of an aggregate between its fields. Each part is a message by itself.
+
+    What is damaged, or has fields that the format lacks, stays whole.
+    """
+    start = place = len(MAGIC)
+    end = len(data) - _MD5_BYTES
+    whole = memoryview(data)[start:end]
+    if len(data) <= _WHOLE_BYTES:
+        return [whole]
+    parts = []
+    while start < end:
+        through = min(start + _PART_BYTES, end)
+        while place < through:
+            if data[place] not in _TAGS:
+                return [whole]
+            length = data[place + 1]
+            place += 2
+            if length > _LAST_BYTE:
+                length, place = _length(data, place - 1)
+            place += length
+        if place > end:
+            return [whole]
+        parts.append(memoryview(data)[start:place])
+        start = place
+    return parts
+
+
+def _length(data: bytes, place: int) -> tuple[int, int]:
+    """Return the length of a field, which is encoded at a place, and the place behind it."""
+    length = 0
+    for number in range(_LENGTH_BYTES):
+        byte = data[place + number]
+        length |= (byte & _LAST_BYTE) << 7 * number
+        if byte <= _LAST_BYTE:
+            return length, place + number + 1
+    return len(data), place
+
+
+def _sub_records(record: Record, message: _Message, hash_range: tuple[str, str] | None) -> Iterator[Record]:
     if hash_range is None or record.partition_key is None:
         first, last = _ALL_HASH_KEYS
     else:
@@ -220,19 +304,17 @@ def _sub_records(record: Record, message: Any, hash_range: tuple[str, str] | Non
 
     # Each key in the tables is decoded and checked once, however many sub-records use it. A partition key is
     # hashed only for a sub-record without an explicit hash key.
-    table = message.partition_key_table
+    table = message.partition_keys
     keys = _partition_keys(table)
     all_inside = (first, last) == _ALL_HASH_KEYS
     key_errors = [None if all_inside else _UNCHECKED] * len(keys)
-    explicit_errors = [
-        None if all_inside else range_error(_hash_key(key)) for key in message.explicit_hash_key_table
-    ]
+    explicit_errors = [None if all_inside else range_error(_hash_key(key)) for key in message.hash_keys]
 
     sequence_number = record.sequence_number
     arrival = record.approximate_arrival_timestamp
     index = 0
     try:
-        for index, sub in enumerate(message.records):
+        for index, sub in enumerate(message.sub_records):
             key_index = sub.partition_key_index
             if sub.HasField("explicit_hash_key_index"):
                 error = explicit_errors[sub.explicit_hash_key_index]
@@ -267,5 +349,5 @@ def _hash_key(decimal: bytes) -> bytes | None:
         return None
 
 
-def _md5(data: bytes) -> bytes:
+def _md5(data: bytes | memoryview) -> bytes:
     return hashlib.md5(data, usedforsecurity=False).digest()

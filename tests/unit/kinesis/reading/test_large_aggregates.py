@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 
@@ -79,6 +80,48 @@ def test_damage_in_a_later_slice_keeps_the_record_whole():
     (only,) = deaggregate(record, ALL_KEYS)
     assert only.data == record.data
     assert "sub-record 9 has an index beyond" in only.error
+
+
+def damaged(body, chance):
+    """Return an encoded message of which some bytes may be others, missing or repeated."""
+    for _ in range(chance.randrange(3)):
+        place, byte = chance.randrange(len(body)), chance.randbytes(1)
+        body = chance.choice(
+            [body[:place] + byte + body[place + 1 :], body[:place] + body[place + 1 :], body[place:] + body]
+        )
+    return body
+
+
+def test_an_aggregate_that_is_parsed_in_parts_has_the_same_records_or_the_same_error(monkeypatch):
+    chance = random.Random(1)
+    users = [
+        UserRecord(f"key-{number}", bytes(number % 200), None if number % 3 else str(number << 120))
+        for number in range(250)
+    ]
+    body = aggregate(users)[len(aggregation.MAGIC) : -16]
+    bodies = [body, *(damaged(body, chance) for _ in range(200))]
+    records = [
+        Record("1", 1.0, aggregation.MAGIC + each + aggregation._md5(each), "k")
+        for each in [*bodies, b"\x0a" + b"\xff" * 9, b"\x0a" + b"\x80" * 9 + b"\x00"]
+    ]
+    expected = [deaggregate(record, ALL_KEYS) for record in records]
+    assert {len(found) for found in expected} >= {1, 250}
+    monkeypatch.setattr(aggregation, "_WHOLE_BYTES", 0)
+    for size in (1, 100, 10_000):
+        monkeypatch.setattr(aggregation, "_PART_BYTES", size)
+        assert len(aggregation._parts(records[0].data)) > 1
+        assert [deaggregate(record, ALL_KEYS) for record in records] == expected
+
+
+def test_only_one_part_of_a_large_aggregate_is_parsed_at_a_time(monkeypatch):
+    data = aggregate_of(*range(500))
+    monkeypatch.setattr(aggregation, "_WHOLE_BYTES", len(data) - 1)
+    monkeypatch.setattr(aggregation, "_PART_BYTES", 100)
+    parts = aggregation._parse(data).parts
+    assert b"".join(parts) == data[len(aggregation.MAGIC) : -16]
+    assert max(map(len, parts)) < 120
+    monkeypatch.setattr(aggregation, "_WHOLE_BYTES", len(data))
+    assert len(aggregation._parse(data).parts) == 1
 
 
 # Steps and limits
