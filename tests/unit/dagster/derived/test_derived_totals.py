@@ -1,10 +1,13 @@
-"""Rows, size and columns of derived tables in their events."""
+"""Rows, size and columns of derived tables, and what they gave up, in their events."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from kinesis_assets.dagster.consumption import derived_metadata
 from kinesis_assets.dagster.derived.derived_totals import READ_INTERVAL, RunningTotals, totals_of_table
+from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from support.plain_derived import PlainDerived
 from support.virtual_time import VirtualTime
 
@@ -43,3 +46,18 @@ def test_a_continuous_run_counts_on_and_reads_the_log_once_a_minute(derived):
     time.now += READ_INTERVAL
     counts.append(totals.after(derived.append((4, 4, "a")))["dagster/row_count"])
     assert counts == [1, 3, 3, 5]
+
+
+def test_the_event_has_what_its_commits_gave_up_and_the_policies_that_decided(derived):
+    expired = DeletedRows(deletion=Deletion.EXPIRED, rows=3, batch_id=7)
+    again = DeletedRows(deletion=Deletion.ADDED_AGAIN, rows=2, batch_id=8)
+    unknown = DeletedRows(deletion=Deletion.REWOUND)
+    decided = [(OnDeleted.IGNORE, (expired, again)), (OnDeleted.REBUILD, (expired, unknown)), (None, ())]
+    commits = [
+        msgspec.structs.replace(derived.append((1, 1, "a")), on_deleted=policy, given_up=given_up)
+        for policy, given_up in decided
+    ]
+    facts = derived_metadata(commits)
+    assert facts["given_up"] == [str(expired), str(again), str(unknown)]
+    assert (facts["rows_given_up"], facts["on_deleted"]) == (5, "ignore, rebuild")
+    assert not {"given_up", "rows_given_up", "on_deleted"} & derived_metadata(commits[2:]).keys()
