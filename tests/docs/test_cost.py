@@ -45,8 +45,8 @@ def test_a_figure_is_in_the_report(figure: str, unit: str) -> None:
     [
         ("cost.md", r"3\.9 CPU s/GB\D+127 shards", r"3\.9 CPU s/GB\D+127 shards"),
         ("cost.md", r"\b2\.4 CPU s", r"\| kinesis_assets: HTTP to committed Delta \| 3\.9 .*\| 2\.4 \|$"),
-        ("cost.md", r"\b218 MiB\b", r"peak memory of a task.*\| 218 MiB\b"),
-        ("kubernetes.md", r"\b218 MiB\b", r"peak memory of a task.*\| 218 MiB\b"),
+        ("cost.md", r"\b164 MiB\b", r"peak memory of a task.*\| 164 MiB\b"),
+        ("kubernetes.md", r"\b164 MiB\b", r"peak memory of a task.*\| 164 MiB\b"),
         ("cost.md", r"\b13 s\b.*\b21\.2 s\b", r"1,000 shards.*\| 21\.2 .*\b13 s\b"),
         ("comparison.md", r"\b1\.01 s\b", r"put to raw row, p95 \| 1\.01 "),
         ("comparison.md", r"\| 251,750 \|", r"\| kinesis_assets: .* \| 251,750 "),
