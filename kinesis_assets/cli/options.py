@@ -110,7 +110,7 @@ def project_of(
     if given or settings:
         options = [*map(_option, given), *(["--set"] if settings else [])]
         raise InvalidInput(f"{', '.join(options)}: only with --table; for a stream with a YAML, set it there")
-    return StreamProject.of_folder(stream, Path.cwd())
+    return StreamProject.of_folder(stream, Path.cwd(), ", or give the stream's table with --table")
 
 
 def _option(name: str) -> str:

@@ -49,12 +49,13 @@ class StreamProject:
         return StreamNames(self.stream, self.key_prefix)
 
     @classmethod
-    def of_folder(cls, stream: str, folder: Path) -> StreamProject:
+    def of_folder(cls, stream: str, folder: Path, otherwise: str = "") -> StreamProject:
         """Return the stream of a `defs/<stream>/defs.yaml` of a Dagster project.
 
         Args:
             stream: The stream's name, its asset key, or its ARN, if the YAML contains the ARN.
             folder: The project's folder, or a folder in it.
+            otherwise: What else an error advises if no YAML defines the stream, as ", or ...".
 
         Raises:
             InvalidInput: The folder is not in a project, no YAML of the project defines the stream, several
@@ -64,7 +65,7 @@ class StreamProject:
         if project is None:
             raise InvalidInput(
                 f"stream {stream}: {folder} is not in a Dagster project, so no defs.yaml defines the stream; "
-                "run the command in your project, or give the stream's table with --table"
+                f"run the command in your project{otherwise}"
             )
         # The project need not be installed: `dg` finds its module in the same place.
         modules = str(project / "src" if (project / "src").is_dir() else project)
@@ -78,7 +79,7 @@ class StreamProject:
                 f"the definitions cannot be loaded: {' '.join(str(innermost).split())}; run `dg check defs` "
                 "for details"
             ) from error
-        names = _names_in(definitions, stream)
+        names = _names_in(definitions, stream, otherwise)
         return cls(names.stream, definitions, names.prefix)
 
     @classmethod
@@ -241,8 +242,13 @@ def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:
         instance.report_run_canceled(run, "The command was interrupted.")
 
 
-def _names_in(definitions: dg.Definitions, stream: str) -> StreamNames:
+def _names_in(definitions: dg.Definitions, stream: str, otherwise: str = "") -> StreamNames:
     """Return the names of the stream of a project that a name, an ARN or an asset key selects.
+
+    Args:
+        definitions: The definitions of the project.
+        stream: The stream.
+        otherwise: See `StreamProject.of_folder`.
 
     Raises:
         InvalidInput: It selects none, or several.
@@ -257,7 +263,7 @@ def _names_in(definitions: dg.Definitions, stream: str) -> StreamNames:
         named = [each for each in managers if each.stream == address.name]
         found = [each for each in named if address.arn in {None, each.stream_arn}]
     if not named:
-        raise InvalidInput(f"stream {stream}: no defs/*/defs.yaml defines it; give its table with --table")
+        raise InvalidInput(f"stream {stream}: no defs/*/defs.yaml defines it; correct the name{otherwise}")
     if not found:
         instead = " or ".join(each.stream_arn or each.stream for each in named)
         raise InvalidInput(f"stream {stream}: defs.yaml has {instead}; give that instead")

@@ -13,6 +13,9 @@ from kinesis_assets.table.row_predicates import PassedRecord, later, sql_text
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+RECORD_COLUMNS = ("sequence_number", "sub_sequence_number", "shard_id")
+"""The columns that identify a record of a raw table, in the order by which those of a commit are ordered."""
+
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A position in a source table.

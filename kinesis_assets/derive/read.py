@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, Selection
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.parallelism import parallelism
@@ -38,9 +38,6 @@ POSITION_COLUMN = "__position"
 """The column with the number of rows before a row in its file, where it is requested."""
 
 _ALL = Selection()
-
-_RECORD_COLUMNS = ("shard_id", "sequence_number", "sub_sequence_number")
-"""The columns that identify a record, in a raw table."""
 
 _TASK_BYTES = 128 << 20
 """Target size of the files that one task reads, together."""
@@ -216,7 +213,7 @@ def rows_of_file(
         parquet = pq.ParquetFile(opened)
         wanted = {*schema.names, *([batch_column] if batch_column else [])}
         if selection.without_records:
-            wanted.update(_RECORD_COLUMNS)
+            wanted.update(RECORD_COLUMNS)
         stored = [name for name in parquet.schema_arrow.names if name in wanted]
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(batch_size=batch_rows, row_groups=[group], columns=stored):
@@ -243,14 +240,14 @@ def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) ->
 
 def _without(batch: pa.RecordBatch, left_out: Sequence[Records], batch_column: str) -> pa.RecordBatch:
     """Return rows without some records."""
-    rows = zip(*(batch[name].to_pylist() for name in (batch_column, *_RECORD_COLUMNS)), strict=True)
+    rows = zip(*(batch[name].to_pylist() for name in (batch_column, *RECORD_COLUMNS)), strict=True)
     kept = [
         not any(
             (records.batch_id, records.shard_id) == (batch_id, shard_id)
             and records.after < (int(number), sub) <= records.through
             for records in left_out
         )
-        for batch_id, shard_id, number, sub in rows
+        for batch_id, number, sub, shard_id in rows
     ]
     return batch.filter(pa.array(kept, pa.bool_()))
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import Schema
 
 from kinesis_assets.derive.added_again import ConsumedRecords
-from kinesis_assets.derive.cursor import Cursor, Selection
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.features import refuse_unreadable
@@ -219,7 +219,7 @@ class RawSource(Source):
 
     batch_column = "batch_id"
     date_column = "arrival_date"
-    order_columns = ("sequence_number", "sub_sequence_number", "shard_id")
+    order_columns = RECORD_COLUMNS
 
     def __init__(self, table: PositionedTable) -> None:
         snapshot = table.snapshot()

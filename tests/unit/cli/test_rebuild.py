@@ -37,6 +37,17 @@ def options(stream, owned) -> list[str]:
     return ["--stream", stream, "--asset", "numbers"]
 
 
+@pytest.mark.parametrize(("command", "has_table"), [("rebuild --asset numbers", False), ("maintain", True)])
+def test_outside_of_a_project_the_error_advises_only_an_option_of_the_command(
+    cli: RunCommand, tmp_path, monkeypatch, command, has_table
+):
+    monkeypatch.chdir(tmp_path)
+    done = cli(*command.split(), "--stream", "numbers")
+    assert done.exit_code == 2
+    assert "run the command in your project" in done.err
+    assert ("--table" in done.err) is has_table
+
+
 def test_the_plan_names_what_is_lost_and_changes_nothing(cli: RunCommand, options, owned, stream):
     owned.define("numbers", Kind.APPEND, consumed=5)
     before = owned.version
