@@ -347,7 +347,8 @@ def statistics_of(schema: pa.Schema, footer: pq.FileMetaData) -> str:
     if is_complete:
         statistics["minValues"] = {name: _text(value) for name, value in smallest.items()}
         statistics["maxValues"] = {name: _text(value) for name, value in greatest.items()}
-    return json.dumps(statistics)
+    # delta-rs reads the escapes of characters beyond U+1FFFF as those of others.
+    return json.dumps(statistics, ensure_ascii=False)
 
 
 def _text(value: Any) -> Any:

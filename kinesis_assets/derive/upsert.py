@@ -13,6 +13,7 @@ by all their columns instead.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,8 @@ _MAP = "map<"
 """Spark does not compare values of a type that contains this."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
+
+_MAY_BE_ANOTHER = re.compile("[\U00010000-\U0001ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +213,20 @@ def _limits(rows: DataFrame, key: Sequence[str]) -> dict[str, tuple[Any, Any]] |
     return {name: (found[2 * index + 1], found[2 * index + 2]) for index, name in enumerate(ordered)}
 
 
+def _known(bound: Any) -> Any:
+    """Return a smallest or greatest value of a file; None if it may be another one.
+
+    Earlier releases escaped characters in statistics, and delta-rs reads those beyond U+1FFFF as others.
+    """
+    return None if isinstance(bound, str) and _MAY_BE_ANOTHER.search(bound) else bound
+
+
 def _may_contain(file: TableFile, limits: Mapping[str, tuple[Any, Any]]) -> bool:
     """Return whether a file may have a key within some limits."""
     for name, (smallest, greatest) in limits.items():
         if name in file.partition and file.partition[name] is None:
             return False
-        first, last = file.smallest[name], file.greatest[name]
+        first, last = _known(file.smallest[name]), _known(file.greatest[name])
         if name in file.partition:
             value = file.partition[name]
             first = last = value.toordinal() - _EPOCH if isinstance(value, date) else value

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.files import TableFile, files_of
 from kinesis_assets.derive.upsert import _may_contain
 from support.plain_derived import PlainDerived
 
@@ -28,6 +28,7 @@ def tables(tmp_path):
 @pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
 @given(ROWS, ROWS)
 @example([(0, "\uffee"), (0, "\U0001f600")], [(0, "\U0001f600")])
+@example([(0, "\U00020bb7")], [(0, "a")])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_with_a_key_within_the_limits_is_read(tables, partitioned, stored, new):
     derived = tables(partitioned)
@@ -45,3 +46,9 @@ def test_a_file_with_a_key_within_the_limits_is_read(tables, partitioned, stored
         for row in batch.to_pylist()
     }
     assert {*stored} & {*keys} <= read
+
+
+def test_a_file_whose_bound_may_be_another_one_is_read():
+    """Statistics of earlier releases have U+20BB7 as an escape, which delta-rs reads as U+10BB7."""
+    file = TableFile("part", 1, 1, smallest={"part": "a"}, greatest={"part": "\U00010bb7"})
+    assert _may_contain(file, {"part": ("\U00020bb7", "\U00020bb7")})
