@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.dagster_internals import assets_of_job
+from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.stream import OpenStream, open_stream
@@ -58,6 +59,7 @@ def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition
     return execute
 
 
+@shown_as_failures()
 def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckResult]":
     from kinesis_assets.dagster.checks.evaluation import Evaluation  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.dagster.checks.remembered import remembered_checks  # noqa: PLC0415  # as above
@@ -80,6 +82,7 @@ def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckR
     ).results
 
 
+@shown_as_failures()
 def _scanned(opened: OpenStream) -> "list[CheckResult]":
     from kinesis_assets.dagster.checks.duplicates import check_no_duplicates  # noqa: PLC0415  # as above
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.dagster.checks.result import CheckResult, counted, worst
 from kinesis_assets.doctor.row_scan import scan
 from kinesis_assets.errors import TableMissing
+from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.stream_check_settings import NoDuplicatesCheck
@@ -21,14 +22,15 @@ def check_no_duplicates(check: NoDuplicatesCheck, opened: OpenStream) -> CheckRe
         opened: The stream.
 
     Raises:
-        LandingFailed: The Spark session cannot be started.
+        LandingFailed: The Spark session cannot be started, or the Spark job failed.
         TableError: The table cannot be read.
     """
     try:
         files = [(file.path, file.size) for file in opened.table.snapshot().active_files()]
     except TableMissing:
         files = []
-    found = scan(opened.start_spark(), opened.table.folder, opened.name, files) if files else None
+    with wrap_spark_errors(f"stream {opened.name}"):
+        found = scan(opened.start_spark(), opened.table.folder, opened.name, files) if files else None
     duplicates = {} if found is None else dict(found.duplicates)
     rows = 0 if found is None else sum(each.rows for each in found.counted.values())
     total = sum(duplicates.values())

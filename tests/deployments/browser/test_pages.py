@@ -146,7 +146,7 @@ def test_a_replay_is_launched_with_a_config_from_the_launchpad(pages, shop):
 
 
 def test_the_numbers_of_the_events_are_plotted(pages, picture):
-    pages.page.set_viewport_size({"width": 1900, "height": 2700})
+    pages.page.set_viewport_size({"width": 1900, "height": 3300})
     pages.hide_navigation()
     pages.open_asset(RAW.path, "Overview")
     pages.page.get_by_role("button", name="Plots").click()

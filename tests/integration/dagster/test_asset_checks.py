@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import dagster as dg
 import pyarrow.compute as pc
 import pytest
@@ -10,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.errors import LandingFailed
 from support.dagster_runs import execute
 from support.stream_names import raw_key
 from support.two_shards import FIRST
@@ -81,6 +84,15 @@ def test_duplicates_are_found_by_a_scan(ingested, instance):
     assert run_checks(ingested, instance, "no_duplicates") == {"no_duplicates": False}
     found = executions(ingested, instance)["no_duplicates"].evaluation
     assert found.metadata["duplicated records"].value == 5
+
+
+def test_the_error_card_of_a_scan_that_fails_starts_with_its_sentence(ingested, instance):
+    with ingested.open_stream() as opened:
+        for file in Path(opened.table.folder.uri.removeprefix("file://")).rglob("*.parquet"):
+            file.unlink()
+    with pytest.raises(LandingFailed) as caught:
+        run_checks(ingested, instance, "no_duplicates")
+    assert isinstance(caught.value, dg.Failure)
 
 
 def test_a_run_that_materializes_rows_skips_the_scan(source, project, instance):
