@@ -167,16 +167,12 @@ def derived_metadata(
     counts = [commit.bad_records for commit in commits if commit.bad_records is not None]
     facts: dict[str, Any] = {
         "rows": sum(commit.rows for commit in commits),
-        "rows_deleted": sum(commit.deleted for commit in commits),
-        **({"bad_records": sum(counts)} if counts else {}),
+        "rows deleted": sum(commit.deleted for commit in commits),
+        **({"bad records": sum(counts)} if counts else {}),
     }
     if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
-        facts["on_deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
-        facts["given_up"] = "; ".join(map(str, given_up))
-        facts["rows_given_up"] = sum(each.rows or 0 for each in given_up)
+        facts["on deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
+        facts["given up"] = "; ".join(map(str, given_up))
+        facts["rows given up"] = sum(each.rows or 0 for each in given_up)
     ids = {"cursor": str(commits[-1].cursor), COMMIT_ID: str(commits[-1].commit_id)} if commits else {}
-    return {
-        **{name.replace("_", " "): value for name, value in facts.items()},
-        **totals,
-        **exact_entry({**facts, "commits": len(commits), **ids, **exact}),
-    }
+    return {**facts, **totals, **exact_entry({"commits": len(commits), **ids, **exact})}

@@ -195,7 +195,7 @@ class Daemon:
         """Return the exact values of the materializations of shards in the raw table, newest first."""
         records = self.instance.fetch_materializations(self.project.names.raw_key, limit=100).records
         events = [record.asset_materialization for record in records if record.partition_key is not None]
-        return [dict(exact_values(event)) for event in events if event]
+        return [exact_values(event) for event in events if event]
 
 
 class SensorClock:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.events.metadata import EXACT
+from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.run_events import events_of
 from kinesis_assets.dagster.partitions.partition_ranges import range_tags
 from support.stream_names import raw_key, shard_partitions
@@ -92,8 +92,8 @@ def rows_in_table(project: StreamProject) -> list[tuple[str, str]]:
 
 
 def exact(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
-    """Return the exact values in the metadata of an event."""
-    return metadata[EXACT].value
+    """Return the facts in the metadata of an event by their names for code."""
+    return exact_values(dg.AssetObservation("any", metadata=metadata))
 
 
 def plain(metadata: dict[str, dg.MetadataValue]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kinesis_assets.dagster.dagster_internals import definition_of, report_event
 from kinesis_assets.dagster.derived.derived_events import metadata_after, report_missing_events
 from kinesis_assets.dagster.derived.derived_totals import RunningTotals
 from kinesis_assets.derive.continuous import ContinuousDerivations
-from kinesis_assets.errors import reason_of, with_class
+from kinesis_assets.errors import reason_of
 from kinesis_assets.spark.session import tagged
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def continuous_derivations(
     def report_failure(name: str, error: Exception) -> None:
         context.log.error("%s could not consume its source, and tries again: %s", name, reason_of(error))
         key = dg.AssetKey.from_user_string(name)
-        event = dg.AssetObservation(key, description=str(error), metadata={"error": with_class(error)})
+        facts = {"error": str(error), "error class": type(error).__name__}
+        event = dg.AssetObservation(key, description=str(error), metadata=facts)
         report_event(context, event)
 
     return ContinuousDerivations(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit, RecordFiles
 
 COMPARED = "compared"
-"""The name of the progress of the comparison among the exact values of an event."""
+"""The name of the progress of the comparison among the exact values of an event, as JSON."""
 
 MAX_COMMITS = 200
 """The maximum number of commits that a comparison reads in one go. The next run continues; but the first
@@ -128,7 +128,7 @@ def metadata_after(
     for commit in commits:
         if commit.previous == progress.through:
             progress = msgspec.structs.replace(progress, through=commit.commit_id)
-    compared = {COMPARED: msgspec.to_builtins(progress)}
+    compared = {COMPARED: msgspec.json.encode(progress).decode()}
     return derived_metadata(commits, totals, compared), progress
 
 
@@ -136,11 +136,8 @@ _NOTHING = ComparisonProgress()
 
 
 def _progress_of(event: dg.AssetMaterialization) -> ComparisonProgress:
-    compared = exact_values(event).get(COMPARED)
     try:
-        if isinstance(compared, str):  # of an earlier version
-            return msgspec.json.decode(compared, type=ComparisonProgress)
-        return msgspec.convert(compared, ComparisonProgress)
+        return msgspec.json.decode(str(exact_values(event).get(COMPARED)), type=ComparisonProgress)
     except msgspec.MsgspecError:  # an event of another writer, or without progress
         return _NOTHING
 

@@ -53,7 +53,6 @@ def event_of(link: CommitLink, names: StreamNames, shard_id: str) -> dg.AssetMat
     state = ShardState.FINISHED if shard_id in link.finished else ShardState.COMMITTED
     metadata = commit_metadata(
         names.stream,
-        shard_id,
         FILLED if link.filled else str(state),
         link.added[shard_id],
         batch_id=link.batch_id,

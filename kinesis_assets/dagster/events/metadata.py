@@ -1,7 +1,7 @@
 """The metadata of the events of shards and of the stream as a whole.
 
-Each fact is an entry for people, whose key has its unit. Facts that Dagster can plot are numbers. Those
-without a value are omitted. The exact values are one more entry, which code reads and commands print.
+Each fact is one entry, whose key is words with a unit. Facts that Dagster can plot are numbers. Those without
+a value are omitted. What only code needs is the last entry, as JSON. `exact_values` returns both.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-
-from kinesis_assets.errors import with_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +24,15 @@ TOTAL_ROWS, TOTAL_BAD_RECORDS = "total rows", "total bad records"
 """The keys of the totals that the asset check of bad records reads."""
 
 EXACT = "exact"
-"""The key of the entry with the exact values, by name. Positions are text in the format of `Position.parse`.
-Numbers that are too large for JavaScript are text, too."""
+"""The key of the entry with positions, ids and exact numbers, by name. Positions are text in the format of
+`Position.parse`. Numbers that are too large for JavaScript are text, too."""
 
 Fact = str | float | datetime | None
 
 _ORDER = (
     "state",
     "error",
+    "error class",
     "rows",
     "size (MB)",
     "lag (s)",
@@ -49,12 +48,18 @@ _ORDER = (
 """The keys of a shard's event in the order in which Dagster shows them, before the exact values."""
 
 
-def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> Mapping[str, Any]:
-    """Return the exact values of an event. Those of events of earlier versions are entries of their own."""
-    exact = event.metadata.get(EXACT)
-    if isinstance(exact, dg.JsonMetadataValue) and isinstance(exact.value, dict):
-        return exact.value
-    return {name: value.value for name, value in event.metadata.items()}
+def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[str, Any]:
+    """Return what an event says, by names for code, such as `bad_records`; also of an earlier version.
+
+    Numbers in a unit for people, such as `lag (s)`, are left out: `lag_ms` is exact.
+    """
+    found: dict[str, Any] = {} if event.partition is None else {"shard": event.partition}
+    for name, value in event.metadata.items():
+        if name == EXACT and isinstance(value.value, dict):
+            found |= value.value
+        elif not name.endswith(")"):
+            found[name.replace(" ", "_")] = value.value
+    return found
 
 
 def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, dg.MetadataValue[Any]]:
@@ -65,10 +70,8 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         outcome: The shard's outcome.
         result: The result of the whole run.
     """
-    gaps = "; ".join(map(str, outcome.facts.gaps)) or None
     return _metadata(
         stream,
-        outcome.shard_id,
         outcome.state,
         outcome.stats,
         seconds=result.seconds,
@@ -80,14 +83,12 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
             "last arrival": outcome.facts.last_arrival,
             "bad records": outcome.facts.bad_records,
             "outside hash range": outcome.facts.outside_hash_range or None,
-            "gaps": gaps,
+            "gaps": "; ".join(map(str, outcome.facts.gaps)) or None,
         },
         exact={
-            "bad_records": outcome.facts.bad_records,
             "outside_hash_range": outcome.facts.outside_hash_range,
             "lag_ms": outcome.lag_ms,
             "time_to_loss_ms": outcome.time_to_loss_ms,
-            "gaps": gaps,
             "files": outcome.files,
             "table_version": result.version,
             "batch_id": str(result.batch_id),
@@ -107,14 +108,12 @@ def replay_metadata(
     """
     return _metadata(
         stream,
-        outcome.shard_id,
         outcome.state,
         outcome.stats,
         seconds=result.seconds,
         error=outcome.error,
         facts={"gaps filled": outcome.gaps_filled or None},
         exact={
-            "gaps_filled": outcome.gaps_filled or None,
             "table_version": result.version,
             "batch_id": str(result.batch_id) if outcome.rows else None,
         },
@@ -122,18 +121,17 @@ def replay_metadata(
 
 
 def commit_metadata(
-    stream: str, shard_id: str, state: str, stats: RangeStats, batch_id: int
+    stream: str, state: str, stats: RangeStats, batch_id: int
 ) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of a shard's event as far as it can be derived from a commit in the table.
 
     Args:
         stream: The stream's name.
-        shard_id: The shard's id.
         state: The shard's state, as in the event of the run or replay that made the commit.
         stats: The range whose rows the commit added.
         batch_id: The commit's batch id.
     """
-    return _metadata(stream, shard_id, state, stats, exact={"batch_id": str(batch_id)})
+    return _metadata(stream, state, stats, exact={"batch_id": str(batch_id)})
 
 
 def seek_metadata(facts: Mapping[str, Any]) -> dict[str, dg.MetadataValue[Any]]:
@@ -142,8 +140,8 @@ def seek_metadata(facts: Mapping[str, Any]) -> dict[str, dg.MetadataValue[Any]]:
     Args:
         facts: The facts about the change, see `facts_of_moves`.
     """
-    people = {"moved": facts["direction"], "rows removed": facts["rows_removed"], "gap": facts["gap"]}
-    return _values(people) | exact_entry(facts)
+    people = {"direction": facts["direction"], "rows removed": facts["rows_removed"], "gap": facts["gap"]}
+    return _values(people) | exact_entry({name: facts[name] for name in ("from", "to", "applied")})
 
 
 def totals_metadata(
@@ -209,7 +207,6 @@ def _speed(size: int, seconds: float) -> float | None:
 
 def _metadata(
     stream: str,
-    shard_id: str,
     state: str,
     stats: RangeStats | None,
     *,
@@ -222,7 +219,6 @@ def _metadata(
 
     Args:
         stream: The stream's name.
-        shard_id: The shard's id.
         state: The shard's state.
         stats: The facts about the range; None if there was no range.
         exact: The exact values that not every event has.
@@ -233,7 +229,7 @@ def _metadata(
     rows, size = (0, 0) if stats is None else (stats.rows, stats.bytes)
     found: dict[str, Fact] = {
         "state": str(state),
-        "error": None if error is None else with_class(error),
+        **({} if error is None else {"error": str(error), "error class": type(error).__name__}),
         "rows": rows,
         "size (MB)": megabytes_of(size),
         "speed (MB/s)": None if seconds is None else _speed(size, seconds),
@@ -241,10 +237,6 @@ def _metadata(
     }
     values = {
         "stream": stream,
-        "shard": shard_id,
-        "state": str(state),
-        **({} if error is None else {"error_class": type(error).__name__, "error": str(error)}),
-        "rows": rows,
         "bytes": size,
         "seconds": None if seconds is None else round(seconds, 3),
         **_range_values(stats),

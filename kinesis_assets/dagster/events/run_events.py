@@ -38,4 +38,4 @@ def events_of(
 
 def metadata_of_events(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
     """Return the exact values of each shard's event, in the order in which they were stored."""
-    return [dict(exact_values(event)) for event in events_of(instance, run_id) if event.partition is not None]
+    return [exact_values(event) for event in events_of(instance, run_id) if event.partition is not None]

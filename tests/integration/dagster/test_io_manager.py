@@ -148,7 +148,6 @@ class TestSuccess:
             )
             return proof | {
                 "stream": stream,
-                "shard": shard_id,
                 "state": "committed",
                 "from": "TRIM_HORIZON",
                 "through": through,
@@ -162,6 +161,8 @@ class TestSuccess:
             }
 
         measured = {key: exact(values) for key, values in metadata.items()}
+        for shard_id in (A, B):
+            assert measured[shard_id].pop("first_arrival") <= measured[shard_id].pop("last_arrival")
         seconds = {values.pop("seconds") for values in measured.values()}
         versions = {values.pop("table_version") for values in measured.values()}
         batches = {values.pop("batch_id") for values in measured.values()}

@@ -92,7 +92,7 @@ class Orders:
         """The exact values of the events that cover commits, oldest first."""
         records = self.instance.fetch_materializations(KEY, limit=1000, ascending=True).records
         found = [exact_values(record.asset_materialization) for record in records]
-        return [dict(exact) for exact in found if "commit_id" in exact]
+        return [exact for exact in found if "commit_id" in exact]
 
     @property
     def covered(self) -> list[tuple[int, str]]:
@@ -246,7 +246,7 @@ def test_an_event_says_how_far_the_commits_were_compared(orders, daemon: Daemon,
     instance.report_runless_asset_event(event(*own))
     orders.run()
     (newest,) = instance.fetch_materializations(KEY, limit=1).records
-    assert exact_values(newest.asset_materialization)[COMPARED] == {
+    assert json.loads(exact_values(newest.asset_materialization)[COMPARED]) == {
         "through": own[0].commit_id,
         "left": [[waiting[1].commit_id, None, [run.run_id]]],
     }
