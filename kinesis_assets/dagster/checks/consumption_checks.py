@@ -28,7 +28,7 @@ _MAX_COMMITS = 200
 _MAX_LOSSES = 20
 """The number of losses that are remembered."""
 
-_LOST = frozenset({Deletion.EXPIRED, Deletion.INCOMPLETE})
+_LOST = frozenset({Deletion.EXPIRED, Deletion.INCOMPLETE, Deletion.FORGOTTEN})
 
 
 def check_consumption_lag(check: DerivedLagCheck, backlog: Backlog, now: float) -> CheckResult:

@@ -285,8 +285,9 @@ def give_up(pair: Pair, deletion: Deletion) -> None:
     )
 
 
-def test_rows_that_were_given_up_turn_the_check_red_until_the_loss_is_accepted(pair):
-    give_up(pair, Deletion.EXPIRED)
+@pytest.mark.parametrize("deletion", [Deletion.EXPIRED, Deletion.FORGOTTEN])
+def test_rows_that_were_given_up_turn_the_check_red_until_the_loss_is_accepted(pair, deletion):
+    give_up(pair, deletion)
     for _ in range(2):  # also if the commit is not read again
         result = pair.results()["no_accepted_data_loss"]
         assert (result.passed, result.metadata["rows given up"]) == (False, 3)
