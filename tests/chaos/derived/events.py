@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
+from kinesis_assets.decoders.typed_columns import MARK
 from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.checked_rows import CheckedRows
+from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.definition import definition_of
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
@@ -70,10 +73,26 @@ class OperatedTable(DerivedBench):
         try:
             yield from super().steps(**changes)
         except (SourceRowsDeleted, SourceCommitsMissing):
+            self.start_again()
+            yield from super().steps(**changes)
+
+    def start_again(self) -> None:
+        if DeltaTable.is_deltatable(self.table.uri):
             source = open_source(self.derivation.source)
             definition = definition_of(None, self.derivation.mode)
             rebuild(self.table, source, definition, (), by="ann", apply=True)
-            yield from super().steps(**changes)
+
+
+@dataclass
+class OperatedErrors(OperatedTable):
+    """A table of errors, whose operator starts the table that has set them apart again, too."""
+
+    typed: OperatedTable
+
+    def start_again(self) -> None:
+        self.typed.start_again()
+        self.typed.run()
+        super().start_again()
 
 
 @dataclass
@@ -95,10 +114,23 @@ class EventBench:
         self.counted = self._derived(
             "counted", Derivation(self.newest.table.uri, per_part, Rollup(("part",)))
         )
+        self.wrong = 0
+        self.typed = self._derived("typed", Derivation(raw, self._typed))
+        errors = DerivedTable(str(self.folder / "errors"), WRITING)
+        of_errors = Derivation(f"{self.typed.table.uri}/{ERRORS_FOLDER}", lambda rows: rows.drop("schema_id"))
+        self.errors = OperatedErrors(self.spark, errors, of_errors, self.typed)
+
+    def _typed(self, rows: DataFrame) -> CheckedRows:
+        """Return the events, and set those apart whose key has the remainder that is wrong at present."""
+        wrong, reason = self.wrong, F.lit("wrong key")
+        good = decode(rows).withColumn(MARK, F.when(F.col("key") % 2 == wrong, reason))
+        bad = rows.where(f"from_json(CAST(data AS STRING), 'key INT').key % 2 = {wrong}")
+        bad = bad.drop("stream", "batch_id").withColumn("error", reason)
+        return CheckedRows(good, MARK, keeps_errors=False, separate=bad)
 
     def _derived(
         self, name: str, derivation: Derivation, on_deleted: OnDeleted = OnDeleted.REBUILD
-    ) -> DerivedBench:
+    ) -> OperatedTable:
         table = DerivedTable(str(self.folder / name), WRITING)
         return OperatedTable(self.spark, table, replace(derivation, on_deleted=on_deleted))
 

@@ -53,7 +53,7 @@ class History:
     def __init__(self, events: EventBench, seed: int) -> None:
         self._events = events
         self._bench = events.bench
-        self._chance = random.Random(seed)
+        self._chance, self._chance_apart = random.Random(seed), random.Random(seed)
         self._ever: set[Row] = set()
         self._rewound: set[Row] = set()
         self._given_up: set[int | None] = set()
@@ -65,6 +65,8 @@ class History:
             "ignoring": events.ignoring,
             "copied": events.copied,
             "counted": events.counted,
+            "typed": events.typed,
+            "errors": events.errors,
         }
         self._bench.set_retention(hours=8000)
         for _ in range(3):
@@ -101,6 +103,7 @@ class History:
         (step,) = self._chance.choices(list(steps), list(steps.values()))
         print(step.__name__)  # noqa: T201  # pytest shows it where it fails
         step()
+        self._decide_apart()
         self._remember()
 
     def _remember(self) -> None:
@@ -123,6 +126,17 @@ class History:
         """Change that of the session, which changes no row."""
         zone = self._chance.choice(["America/Los_Angeles", "Europe/Berlin", "UTC"])
         self._events.spark.conf.set("spark.sql.session.timeZone", zone)
+
+    def _decide_apart(self) -> None:
+        """Decode others of the events from now on; or decode some, or take over those that were set apart."""
+        typed, errors, chance = self._events.typed, self._events.errors, self._chance_apart
+        if chance.random() < 0.3:
+            self._events.wrong = 1 - self._events.wrong
+        elif chance.random() < 0.7:
+            derived = errors if chance.random() < 0.5 and DeltaTable.is_deltatable(typed.table.uri) else typed
+            at, nth = chance.choice(list(STEPS)), chance.choice([1, 2, 3])
+            with interrupted("after", at, die, nth), suppress(Killed):
+                derived.run(max_bytes=1)
 
     def derive_one_step(self) -> None:
         next(self._table().steps(max_bytes=1), None)
@@ -284,6 +298,7 @@ class History:
         assert all(numbers[key] >= number for key, number in expected.items())
         assert_counted(self._events.counted, newest)
         self._compare_ignoring(source)
+        self._compare_separate(source)
         assert all(table.run() == [] for table in self._tables.values())
 
     def _compare_ignoring(self, source: Counter[Row]) -> None:
@@ -294,6 +309,12 @@ class History:
         assert set(found) <= {number for number, *_ in self._ever}
         missing = {batch_id for number, batch_id, *_ in source if number not in found}
         assert missing <= self._given_up
+
+    def _compare_separate(self, source: Counter[Row]) -> None:
+        """Each event is in the typed table or in that of its errors, whatever the schema was meanwhile."""
+        good, bad = (each.values("sequence_number") for each in (self._events.typed, self._events.errors))
+        assert set(Counter(good + bad).values()) <= {1}
+        assert {number for number, *_ in source} <= {*good, *bad} <= {number for number, *_ in self._ever}
 
 
 def _rewrite_files(uri: str) -> None:
