@@ -32,6 +32,8 @@ class CheckedTable:
         unique: The columns whose values together occur once; empty if there are none.
         checks: The checks.
         role: The role that accesses the table and its source; None for the credentials of the process.
+        groups: The columns of the groups of a roll-up; empty if it is none.
+        partition_by: The partition columns; None if they are not known.
     """
 
     key: dg.AssetKey
@@ -42,6 +44,8 @@ class CheckedTable:
     unique: tuple[str, ...]
     checks: DerivedChecks
     role: AssumedRole | None = None
+    groups: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -68,6 +72,8 @@ class CheckedTable:
             consumption.unique,
             consumption.checks,
             role,
+            consumption.groups,
+            consumption.partition_by,
         )
 
     @property

@@ -48,6 +48,8 @@ class Consumption:
         checks: The table's asset checks.
         place: The file and the line that name the source, for errors; empty if they are not known.
         of_errors: Whether its source are the records that the table of *upstream* has set apart.
+        groups: The columns of the groups of a roll-up; empty if it is none.
+        partition_by: The partition columns.
     """
 
     stream: StreamNames
@@ -59,6 +61,8 @@ class Consumption:
     checks: DerivedChecks
     place: str = ""
     of_errors: bool = False
+    groups: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`.

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.derive.changes import Rollup
-from kinesis_assets.derive.records import REBUILD_COMMAND, Definition, Kind
-from kinesis_assets.errors import TableUnsuitable
+from kinesis_assets.derive.records import Definition, Kind
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.records import DerivedCommit
@@ -50,10 +49,5 @@ def continued(table: str, before: DerivedCommit | None, definition: Definition) 
     if recorded is None:
         return definition
     recorded.check_owner(table, definition.owner)
-    if not recorded.is_same_table(definition):
-        raise TableUnsuitable(
-            table,
-            f"was derived as {recorded}, and the settings now say {definition}; nothing was changed. Undo "
-            f"the change of the settings, use another table, or run {REBUILD_COMMAND} to start again",
-        )
+    recorded.check_same_table(table, definition)
     return msgspec.structs.replace(definition, owner=definition.owner or recorded.owner)

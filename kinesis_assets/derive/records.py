@@ -14,7 +14,7 @@ import msgspec
 
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.policy import DeletedRows, OnDeleted  # msgspec evaluates the annotations
-from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource
+from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.table.store.file_cache import FileCache
 from kinesis_assets.table.store.referenced_files import decoded, read_file, write_file
 
@@ -98,9 +98,22 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
                 f"asset a table of its own. If it was renamed, run {REBUILD_COMMAND} with --take-over",
             )
 
-    def is_same_table(self, other: Definition) -> bool:
-        """Return whether rows of both definitions, whoever owns them, can be in one table."""
-        return (self.kind, {*self.key}) == (other.kind, {*other.key})
+    def check_same_table(self, table: str, other: Definition) -> None:
+        """Check that rows of another definition, whoever owns them, can be in the table.
+
+        Args:
+            table: The table's URI, for the error.
+            other: The definition that the settings have now.
+
+        Raises:
+            TableUnsuitable: They cannot.
+        """
+        if (self.kind, {*self.key}) != (other.kind, {*other.key}):
+            raise TableUnsuitable(
+                table,
+                f"was derived as {self}, and the settings now say {other}; nothing was changed. Undo the "
+                f"change of the settings, use another table, or run {REBUILD_COMMAND} to start again",
+            )
 
 
 class DerivedCommit(

@@ -24,6 +24,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.next_rows import refuse_next_run
 from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.records import Definition, Kind
 from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import (
@@ -206,15 +207,25 @@ class DerivedEvaluation:
                 refuse_rewritten(snapshot)  # raises the error of a record that cannot be read
         if newest is not None and newest.definition is not None:
             newest.definition.check_owner(self._table.uri, self._table.name)
+            newest.definition.check_same_table(self._table.uri, self._definition)
         try:
             source = self._open_source(self._table.source, self._table.role)
         except TableMissing:
             if newest is not None:
                 raise
             return None
+        if snapshot is not None and self._table.partition_by is not None:
+            snapshot.check_identity(source.id, self._table.partition_by)
         if source.end.commit is not None:  # this machine's clock may be behind
             self._now = max(self._now, time_of_id(source.end.commit))
         return source
+
+    @property
+    def _definition(self) -> Definition:
+        table = self._table
+        if table.groups:
+            return Definition(kind=Kind.ROLLUP, key=table.groups)
+        return Definition(kind=Kind.UPSERT if table.unique else Kind.APPEND, key=table.unique)
 
     def _backlog(self, source: Source) -> Backlog | None:
         """Return what the table has not consumed; None if the commits are missing, which a policy accepts."""

@@ -163,7 +163,17 @@ def _asset(
     unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
     place = place or place_of_code(metadata)
     consumption = Consumption(
-        names, upstream, settings.table, derivation, settings.on_deleted, unique, checks, place, of_errors
+        names,
+        upstream,
+        settings.table,
+        derivation,
+        settings.on_deleted,
+        unique,
+        checks,
+        place,
+        of_errors=of_errors,
+        groups=tuple(settings.by) if isinstance(settings, RollupSettings) else (),
+        partition_by=tuple(settings.partition_by),
     )
 
     @shown_as_failures()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -137,13 +138,20 @@ def test_a_move_back_to_the_trim_horizon_keeps_rows_that_cannot_be_read_again(be
 
 def test_a_move_back_before_the_floor_of_the_table_is_refused(bench):
     bench.create()
+    bench.set_retention(100)
     bench.put(1)
+    bench.later(days=1)
+    bench.put(2)
     bench.run()
-    floor = bench.now.date() + timedelta(days=1)
+    floor = bench.now.date()
     bench.amend(floor=floor)
-    with pytest.raises(SeekRefused, match=str(floor)):
+    with pytest.raises(SeekRefused, match=str(floor)) as refused:
         bench.seek("TRIM_HORIZON")
-    assert bench.items == [1]
+    assert bench.items == [1, 2]
+    (advice,) = re.findall(r"Choose (AT_TIMESTAMP:\S+)", str(refused.value))
+    bench.seek(advice)
+    bench.run()
+    assert bench.items == [1, 2]
 
 
 def test_a_seek_keeps_the_floor(bench):

@@ -22,8 +22,10 @@ from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
+from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.records import Definition, Kind, record_path
+from kinesis_assets.derive.source import open_source
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.maintenance.retention import expire
 from support.plain_derived import PlainDerived
@@ -81,6 +83,7 @@ class Table:
             on_deleted=on_deleted,
             unique=(),
             checks=DerivedChecks.parse(CHECKS),
+            partition_by=("part",),
         )
         now = time_of_id(self.bench.positions.commit_id) + self.seconds
         table = replace(table, **self.changes)
@@ -169,6 +172,24 @@ def change_owner(table: Table) -> None:
     table.commit(definition=Definition(owner="another", kind=Kind.APPEND))
 
 
+def change_key(table: Table) -> None:
+    """The settings have a key now, although the rows were appended."""
+    table.commit(definition=Definition(owner="derived", kind=Kind.APPEND))
+    assert table.red(OnDeleted.FAIL) == set()
+    table.changes = {"unique": ("key",)}
+
+
+def change_groups(table: Table) -> None:
+    table.commit(definition=Definition(owner="derived", kind=Kind.ROLLUP, key=("part",)))
+    table.changes = {"groups": ("part",)}
+    assert table.red(OnDeleted.FAIL) == set()
+    table.changes = {"groups": ("part", "key")}
+
+
+def change_partitions(table: Table) -> None:
+    table.changes = {"partition_by": ()}
+
+
 # What its runs do, or do not
 
 
@@ -210,6 +231,9 @@ WAYS: dict[Callable[[Table], None], tuple[set[str], set[str], set[str]]] = {
     copy_without_position: (CONTINUITY, CONTINUITY, CONTINUITY),
     lose_record: (CONTINUITY, CONTINUITY, CONTINUITY),
     change_owner: (CONTINUITY, CONTINUITY, CONTINUITY),
+    change_key: (CONTINUITY, CONTINUITY, CONTINUITY),
+    change_groups: (CONTINUITY, CONTINUITY, CONTINUITY),
+    change_partitions: (CONTINUITY, CONTINUITY, CONTINUITY),
     stop: ({"lag"}, {"lag"}, {"lag"}),
     give_up: ({"no_accepted_data_loss"}, {"no_accepted_data_loss"}, {"no_accepted_data_loss"}),
     decode_badly: ({"bad_records"}, {"bad_records"}, {"bad_records"}),
@@ -224,6 +248,24 @@ def test_what_is_wrong_turns_its_check_red(bench_of_today, tmp_path, happen, red
     happen(table)
     for _ in range(2):  # also if nothing is read again
         assert tuple(map(table.red, OnDeleted)) == red
+
+
+@pytest.mark.parametrize("happen", [rewind, expire_unread, add_again, restore, lose_record, prune_source])
+def test_a_rebuild_as_the_check_advises_turns_it_green(bench_of_today, tmp_path, happen):
+    table = Table(bench_of_today, tmp_path)
+    happen(table)
+    assert table.red(OnDeleted.FAIL) == CONTINUITY
+    source, definition = open_source(table.bench.table.uri), Definition(owner="derived", kind=Kind.APPEND)
+    rebuild(table.derived.table, source, definition, ["part"], by="ann", apply=True)
+    assert table.red(OnDeleted.FAIL) == set()
+
+
+def test_a_table_that_was_renamed_is_green_once_its_asset_has_taken_it_over(bench_of_today, tmp_path):
+    table = Table(bench_of_today, tmp_path)
+    change_owner(table)
+    assert table.red(OnDeleted.FAIL) == CONTINUITY
+    take_over(table.derived.table, Definition(owner="derived", kind=Kind.APPEND), by="ann", apply=True)
+    assert table.red(OnDeleted.FAIL) == set()
 
 
 def test_a_table_whose_cause_is_gone_is_green_at_once(bench_of_today, tmp_path):
