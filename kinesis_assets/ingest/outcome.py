@@ -167,12 +167,15 @@ def shard_outcome(
                 throttles=0 if shard is None else shard.facts.throttles,
             ),
             lag_ms=_milliseconds(lag_of(before, now)) if state is ShardState.FAILED else None,
-            time_to_loss_ms=_time_to_loss_ms(plan, shard_id, before, now),
+            time_to_loss_ms=None
+            if shard_id in plan.given_up
+            else _time_to_loss_ms(plan, shard_id, before, now),
             error=error,
         )
     if shard.facts.millis_behind_latest is None:
         after = before
-    now = shard.tip_time or now
+    if shard.tip_time is not None:
+        now = after.seen_until or now  # the clock of its responses has whole seconds
     tried = shard.error is not None or shard.facts.millis_behind_latest is not None
     finished = state is ShardState.FINISHED
     return ShardOutcome(

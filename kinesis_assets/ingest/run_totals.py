@@ -128,7 +128,8 @@ class StreamState:
             if lag is None:
                 lag = _lag_ms(shard, now, fails=shard_id in failing)
             lags.append(lag)
-            behind += lag != 0 or shard_id in failing
+            reported = None if outcome is None else outcome.facts.millis_behind_latest
+            behind += lag != 0 or bool(reported) or shard_id in failing
         in_run = {key: loss for key, each in outcomes.items() if (loss := each.time_to_loss_ms) is not None}
         elsewhere = {key: max(0, (loss - now) // _MILLISECOND) for key, loss in losses.items()}
         return cls(

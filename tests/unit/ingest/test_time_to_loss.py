@@ -25,6 +25,23 @@ def test_the_time_to_loss_at_the_tip_is_the_retention(bench, hours):
     assert (outcome.lag_ms, outcome.time_to_loss_ms) == (0, hours * HOUR_MS)
 
 
+def test_records_that_arrive_in_the_second_of_the_last_response_change_neither(bench):
+    (shard,) = bench.create()
+    bench.later(seconds=0.7)
+    bench.put(1)
+    outcome = bench.run().outcomes[shard]
+    assert (outcome.lag_ms, outcome.time_to_loss_ms) == (0, 24 * HOUR_MS)
+
+
+def test_an_expired_shard_that_was_given_up_has_no_time_to_loss(bench):
+    (parent,) = bench.create()
+    bench.run()
+    bench.split(parent)
+    bench.later(hours=100)
+    outcome = bench.run([parent], **CONTINUE).outcomes[parent]
+    assert (outcome.state, outcome.time_to_loss_ms) == (ShardState.FINISHED, None)
+
+
 def test_after_a_bounded_read_they_count_from_the_last_record_that_was_read(bench):
     first, second = bench.create(2)
     bench.put(1)
