@@ -123,7 +123,7 @@ class DerivedTableSettings(DerivedSettings):
     delete_where: str | None = Field(
         default=None,
         description="Condition in Spark SQL. A row for which it is true deletes its key, unless the table "
-        "has a newer row.",
+        "has a newer row. If it fails for a row, so does the run.",
         examples=["op = 'DELETE'"],
     )
     max_bytes: int = Field(
