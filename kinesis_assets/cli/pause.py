@@ -94,17 +94,29 @@ def _resume_command(opened: OpenStream, command: str) -> str:
 def _safe_until(opened: OpenStream) -> datetime | None:
     """Return the time before which no unread record can expire; None if it is unknown or nothing is unread.
 
+    Records that a catch-up is still to add count too.
+
     Raises:
         StreamError: The stream cannot be described, and its table does not name it.
         TableMissing: There is no table.
         TableOfAnotherStream: The table belongs to another stream.
     """
+    from kinesis_assets.ingest.idle_shards import safe_until  # noqa: PLC0415  # as above
+    from kinesis_assets.ingest.plan import gaps_to_fill  # noqa: PLC0415  # as above
+
+    snapshot = opened.table.snapshot()
     try:
-        positions = _positions(opened, opened.table.snapshot())
+        positions = _positions(opened, snapshot)
     except PositionsUnreadable:
         return None  # which must not keep anybody from pausing
-    shards = [] if positions is None else [shard for shard in positions.shards.values() if not shard.finished]
-    times = [shard.safe_until for shard in shards]
+    if positions is None:
+        return None
+    to_fill = gaps_to_fill(snapshot, positions.identity, positions.shards)
+    times = [
+        safe_until(shard, to_fill.get(shard_id, ()))
+        for shard_id, shard in positions.shards.items()
+        if not shard.finished or shard_id in to_fill
+    ]
     return None if None in times else min((time for time in times if time is not None), default=None)
 
 

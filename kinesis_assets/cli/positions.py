@@ -39,6 +39,10 @@ def _rows(current: StreamPositions, amendment: Amendment | None) -> Iterator[dic
 
 
 def _row(shard_id: str, shard: ShardPosition, amendment: Amendment | None) -> dict[str, Any]:
+    from kinesis_assets.ingest.idle_shards import safe_until  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.table.positions.amendments import ranges_to_fill  # noqa: PLC0415  # as above
+
+    safe = safe_until(shard, ranges_to_fill(amendment, {shard_id: shard}).get(shard_id, {}).values())
     return {
         "shard": shard_id,
         "parents": list(shard.parents),
@@ -46,7 +50,7 @@ def _row(shard_id: str, shard: ShardPosition, amendment: Amendment | None) -> di
         "position": str(shard.position),
         "last_arrival": shard.last_arrival and shard.last_arrival.isoformat(),
         "tip_time": shard.tip_time and shard.tip_time.isoformat(),
-        "safe_until": None if shard.finished or not shard.safe_until else shard.safe_until.isoformat(),
+        "safe_until": safe and safe.isoformat(),
         "gaps": [
             str(gap) for gap in shard.gaps if amendment is None or not amendment.has_cleared(shard_id, gap)
         ],

@@ -107,6 +107,23 @@ def loss_times(
     return {shard_id: time for shard_id, time in times.items() if time is not None}
 
 
+def safe_until(shard: ShardPosition, to_fill: Iterable[Gap] = ()) -> datetime | None:
+    """Return the time before which no record can expire that is still to be read; None if it is unknown.
+
+    It is also None if nothing is to be read.
+
+    Args:
+        shard: The shard.
+        to_fill: What a catch-up has skipped and is still to add, see `ranges_to_fill`.
+    """
+    hours = shard.retention_hours
+    times = [] if shard.finished else [shard.safe_until]
+    times += [
+        None if gap.since is None or hours is None else gap.since + timedelta(hours=hours) for gap in to_fill
+    ]
+    return None if None in times else min((time for time in times if time is not None), default=None)
+
+
 def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:
     """Return the maximum time from one read of a shard to the next.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
 from kinesis_assets.catch_up.run import gaps_to_fill, jump
+from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import DataLost, ReplayUnfinished
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.replay.outcome import ReplayState
@@ -178,6 +181,20 @@ def test_the_time_to_loss_of_a_run_counts_what_a_catch_up_is_still_to_add(slow):
     assert hours_left() == 20  # 3 is next, which is as old as 2
     fill_gaps(slow)
     assert hours_left() == 24
+
+
+def test_the_positions_command_prints_until_when_what_is_still_to_be_added_is_safe(slow, capsys):
+    slow.run()
+    (gap,) = slow.at(A).gaps
+    place = ["--table", slow.table.uri, "--endpoint-url", slow.settings.endpoint_url]
+
+    def printed():
+        commands(["positions", "--stream", slow.stream, *place, "--json"], standalone_mode=False)
+        return json.loads(capsys.readouterr().out)["safe_until"]
+
+    assert printed() == (gap.since + timedelta(hours=24)).isoformat()
+    fill_gaps(slow)
+    assert printed() == slow.at(A).safe_until.isoformat()
 
 
 # Expired
