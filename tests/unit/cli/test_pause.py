@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
+from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, read_pause
 from support.command_line import single_line_error
@@ -40,6 +41,16 @@ def test_pause_prints_what_it_stored_and_until_when_no_record_expires(paused, be
     assert (row["paused"], row["reason"], row["by"]) == (True, "schema change", "ann")
     shard = bench.at("shardId-000000000000")
     assert datetime.fromisoformat(row["safe_until"]) == shard.complete_until + timedelta(hours=24)
+
+
+def test_records_that_a_catch_up_is_still_to_add_expire_first(paused, bench):
+    (shard_id,) = bench.shard_ids
+    shard = bench.at(shard_id)
+    since = shard.complete_until - timedelta(hours=20)
+    gap = Gap(after=shard.position, since=since, next_sequence_number=None, until=since, to_fill=True)
+    bench.forge_shards(shard_id, gaps=(gap,))
+    (row,) = paused("pause", "--reason", "schema change", "--by", "ann", "--json").lines
+    assert datetime.fromisoformat(row["safe_until"]) == since + timedelta(hours=24)
 
 
 def test_a_run_is_refused_in_one_line_with_the_reason_and_the_way_out(paused, bench):
