@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,8 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    # PySpark warns of pandas 3 also where only Arrow is used, as in this package.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     prepare(spark_config)
     if MANAGED in spark_config:
         return _start_managed(spark_config)

@@ -29,13 +29,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shop(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of the tutorial, with the environment that its first commands create."""
+    """The folder of the tutorial, with the environment that its first commands create.
+
+    It has the newest releases that the package allows, as that of a new user.
+    """
     folder = tmp_path_factory.mktemp("tutorial") / "shop"
     folder.mkdir()
     run(sys.executable, "-m", "venv", ".venv", cwd=folder)
     programs = folder / ".venv" / "bin"
-    constraints = PROJECT / "constraints.txt"
-    run(PROJECT / ".ci" / "install", folder / ".venv", "-c", constraints, f"{wheel}[demo]", cwd=folder)
+    run(PROJECT / ".ci" / "install", folder / ".venv", f"{wheel}[demo]", cwd=folder)
     run(programs / "pip", "check", cwd=folder)
     yield folder
     shutil.rmtree(folder)  # it takes a gigabyte

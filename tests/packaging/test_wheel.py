@@ -46,6 +46,12 @@ def test_the_metadata_name_the_version_of_the_package(wheel):
     assert not any(requirement.startswith("pandas") for requirement in fields.get_all("Requires-Dist"))
 
 
+def test_the_readme_says_how_much_space_an_environment_takes(installed):
+    (gigabytes,) = re.findall(r"takes ([0-9.]+) GB", (PROJECT / "README.md").read_text())
+    files = (path for path in installed.parent.rglob("*") if path.is_file() and not path.is_symlink())
+    assert float(gigabytes) == pytest.approx(sum(path.stat().st_size for path in files) / 1e9, rel=0.2)
+
+
 def test_the_demonstration_verifies_that_each_record_is_in_the_table_exactly_once(installed, tmp_path):
     printed = run(installed / "kinesis-assets", "demo", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
     *_, result, place = printed.splitlines()
