@@ -58,6 +58,6 @@ def test_the_event_has_what_its_commits_gave_up_and_the_policies_that_decided(de
         for policy, given_up in decided
     ]
     facts = derived_metadata(commits)
-    assert facts["given_up"] == [str(expired), str(again), str(unknown)]
-    assert (facts["rows_given_up"], facts["on_deleted"]) == (5, "ignore, rebuild")
-    assert not {"given_up", "rows_given_up", "on_deleted"} & derived_metadata(commits[2:]).keys()
+    assert facts["given up"] == f"{expired}; {again}; {unknown}"
+    assert (facts["rows given up"], facts["on deleted"]) == (5, "ignore, rebuild")
+    assert not {"given up", "rows given up", "on deleted"} & derived_metadata(commits[2:]).keys()
