@@ -45,11 +45,10 @@ def expired(bench, derived):
     return derived
 
 
-def test_rows_that_expired_after_they_were_consumed_are_counted(expired):
+def test_rows_that_expired_after_they_were_consumed_are_lost_and_those_that_are_not_consumed_yet_are_not(
+    bench, expired
+):
     assert (lost(expired), rebuilt(expired, apply=False).lost) == (2, 2)
-
-
-def test_rows_that_are_not_consumed_yet_are_not_lost(bench, expired):
     bench.put(order(3), order(4))
     bench.run()
     assert lost(expired) == 2

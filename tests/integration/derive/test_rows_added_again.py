@@ -73,14 +73,19 @@ def recovered(request, bench, derived):
 
 
 @pytest.mark.usefixtures("recovered")
-def test_a_recovery_doubles_no_row(bench, derived):
+def test_a_recovery_doubles_no_row_and_what_was_left_out_is_recorded(bench, derived):
     with pytest.raises(SourceRowsDeleted, match=rf"{bench.shard_ids[0]}.*on_deleted"):
         derived.run()
     assert derived.values("id") == [0, 1, 2]
+    added = bench.arrow("batch_id")["batch_id"].to_pylist()
     land(bench, order(3))
     (commit,) = derived.run(on_deleted=OnDeleted.IGNORE)
     assert derived.values("id") == [0, 1, 2, 3]
-    assert commit.rows == 1
+    assert commit == derived.table.snapshot().newest
+    assert (commit.rows, commit.on_deleted) == (1, OnDeleted.IGNORE)
+    (given_up,) = commit.given_up
+    assert given_up.deletion is Deletion.ADDED_AGAIN
+    assert given_up.rows == added.count(given_up.batch_id) > 1
     assert derived.run() == []
 
 
@@ -88,17 +93,6 @@ def test_a_recovery_doubles_no_row(bench, derived):
 def test_a_rebuild_after_a_recovery_has_each_row_once(derived):
     derived.run(on_deleted=OnDeleted.REBUILD)
     assert derived.values("id") == [0, 1, 2]
-
-
-@pytest.mark.usefixtures("recovered")
-def test_what_was_left_out_is_recorded(bench, derived):
-    (commit,) = derived.run(on_deleted=OnDeleted.IGNORE)
-    assert commit == derived.table.snapshot().newest
-    assert (commit.rows, commit.on_deleted) == (0, OnDeleted.IGNORE)
-    (given_up,) = commit.given_up
-    added = bench.arrow("batch_id")["batch_id"].to_pylist()
-    assert given_up.deletion is Deletion.ADDED_AGAIN
-    assert given_up.rows == added.count(given_up.batch_id) > 1
 
 
 def test_keys_that_an_upsert_deleted_do_not_come_back(bench, derived):
