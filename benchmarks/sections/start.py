@@ -110,7 +110,9 @@ def measure(rounds: int) -> Starts:
         cli = str(Path(sys.executable).with_name("kinesis-assets"))
         archive_usage = usage_of(cli, "spark", "--archive", environment=archive)
         started = time.monotonic()
-        server = stack.enter_context(SparkServer(log / "log", preload=["kinesis_assets.replay.task"]))
+        server = stack.enter_context(
+            SparkServer(log / "log", preload=["kinesis_assets.operations.replay.task"])
+        )
         server_usage = Usage(tree_cpu(server.pid), time.monotonic() - started)
         ways = [
             Way(DEFAULTS, no_archive | default_environment(site)),

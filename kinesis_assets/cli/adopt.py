@@ -27,8 +27,8 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     For a table with rows but no positions, such as a copy, this computes the positions from the rows. For a
     table that was restored or overwritten, it accepts the change. No row is changed.
     """
-    from kinesis_assets.adopt.run import adopt as adopt_rows  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.adopt.run import facts_of_adoption  # noqa: PLC0415
+    from kinesis_assets.operations.adopt import adopt as adopt_rows  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.operations.adopt import facts_of_adoption  # noqa: PLC0415
 
     project = project_of(**stream)
     with project.open_stream() as opened:

@@ -42,9 +42,9 @@ def catch_up(
     a gap is cleared in the commit of its last rows. If the command is interrupted, run it again: it continues
     where the last step ended. The exit code is 0 only if all gaps are filled.
     """
-    from kinesis_assets.catch_up.run import jump  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.dagster.in_process import run_catch_up  # noqa: PLC0415
-    from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
+    from kinesis_assets.operations.catch_up import jump  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
 
     project, name = project_of(**stream), user_name(by)
     if apply:

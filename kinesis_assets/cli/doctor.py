@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.doctor.examine import AuditEvents
-    from kinesis_assets.doctor.row_scan import Scan
+    from kinesis_assets.operations.doctor.examine import AuditEvents
+    from kinesis_assets.operations.doctor.row_scan import Scan
 
 
 @click.command()
@@ -37,8 +37,8 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     Missing events are added. In a bucket, a probe is written and deleted, to check that the store supports
     conditional puts. Nothing else is changed. The exit code is 0 only if no problem is found.
     """
-    from kinesis_assets.doctor.examine import Doctor  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.doctor.finding import Level, facts_of_finding  # noqa: PLC0415
+    from kinesis_assets.operations.doctor.examine import Doctor  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.operations.doctor.finding import Level, facts_of_finding  # noqa: PLC0415
 
     project = project_of(**stream)
     # Without DAGSTER_HOME there is no instance whose events could be missing.
@@ -67,7 +67,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
 
 
 def _read_rows(opened: OpenStream, files: Sequence[tuple[str, int]]) -> Scan:
-    from kinesis_assets.doctor.row_scan import scan  # noqa: PLC0415
+    from kinesis_assets.operations.doctor.row_scan import scan  # noqa: PLC0415
     from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
     spark = opened.start_spark()

@@ -47,7 +47,7 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
     No position is moved, and no row is added twice. The exit code is 0 only if the whole range could be read.
     """
     from kinesis_assets.dagster.in_process import run_replay  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415
+    from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415
 
     ReplayWindow.of(start, end)  # raises before Spark is started
     project = project_of(**stream)

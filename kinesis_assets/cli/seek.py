@@ -41,8 +41,8 @@ def seek(
     the same commit, and the next run lands them again.
     """
     from kinesis_assets.kinesis.position import Position  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
-    from kinesis_assets.seek.run import seek as set_positions  # noqa: PLC0415
+    from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
+    from kinesis_assets.operations.seek.run import seek as set_positions  # noqa: PLC0415
 
     if all_shards == bool(shard_ids):
         raise InvalidInput("give either --shard or --all-shards")

@@ -44,7 +44,7 @@ def spark(context: click.Context, port: int, *, archive: bool) -> None:
         signal.signal(number, signal.default_int_handler)
     log = Path(tempfile.mkdtemp(prefix="kinesis-assets-spark-"), "log")
     try:
-        with SparkServer(log, port=port, preload=["kinesis_assets.replay.task"]) as server:
+        with SparkServer(log, port=port, preload=["kinesis_assets.operations.replay.task"]) as server:
             click.echo(f"export SPARK_REMOTE='{server.url}'")
             click.echo(f"Spark Connect is ready; its log is {log}. Interrupt to stop it.", err=True)
             server.wait()

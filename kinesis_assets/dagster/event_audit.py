@@ -13,7 +13,7 @@ from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import MAX_FILES
 from kinesis_assets.dagster.sensor.dead_runs import dead_runs
 from kinesis_assets.dagster.sensor.sensor_runs import DEAD
-from kinesis_assets.doctor.finding import Finding, Level, or_ok
+from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.doctor.history import History
+    from kinesis_assets.operations.doctor.chain import History
     from kinesis_assets.table.positions.commit_link import CommitLink
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.table import PositionedTable

@@ -182,7 +182,7 @@ def run_replay(
         RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole, and no rows are known to be added.
     """
-    from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415  # only replays need it
+    from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415  # only replays need it
 
     ReplayWindow.of(start, end)  # raises if the range is invalid
     config = {"start": start, "end": end, "shards": list(shard_ids)}

@@ -91,7 +91,7 @@ def run_dev(project: Path, port: int) -> int:
 
 def _warm_spark(log: Path) -> SparkServer:
     click.echo("Starting a Spark server for all runs")
-    return SparkServer(log, preload=["kinesis_assets.replay.task"])
+    return SparkServer(log, preload=["kinesis_assets.operations.replay.task"])
 
 
 def _wait_for_dagster(

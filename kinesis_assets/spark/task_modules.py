@@ -2,8 +2,8 @@
 
 TASK_MODULES = (
     "kinesis_assets.ingest.task",
-    "kinesis_assets.replay.task",
+    "kinesis_assets.operations.replay.task",
     "kinesis_assets.derive.writing_task",
     "kinesis_assets.decoders.decode",
-    "kinesis_assets.doctor.row_scan",
+    "kinesis_assets.operations.doctor.row_scan",
 )

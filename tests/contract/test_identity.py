@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.adopt.run import adopt
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.table import PositionedTable
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.adopt.run import adopt
 from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.dagster.stream_names import StreamNames
@@ -22,6 +21,7 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableRewritten,
 )
+from kinesis_assets.operations.adopt import adopt
 from support.mentions import assert_mentions
 from support.shard_lists import omit_shards
 

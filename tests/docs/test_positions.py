@@ -16,7 +16,7 @@ from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.seek.plan import Direction
+from kinesis_assets.operations.seek.plan import Direction
 
 PAGE = (Path(__file__).parents[2] / "docs" / "positions.md").read_text()
 COMMANDS = [

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from deltalake import DeltaTable
 
-from kinesis_assets.adopt.run import AdoptResult, adopt
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions
-from kinesis_assets.replay.run import Fill, replay
-from kinesis_assets.replay.window import ReplayWindow
-from kinesis_assets.seek.run import SeekResult, seek
+from kinesis_assets.operations.adopt import AdoptResult, adopt
+from kinesis_assets.operations.replay.outcome import ReplayWindow
+from kinesis_assets.operations.replay.run import Fill, replay
+from kinesis_assets.operations.seek.run import SeekResult, seek
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.run import Land
     from kinesis_assets.kinesis.clock import Clock as MachineClock
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.replay.outcome import ReplayResult
+    from kinesis_assets.operations.replay.outcome import ReplayResult
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.testing import Clock

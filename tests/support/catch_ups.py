@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.catch_up.run import backfill, jump
+from kinesis_assets.operations.catch_up import backfill, jump
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.single_task import fill_as_in_spark
 from support.timing import REPLAYING

@@ -8,8 +8,8 @@ import msgspec
 
 from kinesis_assets.dagster.event_audit import EventAudit
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.doctor.examine import Doctor
-from kinesis_assets.doctor.finding import Finding, Level
+from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.finding import Finding, Level
 from kinesis_assets.table.positions import positions_file
 from kinesis_assets.table.positions.positions_chain import positions_path
 from support.bench import Bench

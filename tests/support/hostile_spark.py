@@ -11,12 +11,12 @@ import msgspec
 import pyarrow as pa
 
 from kinesis_assets.ingest.land import land
-from kinesis_assets.replay.task import fill
+from kinesis_assets.operations.replay.task import fill
 from support.bench import Bench
 
 if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.replay.outcome import ReplayResult
+    from kinesis_assets.operations.replay.outcome import ReplayResult
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 BEYOND = 10**80

@@ -18,9 +18,7 @@ LAYERS = (
     ("cli",),
     ("demo",),
     ("dagster",),
-    ("catch_up",),
-    ("doctor", "replay", "adopt", "derive"),
-    ("seek",),
+    ("operations", "derive"),
     ("ingest",),
     ("spark", "table"),
     ("kinesis",),
@@ -56,6 +54,7 @@ INNER_LAYERS = {
         ("data_files", "run_files"),
         ("store",),
     ),
+    "operations": (("doctor", "replay", "seek"),),
     "kinesis": (("reading",), ("transport",), ("records",)),
 }
 """The same of the folders within a folder. Its own modules may be imported by these, and import them."""

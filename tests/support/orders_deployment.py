@@ -177,7 +177,7 @@ def deployed(folder: Path, shards: Sequence[str] = SHARDS) -> Iterator[OrdersDep
     with (
         LocalKinesis(now=clock.time, wrap=faults.around) as local,
         embedded_stream(local, table) as kinesis,
-        SparkServer(folder / "spark.log", preload=["kinesis_assets.replay.task"]) as spark,
+        SparkServer(folder / "spark.log", preload=["kinesis_assets.operations.replay.task"]) as spark,
         dg.DagsterInstance.from_config(str(home)) as instance,
     ):
         kinesis.create_stream(StreamName=STREAM, ShardCount=len(shards))

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.replay.manifest import FillResult
-    from kinesis_assets.replay.outcome import ReplayResult, ReplayState
-    from kinesis_assets.replay.run import Fill
-    from kinesis_assets.replay.task import FillJob
+    from kinesis_assets.operations.replay.outcome import ReplayResult, ReplayState
+    from kinesis_assets.operations.replay.run import Fill
+    from kinesis_assets.operations.replay.task import FillJob, FillResult
     from support.bench import Bench
 
 A, B, C = (f"shardId-{number:012d}" for number in range(3))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.replay.task import fill_group, fill_result_of
+from kinesis_assets.operations.replay.task import fill_group, fill_result_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.replay.manifest import FillResult
-    from kinesis_assets.replay.task import FillJob
+    from kinesis_assets.operations.replay.task import FillJob, FillResult
 
 
 def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:

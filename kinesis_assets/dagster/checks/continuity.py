@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.dagster.checks.result import CheckResult, counted, worst
-from kinesis_assets.doctor.chain import chain_breaks
 from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.operations.doctor.chain import chain_breaks
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
 

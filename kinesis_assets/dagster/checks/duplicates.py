@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.result import CheckResult, counted, worst
-from kinesis_assets.doctor.row_scan import scan
 from kinesis_assets.errors import TableMissing
+from kinesis_assets.operations.doctor.row_scan import scan
 from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.ingest.run_totals import RunTotals, StreamState
-    from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult
+    from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.table_totals import TableTotals
 

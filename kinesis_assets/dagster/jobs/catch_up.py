@@ -34,8 +34,8 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
     @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
     @shown_as_failures()
     def catch_up(context: dg.OpExecutionContext, config: CatchUpConfig) -> None:
-        from kinesis_assets.catch_up.run import backfill, jump  # noqa: PLC0415  # only its runs need it
-        from kinesis_assets.seek.run import facts_of_moves  # noqa: PLC0415
+        from kinesis_assets.operations.catch_up import backfill, jump  # noqa: PLC0415  # only its runs need it
+        from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
 
         opened = open_stream(context.resources, names)
         opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)

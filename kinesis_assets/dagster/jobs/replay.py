@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.replay.manifest import FillResult
-    from kinesis_assets.replay.outcome import ReplayResult
-    from kinesis_assets.replay.run import Fill
-    from kinesis_assets.replay.task import FillJob
+    from kinesis_assets.operations.replay.outcome import ReplayResult
+    from kinesis_assets.operations.replay.run import Fill
+    from kinesis_assets.operations.replay.task import FillJob, FillResult
 
 MAX_RUNTIME = 24 * 3600
 """Seconds. It exceeds the time limit of a replay, because Dagster's limit would discard the whole replay."""
@@ -50,7 +49,7 @@ class ReplayConfig(dg.Config):
 def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill":
     """Return the function that fills in records in Spark, and logs how far it is."""
     from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
-    from kinesis_assets.replay.task import fill  # noqa: PLC0415
+    from kinesis_assets.operations.replay.task import fill  # noqa: PLC0415
     from kinesis_assets.table.run_files.progress import ProgressFiles  # noqa: PLC0415
 
     def fill_and_log(job: "FillJob", ranges: "Sequence[ShardRange]") -> "FillResult":
@@ -86,8 +85,8 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
     @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
     @shown_as_failures()
     def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
-        from kinesis_assets.replay.run import replay  # noqa: PLC0415  # only its runs need it
-        from kinesis_assets.replay.window import ReplayWindow  # noqa: PLC0415
+        from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415
+        from kinesis_assets.operations.replay.run import replay  # noqa: PLC0415  # only its runs need it
 
         window = ReplayWindow.of(config.start, config.end)
         opened = open_stream(context.resources, names)

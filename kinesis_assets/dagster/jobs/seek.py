@@ -61,7 +61,7 @@ def build_seek_job(names: StreamNames) -> dg.JobDefinition:
     @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
     @shown_as_failures()
     def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
-        from kinesis_assets.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
+        from kinesis_assets.operations.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
 
         if config.all_shards == bool(config.shards):
             raise InvalidInput("give either shards or all_shards")

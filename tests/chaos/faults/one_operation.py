@@ -11,10 +11,10 @@ from typing import Any
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.replay.run import replay
-from kinesis_assets.replay.task import fill_group
-from kinesis_assets.replay.window import ReplayWindow
-from kinesis_assets.seek.run import seek
+from kinesis_assets.operations.replay.outcome import ReplayWindow
+from kinesis_assets.operations.replay.run import replay
+from kinesis_assets.operations.replay.task import fill_group
+from kinesis_assets.operations.seek.run import seek
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State

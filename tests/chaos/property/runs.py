@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from chaos.property.expected_rows import DAMAGED
 from chaos.property.interceptor import DiskFailed, Killed, LogFailed
-from kinesis_assets.adopt.run import adopt
 from kinesis_assets.errors import (
     InvalidInput,
     KinesisAssetsError,
@@ -28,9 +27,10 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import StartPositions
-from kinesis_assets.replay.run import replay
-from kinesis_assets.replay.task import fill_group, fill_result_of
-from kinesis_assets.replay.window import ReplayWindow
+from kinesis_assets.operations.adopt import adopt
+from kinesis_assets.operations.replay.outcome import ReplayWindow
+from kinesis_assets.operations.replay.run import replay
+from kinesis_assets.operations.replay.task import fill_group, fill_result_of
 from support.timing import REPLAYING
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.replay.manifest import FillResult
-    from kinesis_assets.replay.task import FillJob
+    from kinesis_assets.operations.replay.task import FillJob, FillResult
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Faults
 

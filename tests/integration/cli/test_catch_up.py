@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.catch_up.run import jump
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.operations.catch_up import jump
 from support.shard_ids import A, B
 
 COLUMNS = ["stream", "shard", "from", "to", "gap", "rows", "gaps_filled", "error_class", "error"]

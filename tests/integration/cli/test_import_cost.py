@@ -114,7 +114,7 @@ def test_a_task_of_a_run_loads_no_pandas(kinesis, stream, settings, tmp_path):
 
 
 def test_a_task_of_a_run_loads_neither_dagster_nor_delta():
-    assert not imported("import kinesis_assets.replay.task") & {
+    assert not imported("import kinesis_assets.operations.replay.task") & {
         "dagster",
         "deltalake",
         "pandas",

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.catch_up.run import jump
 from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import SourceRowsDeleted
+from kinesis_assets.operations.catch_up import jump
 from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.catch_ups import fill_gaps
 from support.derived import order

@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
-from kinesis_assets.doctor.examine import Doctor
-from kinesis_assets.doctor.finding import Level
 from kinesis_assets.errors import StoreUnsuitable
+from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.finding import Level
 from kinesis_assets.table.store.conditional_puts import check_conditional_puts
 from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kinesis_assets.doctor.finding import Finding
+    from kinesis_assets.operations.doctor.finding import Finding
     from support.bench import Bench
     from support.token_service import SignedRequests
 
@@ -130,9 +130,9 @@ class TestDoctor:
     def test_a_store_that_cannot_be_checked_is_named(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from kinesis_assets.doctor import table_checks  # noqa: PLC0415
+        from kinesis_assets.operations.doctor import examine  # noqa: PLC0415
 
-        monkeypatch.setattr(table_checks, "check_conditional_puts", lambda *_: "Access Denied")
+        monkeypatch.setattr(examine, "check_conditional_puts", lambda *_: "Access Denied")
         (finding,) = store_findings(bench)
         assert finding.level is Level.INFO
         assert "Access Denied" in finding.sentence

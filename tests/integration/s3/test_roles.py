@@ -21,10 +21,10 @@ from kinesis_assets.derive.read_table import read_table
 from kinesis_assets.derive.run import Derivation, derive
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.upsert import Upsert
-from kinesis_assets.doctor.row_scan import scan
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.ingest.task import landing_task
-from kinesis_assets.replay.task import fill
+from kinesis_assets.operations.doctor.row_scan import scan
+from kinesis_assets.operations.replay.task import fill
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.table import PositionedTable
 from support.plain_derived import PlainDerived, steps_of

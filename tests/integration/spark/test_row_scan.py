@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import write_deltalake
 
-from kinesis_assets.doctor.row_scan import Counted, scan
+from kinesis_assets.operations.doctor.row_scan import Counted, scan
 from support.mentions import assert_mentions
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def server(environment, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder))
         patch.delenv("SPARK_LOCAL_IP", raising=False)
-        server = SparkServer(folder / "log", preload=["kinesis_assets.replay.task"])
+        server = SparkServer(folder / "log", preload=["kinesis_assets.operations.replay.task"])
         server.start()
     yield server
     server.stop()

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from kinesis_assets.catch_up.run import jump
 from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, recorded_gaps
 from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
 from kinesis_assets.dagster.checks.shard_checks import check_time_to_loss
@@ -16,6 +15,7 @@ from kinesis_assets.dagster.settings.stream_check_settings import (
     TimeToLossCheck,
 )
 from kinesis_assets.ingest.plan import gaps_to_fill
+from kinesis_assets.operations.catch_up import jump
 from support.catch_ups import fill_gaps
 from support.derived import maintain_table
 from support.mentions import assert_mentions

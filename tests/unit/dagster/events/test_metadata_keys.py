@@ -21,7 +21,7 @@ from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
 from kinesis_assets.ingest.run_totals import RunTotals, StreamState
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
+from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
 from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.table_totals import TableTotals
 from support.run_results import reading_facts

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kinesis_assets.doctor.chain import chain_breaks
 from kinesis_assets.errors import PositionConflict
+from kinesis_assets.operations.doctor.chain import chain_breaks
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit
 from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT

@@ -1,1 +1,0 @@
-"""Compute positions from the rows of a table."""

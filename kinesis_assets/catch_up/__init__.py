@@ -1,1 +1,0 @@
-"""Continue with the newest records, and add those that were skipped."""

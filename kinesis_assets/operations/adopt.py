@@ -1,0 +1,477 @@
+"""Adoption: an operator accepts the rows of a table as they are, and runs continue from there.
+
+If a table has rows and no positions, such as a copy, the positions are computed from the rows. If a table
+with positions was restored or overwritten, the restore is accepted. Either is one commit, which records who
+did it. No row is changed.
+
+Refuse rows that the positions have not passed: the next run would add them again. A seek that goes back
+removes the rows after the new position. A restore of an older version adds them again.
+
+The newest row of each shard in a table, computed from the rows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
+from msgspec import structs
+
+from kinesis_assets.errors import (
+    CommitFailed,
+    InvalidInput,
+    ShardListIncomplete,
+    StreamRecreated,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.ingest.stale_list import check_first_list
+from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
+from kinesis_assets.ingest.vanished_shards import exists
+from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.operations.seek.probe import probe_shard
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
+from kinesis_assets.table.positions import amendments as amendment_file
+from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
+from kinesis_assets.table.row_predicates import at, passed, sql_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
+    from kinesis_assets.table.log.rewrites import Rewrite
+    from kinesis_assets.table.row_predicates import PassedRecord
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+
+_ALL_HASH_KEYS = ("0", str((1 << 128) - 1))
+"""The hash range of a shard whose hash range is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedShard:
+    """A shard of an adoption.
+
+    Attributes:
+        rows: Number of rows of the shard in the table.
+        position: The position where its first run starts; None if the stream no longer lists the shard.
+    """
+
+    rows: int
+    position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResult:
+    """The result of an adoption, or of its plan.
+
+    Attributes:
+        shards: The shards whose positions are computed from rows, by shard id.
+        accepted: The restores and overwrites that are accepted, oldest first.
+        applied: The adoption was committed.
+    """
+
+    shards: Mapping[str, AdoptedShard] = field(default_factory=dict)
+    accepted: Sequence[Rewrite] = ()
+    applied: bool = False
+
+
+def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool) -> AdoptResult:
+    """Accept the rows of a table as they are.
+
+    Args:
+        client: The stream.
+        table: Its table.
+        by: Name of the operator, recorded with the commit.
+        apply: Commit the adoption; otherwise only plan it.
+
+    Raises:
+        InvalidInput: There is nothing to adopt.
+        TableUnsuitable: The table has rows of another stream, or rows that the positions have not passed.
+        CommitFailed: The table changed in the meantime; nothing was committed.
+        ShardError: A shard could not be read, so it is unknown whether its last record is complete.
+        StreamError: The stream cannot be reached, was recreated, or its list of shards is incomplete.
+        TableError: The table cannot be used, or belongs to another stream.
+    """
+    identity = client.describe().identity
+    snapshot = table.snapshot()
+    # A restored table of an older stream must be accepted before runs of a recreated stream can start.
+    positions = snapshot.positions(identity, or_older=True)
+    if positions is not None:
+        rewrites = unaccepted_rewrites(table, snapshot, positions)
+        if not rewrites:
+            snapshot.positions(identity)  # raises if they belong to an older stream
+            raise InvalidInput(
+                f"table {table.uri} has positions of {client.stream}, and was neither restored nor "
+                "overwritten since they were committed, so there is nothing to adopt; the next run continues "
+                "from them"
+            )
+        result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
+        if positions.identity == identity:  # an older stream is never read again
+            refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
+        if apply:
+            _accept(table, identity, result.accepted[-1].version, by)
+        return replace(result, applied=apply)
+    rows = _rows(table, snapshot, client.stream)
+    listing = retry_listing(client, lambda listing: _with_all_unexpired(client, listing, rows))
+    shards = _adopted(client, listing, rows)
+    expired = _expired(listing, rows)
+    # Checked after reading, so that every record was read from the stream that adopts the rows.
+    if not client.describe().identity == listing.summary.identity == identity:
+        raise StreamRecreated(
+            client.stream,
+            "deleted and created again during the adoption; nothing was changed. Use a new table for the new "
+            "stream",
+        )
+    if apply:
+        _commit(table, snapshot, listing, rows, {**expired, **shards}, by=by)
+    gone = {shard_id: AdoptedShard(rows[shard_id].rows, None) for shard_id in expired}
+    counted = {
+        shard_id: AdoptedShard(rows[shard_id].rows if shard_id in rows else 0, shard.position)
+        for shard_id, shard in shards.items()
+    }
+    return AdoptResult(gone | counted, applied=apply)
+
+
+def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
+    batch_id = new_id(table.clock)
+
+    def attempt(*, may_commit: bool) -> bool | None:
+        snapshot = table.snapshot()
+        amendment = snapshot.amendment(identity)
+        if amendment is not None and amendment.accepted is not None and amendment.accepted >= version:
+            return True
+        if may_commit:
+            # Whether the rows that filled a gap are still there is unknown.
+            change = amendment_file.next_amendment(
+                amendment, batch_id=batch_id, at=utc_now(table.clock), by=by, cleared={}, accepted=version
+            )
+            snapshot.commit([], identity=identity, amendment=change)
+        return None
+
+    commit_until_known(table, attempt)
+
+
+def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mapping[str, NewestRow]:
+    found = newest_rows(table.uri, snapshot)
+    if not found:
+        raise InvalidInput(
+            f"table {table.uri} has no rows, so there is nothing to adopt; the first run creates positions"
+        )
+    if others := sorted(found.keys() - {stream}):
+        names = ", ".join(repr(name[:200]) for name in others)
+        raise TableUnsuitable(
+            table.uri,
+            f"has rows of the streams {names}, and a table belongs to one stream; nothing was changed. Copy "
+            f"the rows of {stream} to a table of their own",
+        )
+    return found[stream]
+
+
+def _adopted(
+    client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
+) -> dict[str, ShardPosition]:
+    """Return the listed shards, each after its newest row, or at its oldest record if it has no rows."""
+    starts = {
+        shard.shard_id: Position(PositionKind.TRIM_HORIZON)
+        if (row := rows.get(shard.shard_id)) is None
+        else _after(client, listing, shard, row)
+        for shard in listing.shards
+    }
+    unread = initial_positions(listing, starts, wanted_from=listing.summary.service_time)
+    return {
+        shard_id: structs.replace(shard, last_arrival=rows[shard_id].last_arrival, wanted_from=None)
+        if shard_id in rows
+        else shard
+        for shard_id, shard in unread.items()
+    }
+
+
+def _with_all_unexpired(
+    client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
+) -> StreamListing:
+    """Return the list with the confirmed retention, if it contains every shard that can still be read.
+
+    Raises:
+        ShardListIncomplete: It lacks a shard. Without a position, its rows would be added again; as a
+            finished shard, its later records would never be read.
+    """
+    check_first_list(listing)
+    # The positions are permanent, so they must not depend on a single response.
+    hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
+    listing = listing.with_retention(hours)
+    check_unlisted_parents(client, listing, rows)
+    summary = listing.summary
+    since = summary.service_time - timedelta(hours=hours)
+    listed = {shard.shard_id for shard in listing.shards}
+    missing = sorted(rows.keys() - listed)
+    if unexpired := [shard_id for shard_id in missing if rows[shard_id].last_arrival > since]:
+        raise ShardListIncomplete(
+            summary.identity.name,
+            f"ListShards left out {', '.join(unexpired)}, of which the table has rows of the last {hours} h, "
+            "the stream's retention; nothing was changed. Try again later. If the retention was raised after "
+            "the shard had expired, try again once these rows are older",
+        )
+    if readable := [shard_id for shard_id in missing if exists(client, shard_id)]:
+        raise ShardListIncomplete(
+            summary.identity.name,
+            f"ListShards left out {', '.join(readable)}, of which the table has rows and which can still be "
+            "read; nothing was changed. Try again later",
+        )
+    return listing
+
+
+def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str, ShardPosition]:
+    """Return the shards with rows that are no longer listed, as finished: no later list can restart them."""
+    listed = {shard.shard_id for shard in listing.shards}
+    return {
+        shard_id: ShardPosition(
+            parents=(),
+            hash_range=_ALL_HASH_KEYS,
+            position=Position.after(row.sequence_number, row.sub_sequence_number),
+            finished=True,
+            last_arrival=row.last_arrival,
+            retention_hours=listing.summary.retention_hours,
+        )
+        for shard_id, row in rows.items()
+        if shard_id not in listed
+    }
+
+
+def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: NewestRow) -> Position:
+    """Return the position after a shard's newest row.
+
+    The row may be part of an aggregated record, of which the table lacks the rest.
+    """
+    inside = Position.after(row.sequence_number, row.sub_sequence_number)
+    first = probe_shard(client, shard, listing.summary, inside).first
+    if first is not None and first.sequence_number == row.sequence_number:
+        return inside
+    return Position.after(row.sequence_number)
+
+
+def _commit(
+    table: PositionedTable,
+    computed_from: TableSnapshot,
+    listing: StreamListing,
+    rows: Mapping[str, NewestRow],
+    shards: Mapping[str, ShardPosition],
+    *,
+    by: str,
+) -> None:
+    identity, batch_id = listing.summary.identity, new_id(table.clock)
+    files = set(computed_from.active_files())
+
+    def attempt(*, may_commit: bool) -> bool | None:
+        nonlocal files
+        snapshot = table.snapshot()
+        positions = snapshot.positions(identity)
+        if positions is not None and _first(snapshot, positions).batch_id == batch_id:
+            return True
+        found = set(snapshot.active_files())
+        # The same files contain the same rows, and reading them takes long.
+        if positions is not None or (found != files and _rows(table, snapshot, identity.name) != rows):
+            raise CommitFailed(
+                table.uri, "it changed in the meantime; nothing was committed. Run the command again"
+            )
+        files = found
+        if may_commit and snapshot.owner is None:
+            snapshot.claim(identity)
+        elif may_commit:
+            first = StreamPositions(
+                format=FORMAT,
+                identity=identity,
+                commit_id=new_id(table.clock),
+                previous=None,
+                generation=0,
+                batch_id=batch_id,
+                shards=dict(shards),
+                by=by,
+                listed_at=listing.summary.service_time,
+                examined=snapshot.version,
+                adopted=True,
+            )
+            snapshot.commit([], identity=identity, positions=first)
+        return None
+
+    commit_until_known(table, attempt)
+
+
+def _first(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions:
+    """Return the first positions of a table: a run may already have committed newer ones."""
+    while positions.previous is not None:
+        positions = snapshot.positions_at(positions.previous)
+    return positions
+
+
+def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:
+    """Return the rows that the command prints, one for each shard and one for each accepted version."""
+    shards = [
+        {
+            "shard": shard_id,
+            "version": None,
+            "state": "gone" if shard.position is None else "adopted" if shard.rows else "unread",
+            "rows": shard.rows,
+            "position": None if shard.position is None else str(shard.position),
+            "applied": result.applied,
+        }
+        for shard_id, shard in result.shards.items()
+    ]
+    accepted = [
+        {
+            "shard": None,
+            "version": rewrite.version,
+            "state": str(rewrite),
+            "rows": None,
+            "position": None,
+            "applied": result.applied,
+        }
+        for rewrite in result.accepted
+    ]
+    return shards + accepted
+
+
+_NAMED = 5
+"""Maximum number of shards that an error names; the others are counted."""
+
+
+def refuse_rows_ahead(
+    client: StreamClient,
+    table: PositionedTable,
+    snapshot: TableSnapshot,
+    positions: StreamPositions,
+    rewrites: Sequence[Rewrite],
+) -> None:
+    """Check that the next run reads no record that is already in the table.
+
+    Args:
+        client: The stream.
+        table: Its table.
+        snapshot: The table at one version.
+        positions: The positions of that version.
+        rewrites: The restores and overwrites since these positions, oldest first; at least one.
+
+    Raises:
+        TableUnsuitable: It would read some.
+        StreamError: The shards cannot be listed.
+        TableUnreachable: The rows cannot be read.
+    """
+    listing = retry_listing(client, lambda listing: listing)
+    starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
+    rows = newest_rows(table.uri, snapshot).get(client.stream, {})
+    ahead = {
+        shard_id: row.sequence_number
+        for shard_id, row in rows.items()
+        if (shard := positions.shards.get(shard_id)) is not None
+        and not shard.finished
+        and _is_ahead(row, shard.position, starts.get(shard_id))
+    }
+    if ahead:
+        named = ", ".join(f"{shard_id} up to {number}" for shard_id, number in sorted(ahead.items())[:_NAMED])
+        more = f" and {len(ahead) - _NAMED} more shards" if len(ahead) > _NAMED else ""
+        raise TableUnsuitable(
+            table.uri,
+            f"{rewrites[-1]} left rows that the positions have not passed, of {named}{more}: the next run "
+            "would add them again. Nothing was changed. Restore the version before it, in which rows and "
+            "positions agree, or delete these rows; then run `kinesis-assets adopt` again",
+        )
+
+
+def _is_ahead(row: NewestRow, position: Position, start: PassedRecord | None) -> bool:
+    """Whether a run that starts at a position reads a row again.
+
+    Args:
+        row: The newest row of a shard.
+        position: The position of the shard.
+        start: Position before the first record of the shard; rows before it belong to an older stream. None
+            if the shard is not listed, so that it cannot be read from its start.
+    """
+    place = (int(row.sequence_number), row.sub_sequence_number)
+    current = passed(position)
+    if current is not None:
+        return place > current
+    in_time = position.timestamp is None or row.last_arrival >= position.timestamp
+    return start is not None and place > start and in_time
+
+
+# Sequence numbers are stored as text. Texts of the same length sort as numbers do.
+_NUMBERS = """
+    SELECT stream, shard_id, max(sequence_number) AS number, count(*) AS found,
+        max(approximate_arrival_timestamp) AS arrival
+    FROM rows GROUP BY stream, shard_id, character_length(sequence_number)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRow:
+    """The newest row of a shard.
+
+    Attributes:
+        sequence_number: The largest sequence number, compared as an integer.
+        sub_sequence_number: The largest sub-sequence number of that record.
+        rows: Number of rows of the shard.
+        last_arrival: The latest arrival time, UTC.
+    """
+
+    sequence_number: str
+    sub_sequence_number: int
+    rows: int
+    last_arrival: datetime
+
+
+def newest_rows(uri: str, snapshot: TableSnapshot) -> Mapping[str, Mapping[str, NewestRow]]:
+    """Return the newest row of each shard, by stream name and shard id.
+
+    Memory grows with the number of shards only.
+
+    Args:
+        uri: URI of the table, for errors.
+        snapshot: The table.
+
+    Raises:
+        TableUnreachable: The rows cannot be read.
+    """
+    found: dict[str, dict[str, NewestRow]] = {}
+    for row in _query(uri, snapshot, _NUMBERS):
+        shards = found.setdefault(row["stream"], {})
+        other = shards.get(row["shard_id"])
+        number, rows, arrival = row["number"], int(row["found"]), row["arrival"]
+        if other is not None:
+            number = max(number, other.sequence_number, key=int)
+            rows, arrival = rows + other.rows, max(arrival, other.last_arrival)
+        shards[row["shard_id"]] = NewestRow(number, 0, rows, arrival)
+    numbers = {row.sequence_number for shards in found.values() for row in shards.values()}
+    if not numbers:
+        return found
+    subs = (
+        "SELECT stream, shard_id, sequence_number, max(sub_sequence_number) AS sub FROM rows "  # noqa: S608  # quoted
+        f"WHERE sequence_number IN ({', '.join(map(sql_text, sorted(numbers)))}) "
+        "GROUP BY stream, shard_id, sequence_number"
+    )
+    for row in _query(uri, snapshot, subs):
+        newest = found[row["stream"]][row["shard_id"]]
+        if newest.sequence_number == row["sequence_number"]:
+            found[row["stream"]][row["shard_id"]] = NewestRow(
+                newest.sequence_number, int(row["sub"]), newest.rows, newest.last_arrival
+            )
+    return found
+
+
+def _query(uri: str, snapshot: TableSnapshot, query: str) -> list[dict[str, Any]]:
+    try:
+        table = QueryBuilder().register("rows", snapshot.delta).execute(query).read_all()
+    except (DeltaError, OSError) as error:
+        raise TableUnreachable(uri, f"its rows cannot be read: {error}") from None
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

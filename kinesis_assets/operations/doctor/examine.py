@@ -1,0 +1,340 @@
+"""The doctor: verify a table against its log, its stream and Dagster's events.
+
+The doctor changes nothing, except that an event audit may add missing events. In a bucket, it writes a
+probe and deletes it.
+
+Checks of the table's rows, log and files.
+
+Checks of the positions against the stream and its shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import (
+    PauseUnreadable,
+    ShardListStale,
+    StoreUnsuitable,
+    StreamError,
+    StreamRecreated,
+    TableError,
+)
+from kinesis_assets.ingest.stale_list import check_list
+from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.role_credentials import credentials_of
+from kinesis_assets.operations.doctor.chain import (
+    ExpectedRows,
+    History,
+    log_mismatches,
+    walk_amendments,
+    walk_positions,
+)
+from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
+from kinesis_assets.operations.doctor.row_audit import differences, unproven_rows
+from kinesis_assets.table.log.delta_log import folder_files, named_files
+from kinesis_assets.table.log.rewrites import rewrites_of
+from kinesis_assets.table.ownership import amendment_application, application
+from kinesis_assets.table.run_files.pause import read_pause
+from kinesis_assets.table.store.conditional_puts import check_conditional_puts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.operations.doctor.row_scan import Scan
+    from kinesis_assets.table.log.log_entries import LogEntry
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+
+AuditEvents = Callable[[History], Iterator[Finding]]
+"""Compares a table's commits with Dagster's events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """Runs the checks of one stream and its table.
+
+    Attributes:
+        client: The stream.
+        table: Its table.
+        audit_events: Checks runs and events, as `EventAudit` does for a Dagster instance; None skips this.
+        read_rows: Scans data files, given as path and size in bytes; None skips the check of rows.
+        probes_store: Whether it writes a probe to check the store of a table in a bucket.
+    """
+
+    client: StreamClient
+    table: PositionedTable
+    audit_events: AuditEvents | None = None
+    read_rows: Callable[[Sequence[tuple[str, int]]], Scan] | None = None
+    probes_store: bool = True
+
+    def findings(self) -> Iterator[Finding]:
+        """Run every check. A check without a problem yields one finding of level OK."""
+        if (role := self.client.settings.role) is not None:
+            caller = credentials_of(role).caller
+            yield Finding("role", Level.OK, f"the stream and the table are accessed as {caller}")
+        try:
+            listing = retry_listing(self.client, lambda listing: listing)
+        except StreamError as error:
+            yield Finding("stream", Level.PROBLEM, f"nothing else was checked: {error}")
+            return
+        try:
+            # Read the table as it is now, not as this process has cached it.
+            table = self.table.reopened()
+            snapshot = table.snapshot()
+            positions = snapshot.positions(listing.summary.identity, or_older=True)
+            amendment = snapshot.amendment(listing.summary.identity)
+        except StreamRecreated as error:
+            yield Finding("stream", Level.PROBLEM, f"nothing else was checked: {error}")
+            return
+        except TableError as error:
+            yield Finding("table", Level.PROBLEM, f"nothing else was checked: {error}")
+            return
+        yield Finding("table", Level.OK, f"{self.table.uri} can be read")
+        yield from pause_findings(self.table)
+        if self.probes_store and self.table.folder.bucket is not None:
+            yield from or_ok(
+                "store", store_findings(self.table), "of two commits of one version, the store accepts one"
+            )
+        if positions is None:
+            yield Finding("positions", Level.INFO, "there are none: no run has committed yet")
+            return
+        yield Finding("positions", Level.OK, f"generation {positions.generation} can be read")
+        yield from or_ok("stream", stream_findings(positions, listing), "the positions belong to this stream")
+        yield from floor_findings(amendment, listing)
+        try:
+            recorded = snapshot.with_all_archived(positions)
+        except TableError as error:
+            yield Finding("positions", Level.PROBLEM, f"nothing else was checked: {error}")
+            return
+        yield from or_ok(
+            "shards", self._shards(recorded, amendment, listing), "the stream lists all unfinished shards"
+        )
+        history = History(positions, amendment, utc_now(self.table.clock))
+        breaks = [*walk_positions(snapshot, history), *walk_amendments(snapshot, history)]
+        commits = len(history.commits) + len(history.amendments)
+        yield from or_ok("continuity", breaks, f"{commits} commits follow each other without a break")
+        entries = list(table.rewrites.entries_back(0, snapshot.version))
+        yield from or_ok(
+            "log",
+            log_findings(history, entries),
+            f"the newest {len(entries)} versions refer to these commits, in order",
+        )
+        rows: list[Finding] = []
+        if self.read_rows is not None:
+            rows = list(row_findings(self.read_rows, snapshot, history))
+            yield from or_ok("rows", rows, "each row exists once, and the commits added these rows")
+        # A finding without a shard is about pruned commits, which can never be verified.
+        proven = self.read_rows is not None and not any(finding.shard is not None for finding in rows)
+        yield from or_ok(
+            "restore",
+            restore_findings(entries, amendment, proven=proven),
+            "no version in the log restored or overwrote the table",
+        )
+        if self.audit_events is None:
+            yield Finding("events", Level.INFO, "not checked: set DAGSTER_HOME to the instance's folder")
+        else:
+            yield from self.audit_events(history)
+        yield from or_ok(
+            "files", file_findings(self.table, snapshot), "all files belong to a version, and none is missing"
+        )
+
+    def _shards(
+        self, positions: StreamPositions, amendment: Amendment | None, listing: StreamListing
+    ) -> Iterator[Finding]:
+        """Check the positions against a list of shards, which is requested again if it contradicts them."""
+        if positions.identity != listing.summary.identity:
+            return
+
+        def consistent(listing: StreamListing) -> StreamListing:
+            check_list(listing, positions, self.table.uri)
+            return listing
+
+        try:
+            yield from shard_findings(positions, amendment, retry_listing(self.client, consistent, listing))
+        except ShardListStale as error:
+            for shard_id, reason in error.reasons.items():
+                yield Finding("shards", Level.PROBLEM, reason, shard_id)
+        except StreamError as error:
+            yield Finding("shards", Level.PROBLEM, str(error))
+
+
+def store_findings(table: PositionedTable) -> Iterator[Finding]:
+    """Check that the store of the table supports conditional puts."""
+    try:
+        unknown = check_conditional_puts(table.uri, table.folder)
+    except StoreUnsuitable as error:
+        yield Finding("store", Level.PROBLEM, str(error))
+        return
+    if unknown is not None:
+        yield Finding("store", Level.INFO, f"conditional puts were not checked: {unknown}")
+
+
+def pause_findings(table: PositionedTable) -> Iterator[Finding]:
+    """Report a pause of the stream, and a file of a pause that cannot be read."""
+    try:
+        pause = read_pause(table)
+    except PauseUnreadable as error:
+        yield Finding("pause", Level.PROBLEM, str(error))
+        return
+    if pause is not None:
+        yield Finding("pause", Level.INFO, str(pause))
+
+
+def row_findings(
+    read_rows: Callable[[Sequence[tuple[str, int]]], Scan], snapshot: TableSnapshot, history: History
+) -> Iterator[Finding]:
+    """Check all rows against the commits.
+
+    Args:
+        read_rows: Scans data files, given as path and size in bytes.
+        snapshot: The table.
+        history: The commits up to that version.
+    """
+    read = read_rows([(file.path, file.size) for file in snapshot.active_files()])
+    accounts = ExpectedRows(
+        committed=history.committed,
+        rewinds=history.rewinds,
+        floor=None if history.amendment is None else history.amendment.floor,
+        unproven=history.unproven,
+        since=history.since,
+        lowered=history.lowered,
+    )
+    for difference in differences(accounts, read.counted):
+        level = Level.PROBLEM if difference.certain else Level.INFO
+        yield Finding("rows", level, difference.sentence, difference.shard_id)
+    for shard_id, records in sorted(read.duplicates.items()):
+        yield Finding("rows", Level.PROBLEM, f"{records} records are in the table more than once", shard_id)
+    if unproven := unproven_rows(accounts, read.counted):
+        sentence = (
+            f"{unproven} rows belong to commits whose row counts were pruned or never recorded: they were "
+            "checked for duplicates only"
+        )
+        yield Finding("rows", Level.INFO, sentence)
+
+
+def log_findings(history: History, entries: Sequence[LogEntry]) -> Iterator[Finding]:
+    """Check the chains against the transactions in the table's log.
+
+    Args:
+        history: The chains.
+        entries: The versions that the log still has, newest first.
+    """
+    identity = history.positions.identity
+    for chain, name in (
+        (history.commits, application(identity)),
+        (history.amendments, amendment_application(identity)),
+    ):
+        for sentence in log_mismatches([commit.commit_id for commit in chain], entries, name):
+            yield Finding("log", Level.PROBLEM, sentence)
+
+
+def restore_findings(
+    entries: Sequence[LogEntry], amendment: Amendment | None, *, proven: bool
+) -> Iterator[Finding]:
+    """Report the versions in the log that restored or overwrote the table.
+
+    Args:
+        entries: The versions that the log still has.
+        amendment: The newest amendment.
+        proven: The rows were read, and they are the rows that the commits added.
+    """
+    accepted = -1 if amendment is None or amendment.accepted is None else amendment.accepted
+    for rewrite in (rewrite for entry in entries for rewrite in rewrites_of(entry)):
+        sentence = f"{rewrite} replaced rows, but not the positions"
+        if proven:
+            sentence = f"{sentence}; the rows are nevertheless those that the commits added"
+            yield Finding("restore", Level.INFO, sentence)
+        elif rewrite.version <= accepted:
+            yield Finding("restore", Level.INFO, f"{sentence}; an operator accepted it")
+        else:
+            sentence = (
+                f"{sentence}: find missing rows with --rows, replay them, then accept the rest with adopt"
+            )
+            yield Finding("restore", Level.PROBLEM, sentence)
+
+
+def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[Finding]:
+    """Check the files in the table's folder against the log."""
+    in_snapshot = {file.path: file for file in snapshot.active_files()}
+    # The folder is listed before the log is read, so that a file committed in between is in the log.
+    folder = list(folder_files(table.files))
+    named = named_files(table.files)
+    if unnamed := [file for file in folder if file.path not in named]:
+        oldest = min(unnamed, key=lambda file: file.modified)
+        age = timedelta(seconds=int((utc_now(table.clock) - oldest.modified).total_seconds()))
+        yield Finding(
+            "files",
+            Level.INFO,
+            f"{len(unnamed)} files of {sum(file.size for file in unnamed)} bytes belong to no version; the "
+            f"oldest, {oldest.path}, is {age} old. Maintenance will delete them",
+        )
+    sizes = {file.path: file.size for file in folder}
+    for path, file in in_snapshot.items():
+        if path not in sizes:
+            sentence = f"{path}: {file.rows} rows; the log names this file, but it does not exist"
+            yield Finding(
+                "files", Level.PROBLEM, f"{sentence}; restore it, or find with --rows what to replay"
+            )
+        elif sizes[path] != file.size:
+            sentence = f"{path}: {sizes[path]} bytes, but the log says {file.size}"
+            yield Finding("files", Level.PROBLEM, f"{sentence}; restore it")
+
+
+def stream_findings(positions: StreamPositions, listing: StreamListing) -> Iterator[Finding]:
+    """Check that the positions belong to the stream that exists now."""
+    created, now = positions.identity.created, listing.summary.identity.created
+    if created != now:
+        yield Finding(
+            "stream",
+            Level.PROBLEM,
+            f"the positions belong to the stream created at {created:%Y-%m-%dT%H:%M:%SZ}, which was deleted "
+            f"and created again at {now:%Y-%m-%dT%H:%M:%SZ}; see on_recreated",
+        )
+
+
+def floor_findings(amendment: Amendment | None, listing: StreamListing) -> Iterator[Finding]:
+    """Check that the floor, the first arrival date that the table keeps, is not in the future."""
+    today = listing.summary.service_time.date()
+    if amendment is not None and amendment.floor is not None and amendment.floor > today:
+        yield Finding(
+            "floor",
+            Level.PROBLEM,
+            f"the floor is {amendment.floor}, which is in the future: maintenance raised it on a machine "
+            "with a wrong clock; lower it with `kinesis-assets maintain --lower-floor`, then replay the "
+            "range that the stream still has",
+        )
+
+
+def shard_findings(
+    positions: StreamPositions, amendment: Amendment | None, listing: StreamListing
+) -> Iterator[Finding]:
+    """Check each shard's position against a list of shards that is consistent with the positions."""
+    listed = {shard.shard_id for shard in listing.shards}
+    now = listing.summary.service_time
+    for shard_id in sorted(listed - positions.shards.keys()):
+        yield Finding("shards", Level.INFO, "new: no run has listed it yet", shard_id)
+    for shard_id, shard in positions.shards.items():
+        for gap in shard.gaps:
+            filled = amendment is not None and amendment.has_cleared(shard_id, gap)
+            sentence = "a gap was recorded, and a replay has filled it" if filled else "a gap is recorded"
+            yield Finding("shards", Level.INFO, f"{sentence}: {gap}", shard_id)
+        if shard.finished:
+            continue
+        if shard_id not in listed:
+            sentence = (
+                f"no longer listed, and read only up to {shard.position}; the next run reports the loss"
+            )
+            yield Finding("shards", Level.PROBLEM, sentence, shard_id)
+        elif shard.safe_until is not None and shard.safe_until <= now:
+            sentence = f"unread records may have expired since {shard.safe_until:%Y-%m-%dT%H:%M:%SZ}"
+            yield Finding("shards", Level.PROBLEM, f"{sentence}; run it, and see on_data_loss", shard_id)

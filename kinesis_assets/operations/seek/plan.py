@@ -1,0 +1,299 @@
+"""Plan the moves of a seek: the direction of each shard, and what is kept of the facts about it.
+
+This module calls neither the stream nor the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.errors import SeekRefused
+from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.table.row_predicates import PassedRecord, at, passed
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from kinesis_assets.operations.seek.probe import Probe, ProbedRecord
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+
+
+_PROBING = timedelta(minutes=15)
+"""Time in which a catch-up finds the first record that it skips. A seek that takes longer is refused."""
+
+
+class Direction(StrEnum):
+    """The direction in which a seek moves a shard's position."""
+
+    FORWARD = "forward"
+    """Records are skipped, and the gap is recorded."""
+    BACK = "back"
+    """The rows after the new position are removed; the next run adds them again."""
+    REOPEN = "reopen"
+    """The shard was recorded as finished, but it is open: reading continues at its position."""
+    STAYS = "stays"
+    """The position does not change: it is already the requested one, or the shard can no longer be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The move of one shard.
+
+    Attributes:
+        shard_id: Shard id.
+        direction: See `Direction`.
+        before: The shard before the move.
+        after: The shard after the move, without the record of the seek itself.
+        rows_removed: Number of rows that are removed.
+        gap: The records that are skipped; None if none are.
+    """
+
+    shard_id: str
+    direction: Direction
+    before: ShardPosition
+    after: ShardPosition
+    rows_removed: int = 0
+    gap: Gap | None = None
+
+
+def plan_moves(
+    positions: StreamPositions,
+    probes: Mapping[str, Probe],
+    chosen: Iterable[str],
+    *,
+    listed_open: Container[str],
+    now: datetime,
+    all_shards: bool,
+    unread: Mapping[str, ProbedRecord | None] | None = None,
+) -> dict[str, Move]:
+    """Plan the move of each chosen shard, without the numbers of rows that are removed.
+
+    Args:
+        positions: The current positions, with every listed shard.
+        probes: The probe of each chosen shard at its new position, by shard id; a shard that is not listed
+            has none.
+        chosen: Shard ids.
+        listed_open: The shards that the stream lists as open.
+        now: The service's clock.
+        all_shards: The shards were not named, so a shard that cannot be moved stays.
+        unread: Of a catch-up, the first unread record of each shard. No shard goes back, and the gaps are
+            marked to be filled.
+
+    Raises:
+        SeekRefused: A shard that was named cannot be moved.
+    """
+    moves = {}
+    for shard_id in chosen:
+        shard = positions.shards[shard_id]
+        direction = Direction.STAYS
+        if shard_id in probes:
+            direction = _direction(shard, probes[shard_id])
+        if unread is not None and direction is Direction.BACK:
+            direction = Direction.STAYS  # a run has read it to the tip
+        wrongly_finished = shard.finished and shard_id in listed_open
+        if direction is Direction.FORWARD and shard.finished and not wrongly_finished:
+            if not all_shards:
+                raise SeekRefused(
+                    shard_id, f"finished: there is no record after {shard.position} to skip; name open shards"
+                )
+            direction = Direction.STAYS
+        if direction is Direction.STAYS and wrongly_finished:
+            reopened = msgspec.structs.replace(shard, finished=False)
+            moves[shard_id] = Move(shard_id, Direction.REOPEN, shard, reopened)
+        elif direction is Direction.STAYS:
+            moves[shard_id] = Move(shard_id, direction, shard, shard)
+        elif direction is Direction.BACK:
+            moves[shard_id] = _back(shard_id, shard, probes[shard_id])
+        else:
+            move = _forward(shard_id, shard, probes[shard_id], now)
+            moves[shard_id] = move if unread is None else _to_fill(move, probes[shard_id], unread, now)
+    _reopen_empty(moves)
+    return moves
+
+
+def _direction(shard: ShardPosition, probe: Probe) -> Direction:
+    target, current = probe.target, passed(shard.position)
+    if target == shard.position:
+        return Direction.STAYS
+    if current is None:
+        return _direction_of_unread(shard, probe)
+    new = _passed_at_target(probe)
+    if new is not None and new < current:
+        return Direction.BACK
+    if new == current or _is_complete(shard, target):
+        return Direction.STAYS
+    nothing_left = target.kind is PositionKind.TRIM_HORIZON and new is None
+    return Direction.STAYS if nothing_left else Direction.FORWARD
+
+
+def _direction_of_unread(shard: ShardPosition, probe: Probe) -> Direction:
+    """Return the direction of a shard at TRIM_HORIZON or at a time: no record of it was ever read."""
+    target, start = probe.target, shard.position.timestamp
+    if start is None:
+        read_until = shard.tip_time
+        is_read = target.timestamp is not None and read_until is not None and target.timestamp <= read_until
+        return Direction.STAYS if is_read else Direction.FORWARD
+    arrival = target.timestamp
+    if arrival is None and probe.first is not None:
+        arrival = probe.first.arrival
+    if arrival is not None and arrival < start:
+        return Direction.BACK
+    if target.kind is PositionKind.TRIM_HORIZON or _is_complete(shard, target):
+        return Direction.STAYS
+    return Direction.FORWARD
+
+
+def _is_complete(shard: ShardPosition, target: Position) -> bool:
+    """Whether a target is a time up to which all records were read or skipped."""
+    until = shard.complete_until
+    return target.timestamp is not None and until is not None and target.timestamp <= until
+
+
+def _forward(shard_id: str, shard: ShardPosition, probe: Probe, now: datetime) -> Move:
+    first, start = probe.first, probe.unread
+    gap = Gap(
+        after=shard.position,
+        since=None if shard.is_unread else shard.complete_until,  # nothing is read before the first plan
+        next_sequence_number=None if first is None else first.sequence_number,
+        until=now if first is None else first.arrival,
+    )
+    if start is not None and _is_available(shard, now) and (first is None or _number(start) < _number(first)):
+        gap = _from_record(gap, start)
+    after = msgspec.structs.replace(
+        shard,
+        position=_at_first(probe) if probe.target.kind is PositionKind.TRIM_HORIZON else probe.target,
+        finished=False,
+        tip_time=None,
+        last_arrival=None,
+        wanted_from=probe.target.timestamp or gap.until,
+        gaps=(*shard.gaps, gap),
+    )
+    return Move(shard_id, Direction.FORWARD, shard, after, gap=gap)
+
+
+def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None], now: datetime) -> Move:
+    """Return the move of a catch-up: its gap is to be filled, and starts at the first record that it skips.
+
+    A replay that still finds this record has provably read the whole gap. If records may have expired before,
+    the gap starts at the position, and cannot be proven to be filled. The gap ends before the record at which
+    the next run starts. A shard without such a record, or without any before it, stays.
+    """
+    shard, gap = move.before, move.gap
+    if gap is None:
+        return move
+    first, current = unread.get(move.shard_id), passed(shard.position)
+    complete = _is_available(shard, now)
+    if probe.first is None or (complete and (first is None or _number(first) >= _number(probe.first))):
+        # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
+        return Move(move.shard_id, Direction.STAYS, shard, shard)
+    known = msgspec.structs.replace(gap, to_fill=True)
+    if complete and first is not None and (current is None or at(first.sequence_number) > current):
+        known = _from_record(known, first)
+    after = msgspec.structs.replace(
+        move.after,
+        position=_at_first(probe),
+        wanted_from=probe.first.arrival,
+        gaps=(*shard.gaps, known),
+    )
+    return replace(move, gap=known, after=after)
+
+
+def _is_available(shard: ShardPosition, now: datetime) -> bool:
+    """Whether no unread record of a shard can have expired before it was probed."""
+    since, hours = shard.complete_until, shard.retention_hours
+    return since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
+
+
+def _from_record(gap: Gap, first: ProbedRecord) -> Gap:
+    """Return a gap that starts at its first record, so that a replay can prove that it has read all."""
+    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
+    return msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival)
+
+
+def _number(record: ProbedRecord) -> int:
+    return int(record.sequence_number)
+
+
+def _back(shard_id: str, shard: ShardPosition, probe: Probe) -> Move:
+    new, first = _passed_at_target(probe), probe.first
+    if new is not None and (probe.oldest is None or new < at(probe.oldest.sequence_number)):
+        available = (
+            "no record of the shard is available for that long"
+            if probe.oldest is None
+            else f"the first record that is available for that long is {probe.oldest}"
+        )
+        raise SeekRefused(
+            shard_id,
+            f"records after {probe.target} have expired or will before a run can read them: {available}. "
+            "Rows removed by a seek could not be added again; nothing was changed. Choose a later position, "
+            "or fill in missing records with a replay, which removes nothing",
+        )
+    after = msgspec.structs.replace(
+        shard,
+        position=_at_first(probe),
+        finished=False,
+        tip_time=None,
+        last_arrival=None,
+        wanted_from=first.arrival if first else probe.target.timestamp or shard.wanted_from,
+        gaps=shard.gaps if new is None or first is None else _gaps_before(shard.gaps, new, first),
+    )
+    return Move(shard_id, Direction.BACK, shard, after)
+
+
+def _passed_at_target(probe: Probe) -> PassedRecord | None:
+    """Return what a shard at the target has passed; None if that is unknown."""
+    if probe.target.sequence_number is not None:
+        return passed(probe.target)
+    return None if probe.first is None else at(probe.first.sequence_number)
+
+
+def _at_first(probe: Probe) -> Position:
+    """Return the target as the sequence number of its first record, if there is one."""
+    if probe.target.sequence_number is not None or probe.first is None:
+        return probe.target
+    return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=probe.first.sequence_number)
+
+
+def _gaps_before(gaps: Sequence[Gap], new: PassedRecord, first: ProbedRecord) -> tuple[Gap, ...]:
+    """Return the gaps before a new position. A gap around it ends at the first record that is read again."""
+    kept = []
+    for gap in gaps:
+        start = passed(gap.after)
+        if gap.next_sequence_number is not None and at(gap.next_sequence_number) <= new:
+            kept.append(gap)
+        elif start is None or start < new:
+            kept.append(
+                msgspec.structs.replace(gap, next_sequence_number=first.sequence_number, until=first.arrival)
+            )
+    return tuple(kept)
+
+
+def _reopen_empty(moves: dict[str, Move]) -> None:
+    """Reopen chosen shards without records whose parents are read again."""
+    while empty := [
+        move
+        for move in moves.values()
+        if move.after.finished
+        and passed(move.after.position) is None
+        and any(parent in moves and not moves[parent].after.finished for parent in move.after.parents)
+    ]:
+        for move in empty:
+            after = msgspec.structs.replace(move.before, finished=False)
+            moves[move.shard_id] = replace(move, direction=Direction.BACK, after=after)
+
+
+def moving(moves: Mapping[str, Move]) -> dict[str, Move]:
+    """Return the moves that change a shard."""
+    return {shard_id: move for shard_id, move in moves.items() if move.direction is not Direction.STAYS}
+
+
+def going_back(moves: Mapping[str, Move]) -> dict[str, Move]:
+    """Return the moves that go back."""
+    return {shard_id: move for shard_id, move in moves.items() if move.direction is Direction.BACK}

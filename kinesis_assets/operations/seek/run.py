@@ -1,0 +1,455 @@
+"""Seek: move the positions of shards, forward with the gap recorded, or back with their rows removed.
+
+The moves are planned from the positions, a probe of each shard and the rows in the table, and planned again
+for each attempt to commit. Rows, positions and the record of who did it are one commit. Delta refuses it if
+a run, another seek or another change of old rows was committed first.
+
+Commit the moves of a seek: rows, positions and amendment in one commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
+from kinesis_assets.ingest.stale_list import check_for_seek
+from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
+from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves
+from kinesis_assets.operations.seek.probe import TIME_TO_READ, first_unread, probe_newest, probe_shard
+from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commits_since import find_commit
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
+from kinesis_assets.table.positions import amendments as amendment_file
+from kinesis_assets.table.positions.amendments import ClearedGap
+from kinesis_assets.table.positions.positions import FORMAT, Seek, StreamPositions
+from kinesis_assets.table.row_predicates import at, passed, rows_after
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.operations.seek.plan import Move
+    from kinesis_assets.operations.seek.probe import Probe, ProbedRecord
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.table import PositionedTable
+
+
+@dataclass(frozen=True, slots=True)
+class SeekResult:
+    """The result of a seek, or of its plan.
+
+    Attributes:
+        moves: One move for each chosen shard, by shard id.
+        version: Version of the table that holds the moves; None if nothing was committed, or if it is no
+            longer among the newest hundred versions of the log.
+        applied: The moves were committed.
+    """
+
+    moves: Mapping[str, Move]
+    version: int | None = None
+    applied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A validated request, with the stream's response to it.
+
+    Attributes:
+        listing: The stream and its shards.
+        probes: The probes of the listed shards among the chosen ones, by shard id.
+        chosen: Shard ids.
+        all_shards: The shards were not named.
+        unread: Of a catch-up, the first unread record of each of these shards; None for another seek.
+    """
+
+    listing: StreamListing
+    probes: Mapping[str, Probe]
+    chosen: Sequence[str]
+    all_shards: bool
+    unread: Mapping[str, ProbedRecord | None] | None = None
+
+
+def seek(
+    client: StreamClient,
+    table: PositionedTable,
+    *,
+    to: Position,
+    shard_ids: Collection[str] | None,
+    by: str,
+    apply: bool,
+    to_fill: bool = False,
+) -> SeekResult:
+    """Move the positions of some shards, all in one commit or none.
+
+    Args:
+        client: The stream.
+        table: Its table.
+        to: The new position. LATEST becomes the current time or, with `to_fill`, the first record since
+            `SETTLED`; TRIM_HORIZON becomes the oldest record that does not expire before a run can read it.
+        shard_ids: The shards; None for all shards that can be moved there.
+        by: Id of the Dagster run or name of the person, recorded with the positions.
+        apply: Commit the moves; otherwise only plan them.
+        to_fill: Mark the gaps of the skipped records as `Gap.to_fill`, and move no shard back.
+
+    Raises:
+        InvalidInput: There is no such shard or position, or no run has committed yet.
+        SeekRefused: A shard cannot be moved there.
+        AttemptExpired: The probes are too old; nothing was changed.
+        PositionConflict: A run moved a shard in the meantime, so that the direction changed.
+        StreamError: The stream cannot be reached or was recreated, or its list of shards is stale.
+        TableError: The table cannot be used, belongs to another stream, or was restored or
+            overwritten; or (`CommitUnknown`) the result of the commit is unknown.
+    """
+    listing = retry_listing(client, lambda listing: listing)
+    identity = listing.summary.identity
+    snapshot = table.snapshot()
+    expected = snapshot.positions(identity)
+    if expected is None:
+        raise InvalidInput(
+            f"stream {client.stream}: no run has committed yet, so there is no position to move; "
+            "`start` sets where the first run starts"
+        )
+    refuse_rewritten(table, snapshot, expected)
+    recorded = snapshot.with_all_archived(expected)
+    check_for_seek(listing, recorded)
+    batch_id = new_id(table.clock)
+    hours = sorted(
+        (listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
+    )
+    # The probes use the shorter retention, to be safe; the longer one is what both responses confirm.
+    request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids, to_fill=to_fill)
+    listing = listing.with_retention(hours[1])
+    if client.describe().identity != identity:
+        raise StreamRecreated(
+            client.stream,
+            "deleted and created again during the seek; nothing was changed",
+            advice=WAY_OUT_OF_RECREATION,
+        )
+    planned = _plan(snapshot, recorded.with_listing(listing), request)
+    if not apply or not moving(planned):
+        return SeekResult(planned)
+    results: dict[int, SeekResult] = {}
+
+    def attempt(*, may_commit: bool) -> SeekResult | None:
+        snapshot = table.snapshot()
+        current = snapshot.positions(identity)
+        if current is None:
+            raise InvalidInput(
+                f"table {table.uri} no longer has positions of {client.stream}; nothing was changed. It may "
+                "have been replaced: examine its history before the next run"
+            )
+        commit_id = find_commit(table, current, expected, batch_id)
+        if commit_id is not None:
+            return replace(results[commit_id], version=snapshot.version_of(commit_id), applied=True)
+        if not may_commit:
+            return None
+        _refuse_late(table, batch_id)
+        refuse_rewritten(table, snapshot, current)
+        moves = _plan(snapshot, snapshot.with_all_archived(current).with_listing(listing), request)
+        listed = [shard.shard_id for shard in listing.shards]
+        current = table.chain.with_archived(current, listed).with_listing(listing)
+        _refuse_changed_direction(planned, moves)
+        if not moving(moves):
+            return SeekResult(moves)
+        following = following_positions(
+            current,
+            moves,
+            batch_id,
+            commit_id=new_id(table.clock),
+            by=by,
+            now=listing.summary.service_time,
+            examined=snapshot.version,
+        )
+        results[following.commit_id] = SeekResult(moves)
+        commit_moves(snapshot, following, moves)
+        return None
+
+    return commit_until_known(table, attempt)
+
+
+def _request(
+    client: StreamClient,
+    listing: StreamListing,
+    positions: StreamPositions,
+    to: Position,
+    shard_ids: Collection[str] | None,
+    *,
+    to_fill: bool,
+) -> _Request:
+    """Validate the arguments and probe the shards. Nothing is written."""
+    known = positions.with_listing(listing).shards
+    listed = {shard.shard_id: shard for shard in listing.shards}
+    chosen = list(known) if shard_ids is None else list(dict.fromkeys(shard_ids))
+    if not chosen:
+        raise InvalidInput("no shard was named; name shards, or select all shards")
+    if unknown := [shard_id for shard_id in chosen if shard_id not in known]:
+        names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
+        raise InvalidInput(
+            f"stream {client.stream} has no shard {names}; list its shards with `kinesis-assets positions`"
+        )
+    if to.sequence_number is not None and len(chosen) > 1:
+        raise InvalidInput(
+            f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
+        )
+    target = StartPositions(to).frozen(replace(listing, shards=listing.shards[:1]))[
+        listing.shards[0].shard_id
+    ]
+    if shard_ids is not None:
+        for shard_id in chosen:
+            if shard_id not in listed:
+                raise SeekRefused(
+                    shard_id,
+                    "the stream no longer lists this shard, so none of its records can be read; name other "
+                    "shards",
+                )
+    readable = [shard_id for shard_id in chosen if shard_id in listed]
+    if to_fill:
+        behind = {key: shard for key in readable if not (shard := known[key]).finished}
+        probes = {
+            shard_id: probe_newest(client, listed[shard_id], listing.summary, shard.complete_until)
+            for shard_id, shard in behind.items()
+        }
+        unread = {
+            shard_id: first_unread(client, listed[shard_id], shard.position)
+            for shard_id, shard in behind.items()
+        }
+        return _Request(listing, probes, chosen, shard_ids is None, unread)
+    try_sequence_numbers(client, dict.fromkeys(readable, target))
+    probes = {
+        shard_id: probe_shard(client, listed[shard_id], listing.summary, target) for shard_id in readable
+    }
+    for shard_id, probe in probes.items():
+        if known[shard_id].is_unread and probe.target != known[shard_id].position:
+            found = first_unread(client, listed[shard_id], known[shard_id].position)
+            probes[shard_id] = replace(probe, unread=found)
+    return _Request(listing, probes, chosen, shard_ids is None)
+
+
+def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:
+    """Plan the moves, with the numbers of rows that they remove from one version of the table."""
+    moves = plan_moves(
+        positions,
+        request.probes,
+        request.chosen,
+        listed_open={shard.shard_id for shard in request.listing.shards if not shard.closed},
+        now=request.listing.summary.service_time,
+        all_shards=request.all_shards,
+        unread=request.unread,
+    )
+    back = going_back(moves)
+    places = {
+        shard_id: place
+        for shard_id, move in back.items()
+        if (place := passed(move.after.position)) is not None
+    }
+    stream = positions.identity.name
+    rows = snapshot.count(rows_after(stream, places)) if places else {}
+    amendment = snapshot.amendment(positions.identity)
+    for shard_id, move in back.items():
+        _refuse_expired(shard_id, request.probes[shard_id], rows.get(shard_id, 0), amendment)
+        moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
+    _refuse_before_children(snapshot, positions, request.listing, moves)
+    return moves
+
+
+def _refuse_late(table: PositionedTable, batch_id: int) -> None:
+    """Refuse to use probes that are too old: rows that are removed later might no longer be in the stream."""
+    age = timedelta(seconds=table.clock.time() - time_of_id(batch_id))
+    if age > TIME_TO_READ / 4:
+        raise AttemptExpired(
+            table.uri,
+            f"the records that the stream still has were read {age} ago, and may have expired since; nothing "
+            "was changed, try again",
+        )
+
+
+def _refuse_changed_direction(planned: Mapping[str, Move], moves: Mapping[str, Move]) -> None:
+    """Refuse moves whose direction a concurrent run changed: a request to skip must not remove rows."""
+    for shard_id, move in moves.items():
+        if move.direction not in {planned[shard_id].direction, Direction.STAYS}:
+            raise PositionConflict(
+                shard_id,
+                f"another run moved it to {move.before.position}, so the direction would be {move.direction} "
+                f"instead of {planned[shard_id].direction}; nothing was changed. Check its position first",
+            )
+
+
+def _refuse_expired(shard_id: str, probe: Probe, rows: int, amendment: Amendment | None) -> None:
+    """Refuse to go back if removed rows could not be read again, or expired rows would be added again."""
+    if rows and probe.first is None:
+        raise SeekRefused(
+            shard_id,
+            f"{rows} rows after {probe.target} would be removed, but the stream has no record from there on, "
+            "so they could not be added again; nothing was changed. Choose another position",
+        )
+    floor = None if amendment is None else amendment.floor
+    if probe.first is not None and floor is not None and probe.first.arrival.date() < floor:
+        raise SeekRefused(
+            shard_id,
+            f"the first record from {probe.target} on is {probe.first}, but the table keeps rows from "
+            f"{floor} on: rows that its retention deleted would be added again; nothing was changed. Choose "
+            f"AT_TIMESTAMP:{floor}T00:00:00Z or later",
+        )
+
+
+def _refuse_before_children(
+    snapshot: TableSnapshot, positions: StreamPositions, listing: StreamListing, moves: Mapping[str, Move]
+) -> None:
+    """Refuse to reopen a shard whose descendants were already read: parents are read first."""
+    opened = {shard_id for shard_id, move in going_back(moves).items() if move.before.finished}
+    descendants: set[str] = set()
+    while more := {
+        shard_id
+        for shard_id, shard in positions.shards.items()
+        if shard_id not in descendants and not (opened | descendants).isdisjoint(shard.parents)
+    }:
+        descendants |= more
+    starts = {
+        shard.shard_id: at(shard.starting_sequence_number)
+        for shard in listing.shards
+        if shard.shard_id in descendants
+    }
+    rows = snapshot.count(rows_after(positions.identity.name, starts)) if starts else {}
+    blocking = []
+    for shard_id in sorted(descendants):
+        move = moves.get(shard_id)
+        left = rows.get(shard_id, 0) - (0 if move is None else move.rows_removed)
+        finished = (positions.shards[shard_id] if move is None else move.after).finished
+        if finished or left or shard_id not in starts:
+            blocking.append(shard_id)
+    if blocking:
+        raise SeekRefused(
+            ", ".join(sorted(opened)),
+            f"would be read again, but its descendants {', '.join(blocking)} were already read, and parents "
+            "are read first; nothing was changed. Move them to their start in the same command: name them "
+            "too, or select all shards",
+        )
+
+
+def facts_of_moves(result: SeekResult) -> list[dict[str, Any]]:
+    """Return the facts about each shard that the command prints."""
+    return [
+        {
+            "shard": shard_id,
+            "direction": str(move.direction),
+            "from": str(move.before.position),
+            "to": str(move.after.position),
+            "rows_removed": move.rows_removed,
+            "gap": None if move.gap is None else str(move.gap),
+            "applied": result.applied and move.direction is not Direction.STAYS,
+        }
+        for shard_id, move in result.moves.items()
+    ]
+
+
+def following_positions(
+    current: StreamPositions,
+    moves: Mapping[str, Move],
+    batch_id: int,
+    *,
+    commit_id: int,
+    by: str,
+    now: datetime,
+    examined: int,
+) -> StreamPositions:
+    """Return the positions after a seek.
+
+    Args:
+        current: The positions before it.
+        moves: The moves, by shard id.
+        batch_id: Identifies the seek.
+        commit_id: Identifies this attempt to commit it.
+        by: Id of the Dagster run or name of the person.
+        now: The service's clock.
+        examined: The version of the table that the moves were planned with.
+    """
+    changed = {
+        shard_id: msgspec.structs.replace(
+            move.after,
+            seeks=(
+                *move.before.seeks,
+                Seek(
+                    at=now,
+                    by=by,
+                    before=move.before.position,
+                    after=move.after.position,
+                    rows_removed=move.rows_removed,
+                ),
+            ),
+        )
+        for shard_id, move in moving(moves).items()
+    }
+    return StreamPositions(
+        format=FORMAT,
+        identity=current.identity,
+        commit_id=commit_id,
+        previous=current.commit_id,
+        generation=current.generation + 1,
+        batch_id=batch_id,
+        shards=current.shards | changed,
+        by=by,
+        listed_at=current.listed_at,
+        predecessors=current.predecessors,
+        examined=examined,
+        provisioned_since=current.provisioned_since,
+    )
+
+
+def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move]) -> None:
+    """Try once to commit moves.
+
+    Args:
+        snapshot: The version of the table that the moves were planned with.
+        following: The positions after the moves.
+        moves: The moves, by shard id.
+    """
+    identity, back = following.identity, going_back(moves)
+    amendment = _amendment(snapshot, following, tuple(back)) if back else None
+    places = {
+        shard_id: place
+        for shard_id, move in back.items()
+        if move.rows_removed and (place := passed(move.after.position)) is not None
+    }
+    if places:
+        predicate = rows_after(identity.name, places)
+        snapshot.remove(predicate, identity=identity, positions=following, amendment=amendment)
+    else:  # deleting no row would commit nothing
+        snapshot.commit([], identity=identity, positions=following, amendment=amendment)
+
+
+def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Amendment:
+    """Return the amendment of shards that go back.
+
+    It is needed even if no row is removed: a replay that fills in rows at the same time must restart.
+    """
+    before = snapshot.amendment(following.identity)
+    return amendment_file.next_amendment(
+        before,
+        batch_id=following.batch_id,
+        at=datetime.fromtimestamp(time_of_id(following.commit_id), UTC),  # by this machine's clock
+        by=following.by,
+        rewound=shard_ids,
+        cleared={} if before is None else _still_cleared(before, following),
+    )
+
+
+def _still_cleared(before: Amendment, following: StreamPositions) -> dict[str, tuple[ClearedGap, ...]]:
+    """Return the filled gaps that the positions still have: rows of the other gaps are removed."""
+    still: dict[str, tuple[ClearedGap, ...]] = {}
+    for shard_id, cleared in before.cleared.items():
+        shard = following.shards.get(shard_id)
+        if shard is None:  # in the archive, so it was not moved
+            still[shard_id] = cleared
+        elif kept := tuple(gap for gap in cleared if gap in map(ClearedGap.of, shard.gaps)):
+            still[shard_id] = kept
+    return still
