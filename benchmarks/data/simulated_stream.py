@@ -12,8 +12,8 @@ import msgspec
 import pyarrow as pa
 
 from kinesis_assets.emulator.sequence_numbers import SequenceNumber
+from kinesis_assets.ingest.land import packed
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
-from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.ingest.run import execute_run

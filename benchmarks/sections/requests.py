@@ -26,11 +26,11 @@ from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.ingest.land import packed
 from kinesis_assets.ingest.manifest import Landing
-from kinesis_assets.ingest.packing import packed
+from kinesis_assets.ingest.outcome import RunTotals
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.properties import TABLE_PROPERTIES

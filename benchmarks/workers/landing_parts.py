@@ -24,7 +24,7 @@ from benchmarks.harness.single_process import NO_CALL_PACING, REGION, prepare_la
 from benchmarks.harness.worker_protocol import ReadRequest
 from benchmarks.servers.replay_streams import ReplayStream, StreamSpec, iterator
 from benchmarks.workers.landing import row_groups, write_file
-from kinesis_assets.ingest.worker_tuning import configure_allocators
+from kinesis_assets.ingest.task import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT

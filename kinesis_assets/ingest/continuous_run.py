@@ -1,44 +1,53 @@
 """A continuous run: it plans, lands and commits in iterations until its time is over.
 
 The module does not depend on Dagster, and on Spark only through `Land`. Each iteration reads the positions
-from the table, so it sees the commits of other writers and continues what the previous iteration left unread.
+from the table, so it sees the commits of other writers and continues what the previous iteration left
+unread.
+
+The state that a continuous run keeps of a shard from iteration to iteration.
+
+The duration of a continuous run and the interval of its commits.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from kinesis_assets.errors import ShardsNotCommitted, StreamPaused
+from kinesis_assets.errors import ShardSilent, ShardsNotCommitted, ShardThrottled, StreamPaused
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.ingest.shard_tracker import ShardTracker
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.retry import Backoff
 from kinesis_assets.table.run_files.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from kinesis_assets.errors import ShardError
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.plan import ReadPolicy, RunPlan
     from kinesis_assets.ingest.run import Land
-    from kinesis_assets.ingest.run_timing import RunTiming
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.read_timing import ReadTiming
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
+
 
 _PAUSE = 1.5
 """Pause of a run that another run may replace, as a multiple of the duration of its last iteration. If two
@@ -272,3 +281,143 @@ class _ShardList:
     def expire(self) -> None:
         """Have the next `get` list the shards again."""
         self._listing = None
+
+
+@dataclass(slots=True)
+class ShardTracker:
+    """The state of one shard of a continuous run.
+
+    Attributes:
+        timing: The timing of the run.
+        reading: The timing of its reading.
+        response_timeout: Seconds for which the shard may delay the other shards without a response.
+        position: The position after its last iteration; None if that is not known.
+        finished: Whether it is read to its end.
+        behind: Whether its last iteration did not reach the tip.
+        conflict: Whether another run moved its position first in its last iteration.
+        error: Why its last iteration failed; None if it did not.
+        throttled_since: Start of the first of consecutive throttled iterations (monotonic clock); None if the
+            last one was not throttled.
+        failures: Number of consecutive failed iterations; those in which it waited for its parents do not
+            count.
+        due: Time before which it is not read again (monotonic clock).
+        success: The result of its last successful iteration; None if it has failed since, except by brief
+            throttling.
+        reported_kind: The kind of error that was reported last; None after a success.
+        reported_success: Whether its last report was a success.
+    """
+
+    timing: RunTiming
+    reading: ReadTiming
+    response_timeout: float
+    position: Position | None = None
+    finished: bool = False
+    behind: bool = False
+    conflict: bool = False
+    error: ShardError | None = None
+    throttled_since: float | None = None
+    failures: int = 0
+    due: float = 0.0
+    success: RunResult | None = None
+    reported_kind: str | None = None
+    reported_success: bool = False
+
+    @property
+    def final_error(self) -> ShardError | None:
+        """The error with which the run would report the shard as failed if it ended now."""
+        return None if self.success is not None and self._is_throttled_briefly else self.error
+
+    def update(self, result: RunResult, shard_id: str, *, finished_before: bool) -> bool:
+        """Record the outcome of an iteration, and return whether it is to be reported.
+
+        Args:
+            result: The result of the iteration.
+            shard_id: The shard.
+            finished_before: Whether the shard was already finished when the iteration was planned.
+        """
+        outcome = result.outcomes[shard_id]
+        self.conflict = outcome.state is ShardState.CONFLICT
+        self.finished = outcome.state is ShardState.FINISHED
+        self.behind = bool(outcome.facts.millis_behind_latest) and outcome.error is None
+        # After a conflict, the next iteration starts at the position that the other run committed.
+        self.position = None if self.conflict or outcome.stats is None else outcome.stats.through
+        self.error = None if self.conflict else outcome.error
+        if not isinstance(self.error, ShardThrottled):
+            self.throttled_since = None
+        elif self.throttled_since is None:
+            self.throttled_since = self.reading.clock.monotonic() - result.seconds
+        if self.error is None:
+            self.reported_kind = None
+        if self.conflict:
+            return False
+        if self.error is None:
+            self.success, self.failures = result.only([shard_id]), 0
+            self.due = float("inf") if self.finished else 0.0
+            news = bool(outcome.rows) or (self.finished and not finished_before)
+            self.reported_success = self.reported_success or news
+            return news
+        if outcome.state is ShardState.FAILED:  # waiting for parents costs nothing
+            self.failures += 1
+            wait = self.timing.failed_shard.wait(self.failures)
+            if isinstance(self.error, ShardSilent):
+                wait = max(wait, self.timing.unresponsive_wait_factor * self.response_timeout)
+                self.response_timeout = min(2 * self.response_timeout, self.reading.read_timeout)
+            self.due = self.reading.clock.monotonic() + wait
+        if self._is_throttled_briefly:
+            return bool(outcome.rows)
+        self.success, self.reported_success = None, False
+        before, self.reported_kind = self.reported_kind, _kind(self.error)
+        return bool(outcome.rows) or self.reported_kind != before
+
+    @property
+    def _is_throttled_briefly(self) -> bool:
+        """Whether it is throttled, but not yet for long enough to be reported."""
+        since, reading = self.throttled_since, self.reading
+        return since is not None and reading.clock.monotonic() - since < reading.stall_seconds
+
+
+def _kind(error: ShardError) -> str:
+    """Return the part of an error that repeats with its cause: its class and the words without digits."""
+    words = [word for word in str(error).split() if not any(map(str.isdigit, word))]
+    return " ".join([type(error).__name__, *words])
+
+
+@dataclass(frozen=True, slots=True)
+class RunTiming:
+    """How long a continuous run lasts, how often it commits and how long it waits, all in seconds.
+
+    Attributes:
+        follow_for: Duration of the run.
+        commit_interval: Time from the start of an iteration to the start of the next. The next iteration
+            starts immediately if a shard is behind or another run committed first, but never sooner after
+            the end of a landing than `ReadTiming.seconds_between_calls`. An iteration requests no more pages
+            of a shard this long after the shard's first record.
+        handover: Another run may replace this one from this long before the end of `follow_for`. This run
+            ends when it sees the other one, and this long after `follow_for` at the latest.
+        max_listing_age: Maximum age of a shard list before the shards are listed again. The streams of an
+            account share 20 DescribeStreamSummary calls a second (AWS API reference, DescribeStreamSummary).
+        failed_shard: Wait before a failed shard is read again. An unresponsive shard may wait longer.
+        first_response_timeout: Time for which an unresponsive shard may delay the other shards. It doubles
+            with each timeout of the shard, up to `ReadTiming.read_timeout`, so that a slow shard is
+            eventually read.
+        unresponsive_wait_factor: Minimum wait after an unresponsive shard's timeout, as a multiple of the
+            timeout.
+    """
+
+    follow_for: float
+    commit_interval: float
+    handover: float = 0.0
+    max_listing_age: float = 10.0
+    failed_shard: Backoff = Backoff(1.0, 30.0)
+    first_response_timeout: float = 5.0
+    unresponsive_wait_factor: float = 4.0
+
+    @property
+    def may_end_after(self) -> float:
+        """Seconds after which another run may replace this one."""
+        return self.follow_for - self.handover
+
+    @property
+    def ends_after(self) -> float:
+        """Seconds after which the run ends, whether or not another run has replaced it."""
+        return self.follow_for + self.handover

@@ -1,18 +1,20 @@
 """Landing: one Spark job that reads shards' ranges and writes them to Parquet files.
 
-Each task reads its shards and writes the files itself, so records never enter the JVM. It returns a manifest
-of the files that it wrote and of how far it read each shard. Only returned manifests count: a retried,
-speculated or killed attempt leaves files that no table version refers to.
+Each task reads its shards and writes the files itself, so records never enter the JVM. It returns a
+manifest of the files that it wrote and of how far it read each shard. Only returned manifests count: a
+retried, speculated or killed attempt leaves files that no table version refers to.
+
+Distribution of shards' ranges over the tasks of a Spark job.
 """
 
 from __future__ import annotations
 
+from heapq import heapreplace
 from typing import TYPE_CHECKING
 
-from kinesis_assets.ingest.manifest import Landing, decode_all
-from kinesis_assets.ingest.manifest_checks import check_landing
-from kinesis_assets.ingest.packing import packed
+from kinesis_assets.ingest.manifest import Landing, check_landing, decode_all
 from kinesis_assets.ingest.task import landing_task
+from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND
 from kinesis_assets.spark.parallelism import parallelism
 from kinesis_assets.spark.session import cancel_tagged, tagged
 
@@ -75,3 +77,33 @@ def cancel_landing(spark: SparkSession, batch_id: int) -> None:
 
 def _tag(batch_id: int) -> str:
     return f"kinesis-{batch_id}"
+
+
+_BYTES_PER_RANGE = 200_000
+"""Weight of a range in addition to its bytes: the CPU of its calls equals that of landing this many bytes."""
+
+
+def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
+    """Distribute ranges over tasks: the largest first, each to the task with the smallest load so far.
+
+    Ranges of unknown size count as the largest known one. Within a task, the ranges keep their order.
+    """
+    expected = [_expected(range_) for range_ in ranges]
+    largest = max((size for size in expected if size is not None), default=0.0)
+    weights = [_BYTES_PER_RANGE + (largest if size is None else size) for size in expected]
+    loads = [(0.0, task) for task in range(tasks)]
+    assigned: list[list[int]] = [[] for _ in range(tasks)]
+    for number in sorted(range(len(ranges)), key=lambda number: -weights[number]):
+        load, task = loads[0]
+        assigned[task].append(number)
+        heapreplace(loads, (load + weights[number], task))
+    return [[ranges[number] for number in sorted(numbers)] for numbers in assigned]
+
+
+def _expected(range_: ShardRange) -> float | None:
+    """Return the bytes that a range is expected to read, within its bounds; None if that is not known."""
+    if range_.expected_bytes is None:
+        return None
+    bytes_, seconds = range_.bounds.max_bytes, range_.bounds.max_seconds
+    limits = [bytes_, None if seconds is None else seconds * BYTES_PER_SECOND]
+    return min([range_.expected_bytes, *(limit for limit in limits if limit is not None)])

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from kinesis_assets.errors import ShardUnknown, StreamRecreated, TableError, TableMissing
-from kinesis_assets.ingest.stale_list import check_first_list, check_list
-from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
-from kinesis_assets.ingest.vanished_shards import give_up, reason_to_keep
+from kinesis_assets.ingest.shard_lists import (
+    check_first_list,
+    check_list,
+    check_unlisted_parents,
+    give_up,
+    reason_to_keep,
+)
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind

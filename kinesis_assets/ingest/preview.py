@@ -16,9 +16,12 @@ from kinesis_assets.errors import (
     TableUnreachable,
 )
 from kinesis_assets.ingest.plan import stored_positions
-from kinesis_assets.ingest.stale_list import check_first_list, check_list
-from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
-from kinesis_assets.ingest.vanished_shards import reason_to_keep
+from kinesis_assets.ingest.shard_lists import (
+    check_first_list,
+    check_list,
+    check_unlisted_parents,
+    reason_to_keep,
+)
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import unfinished_parents

@@ -14,9 +14,8 @@ import msgspec
 from kinesis_assets.errors import StreamRecreated
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH, wait_after_empty_read
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
-from kinesis_assets.ingest.outcome import RunResult, shard_outcome
-from kinesis_assets.ingest.outcome_metrics import record_outcomes
-from kinesis_assets.ingest.shard_ends import with_confirmed_ends
+from kinesis_assets.ingest.outcome import RunResult, record_outcomes, shard_outcome
+from kinesis_assets.ingest.shard_lists import with_confirmed_ends
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND

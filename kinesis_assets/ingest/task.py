@@ -1,11 +1,21 @@
-"""One task of a landing: it reads a group of shards and writes their records to Parquet files."""
+"""One task of a landing: it reads a group of shards and writes their records to Parquet files.
+
+Concurrent reading of a task's shards.
+
+How far a task is, written from time to time for the log of the run.
+
+Tuning of a Spark Python worker: its memory allocators and its garbage collector.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -14,29 +24,31 @@ import pyarrow as pa
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.ingest.reading_facts import ReadingFacts
-from kinesis_assets.ingest.shard_group import ShardGroup
-from kinesis_assets.ingest.task_progress import TaskProgress
-from kinesis_assets.ingest.worker_tuning import configure_allocators, freeze_loaded_objects
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.quota import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.arrow import record_batch
 from kinesis_assets.kinesis.records.columns import binaries
+from kinesis_assets.kinesis.records.record import Records
+from kinesis_assets.kinesis.settings import CONNECTIONS
+from kinesis_assets.kinesis.transport.event_loop import EventLoop
 from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
 from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
 from kinesis_assets.table.positions.range_stats import RangeStats
-from kinesis_assets.table.run_files.progress import ProgressFiles
+from kinesis_assets.table.run_files.progress import Progress, ProgressFiles
 from kinesis_assets.table.run_files.stop_marker import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.kinesis.records.record import Records
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.kinesis.transport.waits import Wait
     from kinesis_assets.table.store.storage import TableFolder
+
 
 BYTES_IN_FLIGHT = 128 << 20
 """Maximum memory of a task's pages, from the response to the written file. It holds three pages of the
@@ -188,3 +200,159 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         ),
         tip_time=reading.tip_time,
     )
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+    from threading import Event
+
+    from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
+
+    Handler = Callable[[ShardReading, Records], Iterable[Wait]]
+
+
+class ShardGroup:
+    """Readings of different shards. They can be read once.
+
+    Args:
+        readings: The readings.
+        stop: The event that ends all readings. It is set when one fails with an error that is not a shard's
+            own.
+        concurrency: Maximum concurrent calls, each for another shard. Shards that pause between calls make
+            none.
+        clock: The clock of the readings.
+    """
+
+    def __init__(
+        self,
+        readings: Sequence[ShardReading],
+        stop: Event,
+        concurrency: int = CONNECTIONS,
+        clock: Clock = MACHINE_CLOCK,
+    ) -> None:
+        self._readings = readings
+        self._stop = stop
+        self._errors: list[ShardError | None] = [None] * len(readings)
+        self._loop = EventLoop(concurrency, clock)
+
+    def cancel_pauses(self) -> None:
+        """End the pauses of all shards from now on. Any thread may call this."""
+        self._loop.cancel_pauses()
+
+    def read(self, handler: Handler) -> list[ShardError | None]:
+        """Read all ranges to their ends. Raises errors that are not a shard's own.
+
+        Args:
+            handler: Called with the records of each page as it is read; it yields what it waits for.
+
+        Returns:
+            For each reading, the error that ended it early, or None.
+        """
+        self._loop.run([self._read(number, handler) for number in range(len(self._readings))])
+        return self._errors
+
+    def _read(self, number: int, handler: Handler) -> NonBlocking[None]:
+        reading = self._readings[number]
+        try:
+            with closing(reading.steps()) as steps:
+                while (step := self._next(number, steps)) is not None:
+                    if isinstance(step, Records):
+                        yield from handler(reading, step)
+                    else:
+                        yield step
+        except Exception:
+            self._stop.set()  # this also ends a search for a lost record that others wait for
+            raise
+
+    def _next(self, number: int, steps: Generator[Wait | Records]) -> Wait | Records | None:
+        """Return the next step of a reading; None at its end or after an error.
+
+        The handler is not called here: its errors would be taken for the shard's own, although the shard's
+        position is already after the records that it was given.
+        """
+        try:
+            return next(steps, None)
+        except ShardError as error:
+            self._errors[number] = error.with_traceback(None)  # its frames would keep the page in memory
+            return None
+
+
+class TaskProgress:
+    """Writes how far a task is, at an interval. A task that is shorter writes nothing.
+
+    Args:
+        files: The files of the landing.
+        readings: The readings of the task, while another thread reads them.
+        clock: The clock.
+        interval: Seconds from one file to the next.
+    """
+
+    def __init__(
+        self, files: ProgressFiles, readings: Sequence[ShardReading], clock: Clock, interval: float
+    ) -> None:
+        self._files = files
+        self._readings = readings
+        self._first_lags = [0] * len(readings)
+        self._clock = clock
+        self._interval = interval
+        self._due = clock.monotonic() + interval
+        self._has_written = False
+
+    def note(self) -> None:
+        """Write how far the task is, if it is time. Raises as `ProgressFiles.write`."""
+        progress = self._progress()
+        if self._clock.monotonic() >= self._due:
+            self._due = self._clock.monotonic() + self._interval
+            self._has_written = True
+            self._write(progress)
+
+    def end(self) -> None:
+        """Write how far the task got, if it has written before. Raises as `ProgressFiles.write`."""
+        if self._has_written:
+            self._write(self._progress())
+
+    def _write(self, progress: Progress) -> None:
+        if self._readings:
+            self._files.write(self._readings[0].range.shard_id, progress)
+
+    def _progress(self) -> Progress:
+        lags = [reading.millis_behind_latest or 0 for reading in self._readings]
+        self._first_lags = list(map(max, self._first_lags, lags))
+        return Progress(
+            records=sum(reading.records for reading in self._readings),
+            bytes=sum(reading.bytes for reading in self._readings),
+            lag_ms=sum(lags),
+            first_lag_ms=sum(self._first_lags),
+        )
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
+_LARGE = 32 << 20  # glibc's maximum; mapping memory for each page of records would cost CPU
+
+
+@cache
+def configure_allocators() -> None:
+    """Make all threads share freed memory, and return most of it to the system.
+
+    By default each thread keeps the memory that it has freed: Arrow's own allocator uses one heap for each
+    thread, glibc up to eight arenas for each core. Since some threads read the pages that others write, a
+    worker would keep several times the memory in use. One arena is enough, because only one thread at a time
+    holds Python's lock.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        mallopt(_M_TRIM_THRESHOLD, _LARGE)
+        mallopt(_M_ARENA_MAX, 1)
+
+
+@cache
+def freeze_loaded_objects() -> None:
+    """Exclude all objects that exist after a worker's first task from garbage collection.
+
+    Spark collects garbage after each task and would traverse every module again: 40 ms of CPU for each task.
+    """
+    gc.collect()
+    gc.freeze()

@@ -28,9 +28,7 @@ from kinesis_assets.errors import (
     TableUnreachable,
     TableUnsuitable,
 )
-from kinesis_assets.ingest.stale_list import check_first_list
-from kinesis_assets.ingest.unlisted_parents import check_unlisted_parents
-from kinesis_assets.ingest.vanished_shards import exists
+from kinesis_assets.ingest.shard_lists import check_first_list, check_unlisted_parents, exists
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.ingest.continuous_run import ContinuousRun
+from kinesis_assets.ingest.continuous_run import ContinuousRun, RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run_timing import RunTiming
 from support.single_task import land_as_in_spark
 
 if TYPE_CHECKING:

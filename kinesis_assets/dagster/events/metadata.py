@@ -14,8 +14,7 @@ import dagster as dg
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
-    from kinesis_assets.ingest.run_totals import RunTotals, StreamState
+    from kinesis_assets.ingest.outcome import RunResult, RunTotals, ShardOutcome, StreamState
     from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.table_totals import TableTotals

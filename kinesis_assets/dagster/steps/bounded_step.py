@@ -16,9 +16,8 @@ from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents
 from kinesis_assets.errors import ShardsNotCommitted
 from kinesis_assets.ingest.land import cancel_landing, land
-from kinesis_assets.ingest.outcome import shards_with_news
+from kinesis_assets.ingest.outcome import RunTotals, shards_with_news
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.ingest.run_totals import RunTotals
 from kinesis_assets.spark.session import wrap_spark_errors
 from kinesis_assets.table.run_files.progress import ProgressFiles
 from kinesis_assets.table.run_files.stop_marker import StopMarker

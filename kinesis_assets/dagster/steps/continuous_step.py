@@ -13,9 +13,8 @@ from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents, TotalsReport
 from kinesis_assets.errors import DerivedTablesFailed
-from kinesis_assets.ingest.continuous_run import ContinuousRun
+from kinesis_assets.ingest.continuous_run import ContinuousRun, RunTiming
 from kinesis_assets.ingest.land import cancel_landing, land
-from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.spark.session import cancel_tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.ingest.outcome import RunResult, RunTotals
     from kinesis_assets.ingest.plan import RunPlan
-    from kinesis_assets.ingest.run_totals import RunTotals
 
 
 def run_continuously(

@@ -16,8 +16,8 @@ from kinesis_assets.dagster.checks.unread import latest_time
 from kinesis_assets.dagster.events.metadata import totals_metadata
 from kinesis_assets.errors import ShardThrottled, TableError
 from kinesis_assets.ingest.idle_shards import loss_times
+from kinesis_assets.ingest.outcome import RunTotals, StreamState
 from kinesis_assets.ingest.plan import gaps_to_fill
-from kinesis_assets.ingest.run_totals import RunTotals, StreamState
 from kinesis_assets.table.table_totals import table_totals
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableError,
 )
-from kinesis_assets.ingest.stale_list import check_list
+from kinesis_assets.ingest.shard_lists import check_list
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.role_credentials import credentials_of

@@ -25,18 +25,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kinesis_assets.errors import KinesisAssetsError
-from kinesis_assets.ingest.manifest import ShardResult, decode_all, encode
-from kinesis_assets.ingest.manifest_checks import (
+from kinesis_assets.ingest.land import packed
+from kinesis_assets.ingest.manifest import (
+    ShardResult,
     check_manifest,
     common_checks,
+    decode_all,
+    encode,
     first_failed,
 )
-from kinesis_assets.ingest.packing import packed
 from kinesis_assets.ingest.reading_facts import Time
-from kinesis_assets.ingest.shard_group import ShardGroup
-from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, LandingJob, client_of
-from kinesis_assets.ingest.task_progress import TaskProgress
-from kinesis_assets.ingest.worker_tuning import configure_allocators
+from kinesis_assets.ingest.task import (
+    BYTES_IN_FLIGHT,
+    LandingJob,
+    ShardGroup,
+    TaskProgress,
+    client_of,
+    configure_allocators,
+)
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.quota import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
-from kinesis_assets.ingest.stale_list import check_for_seek
+from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves

@@ -15,9 +15,8 @@ from typing import Any
 
 from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.ingest import task
-from kinesis_assets.ingest.continuous_run import ContinuousRun
+from kinesis_assets.ingest.continuous_run import ContinuousRun, RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.errors import KinesisAssetsError
-from kinesis_assets.ingest.run_timing import RunTiming
+from kinesis_assets.ingest.continuous_run import RunTiming
 from support.continuous import RunHarness
 from support.shard_ids import A, B
 from support.virtual_time import VirtualTime

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import RunCanceled
+from kinesis_assets.ingest.continuous_run import RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Bounds
 from support.announcing_clock import AnnouncingClock
 from support.continuous import TIMING, RunHarness

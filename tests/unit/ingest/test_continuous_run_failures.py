@@ -16,8 +16,8 @@ from kinesis_assets.errors import (
     ShardThrottled,
     ShardUnknown,
 )
+from kinesis_assets.ingest.continuous_run import RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.ingest.run_timing import RunTiming
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.retry import Backoff
 from support.continuous import TIMING, RunHarness

@@ -9,8 +9,7 @@ import pytest
 
 from kinesis_assets.errors import ExecutorUnsuitable
 from kinesis_assets.ingest import executors
-from kinesis_assets.ingest.executors import ExecutorCheck, check_executors
-from kinesis_assets.ingest.shard_check import ShardCheck
+from kinesis_assets.ingest.executors import ExecutorCheck, ShardCheck, check_executors
 from kinesis_assets.spark.setting_names import CHECKED
 from kinesis_assets.table.store.storage import TableFolder
 from support.token_service import ROLE

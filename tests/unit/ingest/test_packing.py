@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.ingest.packing import packed
+from kinesis_assets.ingest.land import packed
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.ingest.shard_group import ShardGroup
+from kinesis_assets.ingest.task import ShardGroup
 from kinesis_assets.kinesis.records.record import Records
 from kinesis_assets.kinesis.transport.waits import to_thread
 

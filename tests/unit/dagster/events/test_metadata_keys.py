@@ -17,8 +17,7 @@ from kinesis_assets.dagster.events.metadata import (
     totals_metadata,
 )
 from kinesis_assets.errors import DataLost
-from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
-from kinesis_assets.ingest.run_totals import RunTotals, StreamState
+from kinesis_assets.ingest.outcome import RunResult, RunTotals, ShardOutcome, ShardState, StreamState
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState

@@ -11,8 +11,7 @@ import pytest
 from kinesis_assets.dagster.steps.stream_totals import TotalsReport
 from kinesis_assets.errors import DataLost, ShardThrottled
 from kinesis_assets.ingest.idle_shards import loss_times
-from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
-from kinesis_assets.ingest.run_totals import StreamState
+from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState, StreamState
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.run_results import reading_facts
