@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from benchmarks.data.payloads import Payloads
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
 from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
 from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
 from kinesis_assets.table.table import PositionedTable

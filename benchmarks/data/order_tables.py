@@ -32,9 +32,7 @@ from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.ingest.manifest import decode_all
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.records.record import Record
+from kinesis_assets.kinesis.records.records import Record, checksum, record_batch
 from kinesis_assets.schemas.ddl import KEEPING
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit

@@ -20,7 +20,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions.range_stats import RangeStats

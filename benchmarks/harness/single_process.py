@@ -13,9 +13,8 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import LandingJob, client_of, land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable

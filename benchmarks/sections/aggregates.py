@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness.peer_environments import python_of, version_of
 from benchmarks.harness.section import Section, markdown_table
 from kinesis_assets.kinesis.records.aggregation import deaggregate
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.record import Record
+from kinesis_assets.kinesis.records.records import Record, record_batch
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

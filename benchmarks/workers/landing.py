@@ -27,10 +27,9 @@ from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.records.records import record_batch
+from kinesis_assets.kinesis.settings import PAGE_LIMIT, ClientSettings
 from kinesis_assets.spark.session import start_session
 from kinesis_assets.table.data_files.data_file import (
     DICTIONARIES,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.kinesis.records.record import Records
+    from kinesis_assets.kinesis.records.records import Records
 
 BATCH_ID = 1 << 61
 

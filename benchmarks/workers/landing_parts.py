@@ -27,20 +27,19 @@ from benchmarks.workers.landing import row_groups, write_file
 from kinesis_assets.ingest.task import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
-from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, PAGE_LIMIT, ClientSettings
 from kinesis_assets.kinesis.transport.signed_call import SignedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.waits import NonBlocking
+    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 TASK_SPEC = StreamSpec("whole", shards=32, pages=12, page_records=1000)

@@ -19,7 +19,7 @@ from benchmarks.harness.single_process import NO_CALL_PACING, prepare_landing
 from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from benchmarks.servers.replay_client import ReplayServer
 from benchmarks.workers.landing import SESSION, land_stream
-from kinesis_assets.kinesis.read_timing import ReadTiming
+from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.spark.session import start_session
 
 if TYPE_CHECKING:

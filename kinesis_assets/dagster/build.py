@@ -33,7 +33,7 @@ from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.tables_on_loading import CheckedSelection
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.stream import StreamAddress
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

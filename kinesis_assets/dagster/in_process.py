@@ -19,7 +19,7 @@ from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges
 from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX
 from kinesis_assets.dagster.stream_names import StreamNames, is_key, op_key
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.stream import StreamAddress
 from kinesis_assets.spark.session import prepare, start_session_in_background
 
 if TYPE_CHECKING:

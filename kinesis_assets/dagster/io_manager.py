@@ -18,7 +18,7 @@ from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import RunPlan, plan_run
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.stream import StreamAddress
 
 
 class ShardIOManager(RunSettings, dg.ConfigurableIOManager):

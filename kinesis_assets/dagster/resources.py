@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings
-from kinesis_assets.kinesis.read_timing import ReadTiming
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient

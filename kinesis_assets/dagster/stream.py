@@ -14,8 +14,8 @@ from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.metrics.recording import flush
 from kinesis_assets.spark.connect import uses_connect

@@ -10,7 +10,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX, prefix_of
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.stream import StreamAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

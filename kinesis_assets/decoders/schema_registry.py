@@ -79,7 +79,7 @@ class GlueRegistry:
         """
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415  # tasks without a registry need none
 
-        from kinesis_assets.kinesis.sdk_client import CORRECT_SETTINGS  # noqa: PLC0415  # as above
+        from kinesis_assets.kinesis.sdk import CORRECT_SETTINGS  # noqa: PLC0415  # as above
 
         try:
             meta = _new_client(self).meta

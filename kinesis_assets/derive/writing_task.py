@@ -16,7 +16,7 @@ from kinesis_assets.derive.data_files import CHANGES_FOLDER, DerivedFileWriter, 
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, rows_of_file
 from kinesis_assets.derive.record_counts import RecordCounts, counts_of
 from kinesis_assets.ingest.manifest import encode
-from kinesis_assets.kinesis.records.columns import binaries
+from kinesis_assets.kinesis.records.records import binaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

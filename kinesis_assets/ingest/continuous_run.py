@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.read_timing import ReadTiming
     from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.settings import ReadTiming
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable

@@ -29,7 +29,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.task import client_of
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.retry_policy import is_throttled
+from kinesis_assets.kinesis.reading.retries import is_throttled
 from kinesis_assets.kinesis.reading.unread_records import Probe, Prober
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.retry import Backoff, RetryPolicy, retry

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.ingest.manifest import Landing, check_landing, decode_all
 from kinesis_assets.ingest.task import landing_task
-from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND
+from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
 from kinesis_assets.spark.parallelism import parallelism
 from kinesis_assets.spark.session import cancel_tagged, tagged
 

@@ -26,14 +26,11 @@ from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
-from kinesis_assets.kinesis.quota import Quota
+from kinesis_assets.kinesis.limits import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.columns import binaries
-from kinesis_assets.kinesis.records.record import Records
+from kinesis_assets.kinesis.records.records import Records, binaries, record_batch
 from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.kinesis.transport.event_loop import EventLoop, MemoryLimiter
 from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
 from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.run_files.progress import Progress, ProgressFiles
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.transport.waits import Wait
+    from kinesis_assets.kinesis.transport.event_loop import Wait
     from kinesis_assets.table.store.storage import TableFolder
 
 
@@ -207,7 +204,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
+    from kinesis_assets.kinesis.transport.event_loop import NonBlocking, Wait
 
     Handler = Callable[[ShardReading, Records], Iterable[Wait]]
 

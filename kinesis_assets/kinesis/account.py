@@ -9,8 +9,8 @@ import botocore
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_assets.errors import InvalidInput, StreamsNotListed
-from kinesis_assets.kinesis.sdk_client import ATTEMPTS, CORRECT_SETTINGS, sdk_client
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.sdk import ATTEMPTS, CORRECT_SETTINGS, sdk_client
+from kinesis_assets.kinesis.stream import StreamAddress
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings

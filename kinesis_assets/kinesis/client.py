@@ -13,20 +13,29 @@ from botocore.exceptions import BotoCoreError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
-from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL
-from kinesis_assets.kinesis.records.wire import IncompleteBody, Page, WireIterator, WirePage, page_of
-from kinesis_assets.kinesis.sdk_client import ATTEMPTS, CORRECT_SETTINGS, sdk_client
-from kinesis_assets.kinesis.sdk_errors import sdk_failures
+from kinesis_assets.kinesis.records.wire import (
+    LATEST_ARRIVAL,
+    IncompleteBody,
+    Page,
+    WireIterator,
+    WirePage,
+    page_of,
+)
+from kinesis_assets.kinesis.sdk import ATTEMPTS, CORRECT_SETTINGS, sdk_client, sdk_failures
 from kinesis_assets.kinesis.shards import (
     Shard,
     covers_all_hash_keys,
     in_lineage_order,
     is_well_formed,
 )
-from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
-from kinesis_assets.kinesis.stream_address import StreamAddress
-from kinesis_assets.kinesis.transport.http_connection import ResponseTooLong
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter, Reservation
+from kinesis_assets.kinesis.stream import StreamAddress, StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.transport.event_loop import (
+    MemoryLimiter,
+    Reservation,
+    run_until_complete,
+    to_thread,
+)
+from kinesis_assets.kinesis.transport.http import ResponseTooLong
 from kinesis_assets.kinesis.transport.sdk_internals import (
     SdkInternalMissing,
     data_endpoint,
@@ -34,15 +43,14 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
     warn_about_missing_internal,
 )
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
-from kinesis_assets.kinesis.transport.waits import run_until_complete, to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
     from kinesis_assets.kinesis.transport.signed_call import ResultT_co
-    from kinesis_assets.kinesis.transport.waits import NonBlocking
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
 

@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.role import AssumedRole, default_session_name
 from kinesis_assets.kinesis.transport.sdk_internals import parser_error
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.stream_address import StreamAddress
+    from kinesis_assets.kinesis.stream import StreamAddress
 
 _LIFE = 3600
 """Seconds for which credentials are requested. Every role allows an hour, and a chained role no more."""

@@ -19,13 +19,12 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.role import check_role
 from kinesis_assets.kinesis.role_credentials import role_for
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.stream import CLOCK_STEP
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.stream import CLOCK_STEP, StreamAddress
 from kinesis_assets.spark.spark_3 import require_spark_4
 
 try:

@@ -75,7 +75,7 @@ def test_no_other_module_creates_a_client_of_kinesis() -> None:
         for path in PACKAGE.rglob("*.py")
         if re.search(r"\bsdk_client\(", path.read_text())
     }
-    assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk_client.py"}
+    assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk.py"}
 
 
 def test_the_policy_of_a_caller_has_the_operation_that_assumes_a_role() -> None:

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from kinesis_assets.kinesis.records.aggregation import MAGIC, deaggregate
-from kinesis_assets.kinesis.records.record import Record
+from kinesis_assets.kinesis.records.records import Record
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import ALL_KEYS
 

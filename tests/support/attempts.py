@@ -14,9 +14,7 @@ from deltalake import DeltaTable
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.records.record import Record
+from kinesis_assets.kinesis.records.records import Record, checksum, record_batch
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit_ids import new_id

@@ -6,8 +6,7 @@ import threading
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.waits import SocketWait
+from kinesis_assets.kinesis.transport.event_loop import EventLoop, SocketWait
 
 LONG = 3600
 """Seconds that nothing may wait: `run` fails long before they have passed."""

@@ -6,8 +6,7 @@ import pytest
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.read_timing import ReadTiming
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 
 PAGE = b'{"Records": [], "MillisBehindLatest": 0, "NextShardIterator": "i"}'
 

@@ -6,8 +6,8 @@ import msgspec
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
-from kinesis_assets.kinesis.records import arrow as records_module
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.kinesis.records import records as records_module
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
 from kinesis_assets.table.data_files import data_file_writer as files_module

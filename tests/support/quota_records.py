@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.kinesis.records.record import Record, Records
+from kinesis_assets.kinesis.records.records import Record, Records
 
 
 def records(*data):

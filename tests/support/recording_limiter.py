@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.transport.memory_limiter import Reservation
-    from kinesis_assets.kinesis.transport.waits import NonBlocking
+    from kinesis_assets.kinesis.transport.event_loop import NonBlocking, Reservation
 
 
 class RecordingLimiter(MemoryLimiter):

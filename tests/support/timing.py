@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.kinesis.read_timing import ReadTiming
+from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.retry import Backoff, RetryPolicy
 from kinesis_assets.table.policy import CommitRetries, TablePolicy
 

@@ -7,8 +7,7 @@ import pickle
 import pytest
 
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
-from kinesis_assets.kinesis.read_timing import ReadTiming
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 
 

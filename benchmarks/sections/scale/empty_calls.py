@@ -12,9 +12,8 @@ from benchmarks.harness.single_process import REGION
 from benchmarks.harness.spread import Spread
 from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import PAGE_LIMIT, ClientSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

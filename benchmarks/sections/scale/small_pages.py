@@ -17,9 +17,8 @@ from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.harness.worker import Command, running
 from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
+from kinesis_assets.kinesis.settings import CONNECTIONS, PAGE_LIMIT, ClientSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

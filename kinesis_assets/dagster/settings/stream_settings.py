@@ -14,11 +14,10 @@ from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from kinesis_assets.dagster.settings.stream_check_settings import ChecksField
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
-from kinesis_assets.kinesis.read_timing import CALLS_PER_SECOND
 from kinesis_assets.kinesis.role import check_external_id, check_role, check_role_arn, check_session_name
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import CALLS_PER_SECOND, ClientSettings
 from kinesis_assets.kinesis.start_positions import StartPositions
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.stream import StreamAddress
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:

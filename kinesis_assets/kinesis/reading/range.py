@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.records.record import Record, Records
+    from kinesis_assets.kinesis.records.records import Record, Records
 
 
 class ShardRange(msgspec.Struct, frozen=True):

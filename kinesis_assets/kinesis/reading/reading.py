@@ -1,7 +1,9 @@
 """Read one range of a shard, page by page, with an exact position at every moment.
 
-A reading does not wait by itself: it yields records, and the waits before its next step (`waits`). A
-caller that reads one shard waits; a caller that reads many shards reads the others meanwhile (`event_loop`).
+A reading does not wait by itself: it yields records, and the waits before its next step (`waits`). A caller
+that reads one shard waits; a caller that reads many shards reads the others meanwhile (`event_loop`).
+
+Convert the records of a page to user records: KPL aggregates are replaced by their sub-records.
 """
 
 from __future__ import annotations
@@ -10,31 +12,34 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CallFailed, ShardStalled, TooManyBadRecords
-from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.data_loss import LossDetector
+from kinesis_assets.kinesis.limits import Allowance, Bounds, Quota
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.quota import Quota
-from kinesis_assets.kinesis.reading.call_pacing import CallPacing
-from kinesis_assets.kinesis.reading.loss_detector import LossDetector
-from kinesis_assets.kinesis.reading.page_source import PageSource
+from kinesis_assets.kinesis.reading.pacing import CallPacing
+from kinesis_assets.kinesis.reading.pages import PageSource
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
-from kinesis_assets.kinesis.reading.retry_policy import PageRetries, is_throttled, is_too_long, is_transient
-from kinesis_assets.kinesis.reading.stall_detector import StallDetector
-from kinesis_assets.kinesis.reading.user_records import is_inside, user_records
-from kinesis_assets.kinesis.records.aggregation import is_damaged
-from kinesis_assets.kinesis.records.checksums import checksums
-from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.waits import Pause, to_thread
+from kinesis_assets.kinesis.reading.retries import (
+    PageRetries,
+    StallDetector,
+    is_throttled,
+    is_too_long,
+    is_transient,
+)
+from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
+from kinesis_assets.kinesis.records.records import Records, checksums
+from kinesis_assets.kinesis.transport.event_loop import Pause, to_thread
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
+    from kinesis_assets.kinesis.records.records import Record
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-    from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
+    from kinesis_assets.kinesis.settings import PageSizes
+    from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, NonBlocking, Wait
 
 
 class ShardReading:
@@ -348,3 +353,44 @@ class ShardReading:
                 self._pages.continue_after(page, service_time)
                 self._pacing.note_page(page.records, sent)
                 return page, service_time
+
+
+def user_records(page: Records, start: Position, range_: ShardRange, sizes: PageSizes) -> Iterator[Records]:
+    """Yield the records of a page in order, in batches, with each KPL aggregate replaced by its sub-records.
+
+    Args:
+        page: The records as received.
+        start: The position of the read. Inside an aggregate, its sub-records up to that position are omitted.
+        range_: The range that is read.
+        sizes: The numbers of records in a batch, and of sub-records that are extracted at once.
+    """
+    if start.sub_sequence_number is None and not any_aggregate(page):
+        yield page
+        return
+    page.drop_data_column()  # the sub-records have their own
+    batch: list[Record] = []
+    for record in page:
+        resumed = start.sub_sequence_number is not None and record.sequence_number == start.sequence_number
+        last: Sequence[Record] = ()
+        for parts in deaggregate_slices(record, range_.hash_range_for(record), sizes.sub_records):
+            if last:
+                yield Records.of([*batch, *last], continued=True)
+                batch = []
+            last = [part for part in parts if _is_after(part, start)] if resumed else parts
+        batch += last
+        if len(batch) >= sizes.page:
+            yield Records.of(batch)
+            batch = []
+    yield Records.of(batch)
+
+
+def is_inside(records: Records, taken: int) -> bool:
+    """Whether a position after the first `taken` records is inside an aggregate."""
+    if taken == len(records):
+        return records.continued
+    return records.numbers[taken] == records.numbers[taken - 1]
+
+
+def _is_after(part: Record, start: Position) -> bool:
+    """Whether a sub-record of the aggregate at a position is after that position."""
+    return part.sub_sequence_number > (start.sub_sequence_number or 0)

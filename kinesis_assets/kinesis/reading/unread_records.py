@@ -14,14 +14,13 @@ from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.waits import Pause, with_deadline
+from kinesis_assets.kinesis.transport.event_loop import EventLoop, Pause, with_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from kinesis_assets.kinesis.transport.waits import NonBlocking
+    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
 
 _T = TypeVar("_T")
 

@@ -64,8 +64,7 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from kinesis_assets.kinesis.records.columns import bytes_and_offsets
-from kinesis_assets.kinesis.records.record import Record, Records
+from kinesis_assets.kinesis.records.records import Record, Records, bytes_and_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -1,18 +1,31 @@
-"""Responses of GetRecords and GetShardIterator: the JSON as structs, and the page that it is converted to."""
+"""Responses of GetRecords and GetShardIterator: the JSON as structs, and the page, checked before it is used.
+
+Checks of a page before any of its records is used. A page with one invalid record is rejected as a whole
+and requested again: no single response overrides what holds for every page of a shard. The checks are
+vectorized, because they run on every page.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 from pybase64 import b64decode
 
-from kinesis_assets.kinesis.records.page_checks import checked, checked_lag
-from kinesis_assets.kinesis.records.record import Records
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.records.records import Records, bytes_and_offsets
+from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +142,139 @@ def _text(value: str) -> str:
     """Return a string after checking that UTF-8 can encode it: JSON may contain half of a surrogate pair."""
     str.encode(value)
     return value
+
+
+REPEATED_PAGE = "RepeatedPage"
+"""The code of the `CallFailed` that `check_follows` raises."""
+
+EARLIEST_ARRIVAL = 0.0
+LATEST_ARRIVAL = datetime(9998, 1, 1, tzinfo=UTC).timestamp()
+"""Valid arrival times, in seconds since the epoch: from `EARLIEST_ARRIVAL` (inclusive) to `LATEST_ARRIVAL`
+(exclusive). Python, Arrow and Delta can represent a valid time plus one year of retention."""
+
+_LONGEST_LAG_MS = 100 * 366 * 86_400_000
+"""A century; the longest retention is a year."""
+
+_WORD = 8
+"""Number of digits compared at once."""
+
+_ZERO, _NINE = np.uint8(ord("0")), 9
+
+
+def checked(records: Records) -> Records:
+    """Return the records of one page after validating them.
+
+    Raises:
+        ValueError: A sequence number is invalid or not greater than the previous one, or an arrival time is
+            invalid.
+    """
+    if records:
+        _check_numbers(records)
+        _check_arrivals(records)
+    return records
+
+
+def checked_lag(milliseconds: int) -> int:
+    """Return a page's MillisBehindLatest after validating it.
+
+    Raises:
+        ValueError: It is more than a century.
+    """
+    if abs(milliseconds) > _LONGEST_LAG_MS:
+        raise ValueError(f"MillisBehindLatest is {str(milliseconds)[:80]}, more than a century")
+    return milliseconds
+
+
+def check_follows(stream: str, first: str | None, position: Position) -> None:
+    """Reject a page that a read from a position cannot return, such as the previous page again.
+
+    Args:
+        stream: The stream's name.
+        first: The first sequence number of the page; None if the page is empty.
+        position: Where the read started. AT_SEQUENCE_NUMBER, and a position inside an aggregate, include the
+            record that they name; AFTER_SEQUENCE_NUMBER excludes it. Other positions accept any page.
+
+    Raises:
+        CallFailed: The first sequence number is before the position; the code is `REPEATED_PAGE`.
+    """
+    if first is None or position.sequence_number is None:
+        return
+    found, number = int(first), int(position.sequence_number)
+    inclusive = position.kind is PositionKind.AT_SEQUENCE_NUMBER or position.sub_sequence_number is not None
+    if found < number or (found == number and not inclusive):
+        raise CallFailed(
+            stream,
+            "GetRecords",
+            REPEATED_PAGE,
+            f"the page starts at sequence number {first}, which a read from {position} must not return",
+        )
+
+
+def first_invalid_number(numbers: pa.StringArray) -> str | None:
+    """Return the first string that `shards.NUMBER` does not match; None if all match.
+
+    Checking the whole column at once costs less than matching the strings one by one.
+    """
+    if not len(numbers):
+        return None
+    text, offsets = bytes_and_offsets(numbers)
+    lengths = offsets[1:] - offsets[:-1]
+    all_valid = (
+        lengths.min() > 0
+        and lengths.max() <= LONGEST_NUMBER
+        and (text - _ZERO).max() <= _NINE  # characters below '0' wrap around
+        and text[offsets[:-1]].min() > _ZERO
+    )
+    if all_valid:
+        return None
+    return next((text for text in numbers.to_pylist() if not NUMBER.fullmatch(text)), None)
+
+
+def _check_numbers(records: Records) -> None:
+    numbers = records.number_column
+    invalid = first_invalid_number(numbers)
+    if invalid is not None:
+        raise ValueError(f"invalid sequence number {invalid[:80]!r}")
+    index = _first_not_ascending(numbers)
+    if index is not None:
+        previous, number = records.numbers[index - 1 : index + 1]
+        raise ValueError(f"sequence number {number} follows {previous} in one page, but is not greater")
+
+
+def _first_not_ascending(numbers: pa.StringArray) -> int | None:
+    """Return the index of the first number that is not greater than the previous one, if any."""
+    text, offsets = bytes_and_offsets(numbers)
+    lengths = np.diff(offsets)
+    if lengths.min() == lengths.max() >= _WORD:
+        return _first_not_ascending_of_equal_length(text, len(numbers), int(lengths[0]))
+    values = [int(number) for number in numbers.to_pylist()]
+    return next((index for index, (last, value) in enumerate(pairwise(values), 1) if value <= last), None)
+
+
+def _first_not_ascending_of_equal_length(text: NDArray[np.uint8], count: int, length: int) -> int | None:
+    """Do the same for numbers of equal length, which sort like their text: compare eight digits at a time.
+
+    In most pages all numbers share their first digits and differ within the next eight.
+    """
+    undecided = np.ones(count - 1, np.bool_)
+    descending = np.zeros(count - 1, np.bool_)
+    for start in (*range(0, length - _WORD, _WORD), length - _WORD):  # the last two may overlap
+        words = np.ndarray((count,), ">u8", text, start, (length,)).astype(np.uint64)
+        before, after = words[:-1], words[1:]
+        descending |= undecided & (after < before)
+        undecided &= after == before
+        if not undecided.any():
+            break
+    descending |= undecided  # equal numbers
+    return int(descending.argmax()) + 1 if descending.any() else None
+
+
+def _check_arrivals(records: Records) -> None:
+    seconds = records.arrival_seconds
+    if seconds.min() >= EARLIEST_ARRIVAL and seconds.max() < LATEST_ARRIVAL:  # both are false for NaN
+        return
+    index = int((~((seconds >= EARLIEST_ARRIVAL) & (seconds < LATEST_ARRIVAL))).argmax())
+    raise ValueError(
+        f"the arrival {records.arrivals[index]!r} of record {records.numbers[index]} is outside the years "
+        "1970 to 9997"
+    )

@@ -2,23 +2,36 @@
 
 Threads would compete for Python's global interpreter lock. For a call that returns little data, switching
 between threads costs more than the call itself.
+
+Generator-based coroutines, and the events that they wait for. Code that reads from the service does not
+block. It is a generator that yields each event that it waits for, and continues when the next step is
+requested.
+
+`run_until_complete` runs one generator and blocks for each event. `event_loop` runs many: while some wait,
+the others continue.
+
+A limit on the memory that the pages of many shards use together.
 """
 
 from __future__ import annotations
 
 import math
+import ssl
 import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from socket import socketpair
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
+
+from urllib3.util import wait_for_read, wait_for_write
 
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
-from kinesis_assets.kinesis.transport.waits import MemoryWait, Pause, SocketWait, ThreadWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +39,6 @@ if TYPE_CHECKING:
     from socket import socket
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.transport.waits import NonBlocking, Wait
 
 
 class EventLoop:
@@ -178,3 +190,257 @@ class EventLoop:
         if self._wake_sender is not None:
             with suppress(OSError):  # the buffer is full already, or the loop has ended
                 self._wake_sender.send(b"\0")
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A number of seconds has passed.
+
+    A paused generator does not count as running, so it must not hold anything that others wait for.
+
+    Attributes:
+        seconds: 0 or more.
+    """
+
+    seconds: float
+
+    def block(self) -> None:
+        """Block until the event."""
+        time.sleep(self.seconds)
+
+
+@dataclass(slots=True)
+class SocketWait:
+    """A socket is ready for receiving or sending.
+
+    Attributes:
+        socket: A non-blocking socket.
+        to_send: Whether to wait for sending; otherwise for receiving.
+        seconds: Maximum time to wait.
+        timed_out: Whether `seconds` passed before the socket was ready. Set by the code that waits.
+    """
+
+    socket: socket
+    to_send: bool
+    seconds: float
+    timed_out: bool = False
+
+    def block(self) -> None:
+        """Block until the event."""
+        wait = wait_for_write if self.to_send else wait_for_read
+        self.timed_out = not wait(self.socket, self.seconds)
+
+
+class ThreadWait(Generic[_T]):
+    """A blocking function has returned. The event loop calls it in another thread.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: Callable[[], _T]) -> None:
+        self._function = function
+        self._future: Future[_T] = Future()
+
+    def block(self) -> None:
+        """Call the function."""
+        try:
+            self._future.set_result(self._function())
+        except BaseException as error:  # noqa: BLE001  # `result` raises it
+            self._future.set_exception(error)
+
+    def result(self) -> _T:
+        """Return what the function returned, or raise what it raised."""
+        return self._future.result()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWait:
+    """Memory for a page is available; see `memory_limiter`. All generators of one loop share one limiter.
+
+    Attributes:
+        is_over: Returns whether the memory is available.
+    """
+
+    is_over: Callable[[], bool]
+
+    def block(self) -> None:
+        """Raise an error: nothing else runs that could release memory."""
+        raise RuntimeError("no memory is available, and no other work can release any")
+
+
+Wait = Pause | SocketWait | ThreadWait[Any] | MemoryWait
+"""An event that a generator waits for."""
+
+NonBlocking = Generator[Wait, None, _T]
+"""A generator that yields the events that it waits for, and returns a result.
+
+It is no coroutine of asyncio: our event loop can also wait for memory, and a single call needs no loop.
+"""
+
+
+def run_until_complete(generator: NonBlocking[_T]) -> _T:
+    """Run a generator to its end in this thread, blocking for each event, and return its result."""
+    with closing(generator):
+        while True:
+            try:
+                wait = next(generator)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            wait.block()
+
+
+def with_socket_timeout(generator: NonBlocking[_T], seconds: float) -> NonBlocking[_T]:
+    """Run a generator with an upper limit for each wait for a socket.
+
+    Args:
+        generator: The generator.
+        seconds: Maximum for each wait; shorter limits of the generator itself still apply.
+    """
+    with closing(generator):
+        while True:
+            try:
+                wait = next(generator)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            if isinstance(wait, SocketWait):
+                wait.seconds = min(wait.seconds, seconds)
+            yield wait
+
+
+def with_deadline(generator: NonBlocking[_T], seconds_left: Callable[[], float]) -> NonBlocking[_T]:
+    """Run a generator that waits for no socket after a deadline, however often data arrives until then.
+
+    After the deadline, its next wait for a socket raises `TimeoutError` in it.
+
+    Args:
+        generator: The generator.
+        seconds_left: Returns the seconds until the deadline.
+    """
+    late = False
+    with closing(generator):
+        while True:
+            try:
+                wait = generator.throw(TimeoutError("the deadline has passed")) if late else next(generator)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            seconds = seconds_left()
+            late = isinstance(wait, SocketWait) and seconds <= 0
+            if isinstance(wait, SocketWait):
+                wait.seconds = min(wait.seconds, seconds)
+            if not late:
+                yield wait
+
+
+def to_thread(function: Callable[[], _T]) -> NonBlocking[_T]:
+    """Call a blocking function in another thread, and return its result."""
+    wait = ThreadWait(function)
+    yield wait
+    return wait.result()
+
+
+def wait_for_socket(socket: socket, seconds: float, *, to_send: bool = False) -> NonBlocking[None]:
+    """Wait until a socket is ready for receiving, or for sending.
+
+    Raises:
+        TimeoutError: It was not ready within `seconds`.
+    """
+    wait = SocketWait(socket, to_send, seconds)
+    yield wait
+    if wait.timed_out:
+        raise TimeoutError("timed out")
+
+
+def call_when_ready(function: Callable[[], _T], socket: socket, seconds: float) -> NonBlocking[_T]:
+    """Call a function that receives from a non-blocking socket or sends to it, until it does not block.
+
+    Args:
+        function: The function; it is called again whenever the socket is ready.
+        socket: The socket.
+        seconds: Maximum time to wait before each call.
+
+    Raises:
+        TimeoutError: The socket was not ready within `seconds`.
+        OSError: The connection failed.
+    """
+    while True:
+        try:
+            return function()
+        except (BlockingIOError, ssl.SSLWantReadError):
+            to_send = False
+        except ssl.SSLWantWriteError:
+            to_send = True
+        # Outside of the except block: the error would keep its frames alive, and with them a part of a body.
+        yield from wait_for_socket(socket, seconds, to_send=to_send)
+
+
+class MemoryLimiter:
+    """Limits the total size of the pages that are in memory. Not thread-safe.
+
+    Waiters are served first in, first out, so that small pages never starve a large one. A request for more
+    than the capacity is reduced to the capacity: it waits until no other page is in memory.
+
+    Args:
+        capacity: In bytes.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._reserved = 0
+        self._waiting: deque[Reservation] = deque()
+
+    def reservation(self) -> Reservation:
+        """Return an empty reservation, for one page at a time."""
+        return Reservation(self)
+
+    def acquire(self, amount: int, reservation: Reservation) -> NonBlocking[int]:
+        """Reserve bytes once they are free, and return how many were reserved.
+
+        Args:
+            amount: In bytes.
+            reservation: The reservation that they are for; it determines the place in the queue.
+        """
+        amount = min(amount, self._capacity)
+        self._waiting.append(reservation)
+        try:
+            while not self._is_free(amount, reservation):
+                yield MemoryWait(lambda: self._is_free(amount, reservation))
+        finally:
+            self._waiting.remove(reservation)
+        self._reserved += amount
+        return amount
+
+    def release(self, amount: int) -> None:
+        """Free reserved bytes."""
+        self._reserved -= amount
+
+    def _is_free(self, amount: int, reservation: Reservation) -> bool:
+        return self._waiting[0] is reservation and self._reserved + amount <= self._capacity
+
+
+class Reservation:
+    """The memory that is reserved for one page at a time.
+
+    A reservation is empty while it waits, so that waiters never wait for each other.
+    """
+
+    def __init__(self, limiter: MemoryLimiter) -> None:
+        self._limiter = limiter
+        self._held = 0
+
+    def acquire(self, amount: int) -> NonBlocking[None]:
+        """Release the reserved bytes and reserve `amount` bytes instead."""
+        self.release()
+        self._held = yield from self._limiter.acquire(amount, self)
+
+    def release(self) -> None:
+        """Release all reserved bytes."""
+        if self._held:
+            held, self._held = self._held, 0
+            self._limiter.release(held)

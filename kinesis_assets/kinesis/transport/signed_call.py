@@ -16,18 +16,17 @@ from urllib.parse import urlsplit
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
 from kinesis_assets.kinesis.records.wire import IncompleteBody
-from kinesis_assets.kinesis.transport.http_connection import HttpEndpoint
+from kinesis_assets.kinesis.settings import LARGEST_BODY
+from kinesis_assets.kinesis.transport.event_loop import to_thread
+from kinesis_assets.kinesis.transport.http import HttpEndpoint
 from kinesis_assets.kinesis.transport.sdk_internals import Signing, connections_of, parser_error
-from kinesis_assets.kinesis.transport.waits import to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.kinesis.transport.http_response import HttpResponse
-    from kinesis_assets.kinesis.transport.memory_limiter import Reservation
-    from kinesis_assets.kinesis.transport.waits import NonBlocking
+    from kinesis_assets.kinesis.transport.event_loop import NonBlocking, Reservation
+    from kinesis_assets.kinesis.transport.http import HttpResponse
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 

@@ -43,13 +43,10 @@ from kinesis_assets.ingest.task import (
     client_of,
     configure_allocators,
 )
-from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.quota import Quota
+from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.checksums import checksum
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.kinesis.transport.waits import to_thread
+from kinesis_assets.kinesis.records.records import checksum, record_batch
+from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, to_thread
 from kinesis_assets.spark.parallelism import parallelism
 from kinesis_assets.table.data_files.data_file import DataFile
 from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
@@ -65,8 +62,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.kinesis.records.record import Records
-    from kinesis_assets.kinesis.transport.waits import NonBlocking
+    from kinesis_assets.kinesis.records.records import Records
+    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
     from kinesis_assets.table.data_files.file_stats import FileStats
 
 

@@ -18,7 +18,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.errors import DataFileInvalid
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
 
 FILE_SCHEMA = RECORD_SCHEMA.insert(
     RECORD_SCHEMA.get_field_index("error"), pa.field("batch_id", pa.int64(), nullable=False)

@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
-from kinesis_assets.kinesis.records.columns import same_integer
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, same_integer
 from kinesis_assets.table.data_files.data_file import (
     DICTIONARIES,
     FILE_BYTES,

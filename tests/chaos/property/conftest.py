@@ -15,8 +15,7 @@ from chaos.property.interceptor import Interceptor
 from chaos.property.scenario import SharedResources
 from chaos.property.strategies import LONG
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.page_sizes import PageSizes
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.settings import ClientSettings, PageSizes
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
 from support.timing import READING
 

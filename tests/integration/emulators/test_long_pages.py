@@ -13,10 +13,8 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
-from kinesis_assets.kinesis.read_timing import ReadTiming
-from kinesis_assets.kinesis.reading.page_limit import PageLimit
-from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.reading.pacing import PageLimit
+from kinesis_assets.kinesis.settings import LARGEST_BODY, ClientSettings, ReadTiming
 from support.single_task import land_as_in_spark
 
 if TYPE_CHECKING:

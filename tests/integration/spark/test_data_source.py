@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
 from kinesis_assets.spark.data_source import KinesisDataSource
 from kinesis_assets.testing import UserRecord, aggregate
 

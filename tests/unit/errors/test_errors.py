@@ -18,8 +18,8 @@ from kinesis_assets.errors import (
     RoleNotAssumed,
     reason_of,
 )
-from kinesis_assets.kinesis.sdk_errors import sdk_failures
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.sdk import sdk_failures
+from kinesis_assets.kinesis.stream import StreamAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
+from kinesis_assets.kinesis.settings import LARGEST_BODY
 
 RECORDS = 10_000
 KEY = "k" * 250

@@ -7,8 +7,8 @@ import pytest
 from kinesis_assets.ingest.land import packed
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.read_timing import BYTES_PER_SECOND
 from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
 
 MB = 1_000_000
 

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.task import ShardGroup
-from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.waits import to_thread
+from kinesis_assets.kinesis.records.records import Records
+from kinesis_assets.kinesis.transport.event_loop import to_thread
 
 
 def a_page():

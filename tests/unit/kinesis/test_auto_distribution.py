@@ -15,8 +15,7 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, deaggregate
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.records.record import Record, Records
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, Record, Records, record_batch
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import BEGINNING, SHARD
 

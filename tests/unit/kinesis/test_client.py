@@ -12,7 +12,7 @@ from botocore.exceptions import EndpointConnectionError
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete, StreamNotFound
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.sdk_errors import _unknown_region
+from kinesis_assets.kinesis.sdk import _unknown_region
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.shards import Shard, in_lineage_order, unfinished_parents
 

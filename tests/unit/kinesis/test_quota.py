@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.quota import Quota
+from kinesis_assets.kinesis.limits import Allowance, Quota
 from support.quota_records import records
 
 

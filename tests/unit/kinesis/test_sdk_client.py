@@ -8,7 +8,7 @@ import pytest
 from botocore.loaders import JSONFileLoader, create_loader
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.sdk_client import _loader
+from kinesis_assets.kinesis.sdk import _loader
 from kinesis_assets.kinesis.settings import ClientSettings
 
 

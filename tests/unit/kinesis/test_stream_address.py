@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.stream_address import StreamAddress
+from kinesis_assets.kinesis.stream import StreamAddress
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders.v2"
 

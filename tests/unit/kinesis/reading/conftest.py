@@ -9,9 +9,9 @@ import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.settings import ReadTiming
 from support.expiring_shard import OneShard
 from support.one_shard import ALL_KEYS, BEGINNING
 from support.timing import EXACT, READING, set_timing

@@ -9,10 +9,10 @@ import pytest
 from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.waits import Pause
+from kinesis_assets.kinesis.records.records import Records
+from kinesis_assets.kinesis.settings import ReadTiming
+from kinesis_assets.kinesis.transport.event_loop import Pause
 from kinesis_assets.testing import Faults, UserRecord, aggregate
 from support.one_shard import BEGINNING, MIDDLE, SHARD, data
 from support.service_faults import FAILURES, THROTTLING, draw_waits, each_fault

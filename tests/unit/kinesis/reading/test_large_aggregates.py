@@ -14,9 +14,9 @@ from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import deaggregate, deaggregate_slices
-from kinesis_assets.kinesis.records.page_checks import first_invalid_number
-from kinesis_assets.kinesis.records.record import Record, Records
-from kinesis_assets.kinesis.transport.waits import Pause
+from kinesis_assets.kinesis.records.records import Record, Records
+from kinesis_assets.kinesis.records.wire import first_invalid_number
+from kinesis_assets.kinesis.transport.event_loop import Pause
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import set_page_sizes, set_timing

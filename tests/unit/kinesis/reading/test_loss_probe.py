@@ -12,10 +12,8 @@ from kinesis_assets.errors import DataLost, ShardThrottled
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.kinesis.transport.waits import Pause, to_thread
+from kinesis_assets.kinesis.records.records import Records
+from kinesis_assets.kinesis.transport.event_loop import EventLoop, MemoryLimiter, Pause, to_thread
 from kinesis_assets.testing import UserRecord, aggregate
 from support.expiring_shard import items
 from support.one_shard import SHARD

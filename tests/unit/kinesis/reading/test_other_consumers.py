@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.read_timing import ReadTiming
-from kinesis_assets.kinesis.records.record import Records
-from kinesis_assets.kinesis.sdk_client import sdk_client
-from kinesis_assets.kinesis.transport.waits import Pause
+from kinesis_assets.kinesis.records.records import Records
+from kinesis_assets.kinesis.sdk import sdk_client
+from kinesis_assets.kinesis.settings import ReadTiming
+from kinesis_assets.kinesis.transport.event_loop import Pause
 from support.one_shard import BEGINNING, SHARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from kinesis_assets.kinesis.reading.reading import ShardReading
-    from kinesis_assets.kinesis.transport.waits import Wait
+    from kinesis_assets.kinesis.transport.event_loop import Wait
 
 SECONDS = 60.0
 CALLS = 5 * SECONDS

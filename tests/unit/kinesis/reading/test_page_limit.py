@@ -10,10 +10,10 @@ import pytest
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.page_sizes import LARGEST_BODY, PageSizes
-from kinesis_assets.kinesis.reading.page_limit import PageLimit
+from kinesis_assets.kinesis.reading.pacing import PageLimit
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.settings import LARGEST_BODY, PageSizes
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, data
 from support.recording_limiter import RecordingLimiter

@@ -12,7 +12,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD

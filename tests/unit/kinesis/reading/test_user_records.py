@@ -10,12 +10,12 @@ import pytest
 from kinesis_assets.errors import ReadFailed, TooManyBadRecords
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.page_sizes import PAGE_LIMIT
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.aggregation import MAGIC, OUTSIDE_HASH_RANGE
-from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.records import record_batch
+from kinesis_assets.kinesis.settings import PAGE_LIMIT
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import ALL_KEYS, BEGINNING, LAST_KEY, SHARD, data
 from support.timing import set_page_sizes

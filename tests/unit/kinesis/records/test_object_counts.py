@@ -11,9 +11,8 @@ from zlib import crc32
 import msgspec
 import pytest
 
-from kinesis_assets.kinesis.records import checksums as checksums_module
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.checksums import checksums
+from kinesis_assets.kinesis.records import records as checksums_module
+from kinesis_assets.kinesis.records.records import checksums, record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
 
 RECORDS = 10_000

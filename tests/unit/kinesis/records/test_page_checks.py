@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.read_timing import ReadTiming
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.page_checks import LATEST_ARRIVAL, check_follows, checked, checked_lag
-from kinesis_assets.kinesis.records.record import Record, Records
+from kinesis_assets.kinesis.records.records import Record, Records, record_batch
+from kinesis_assets.kinesis.records.wire import LATEST_ARRIVAL, check_follows, checked, checked_lag
+from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import BEGINNING, SHARD, data
 

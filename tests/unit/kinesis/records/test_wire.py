@@ -10,8 +10,7 @@ import pytest
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.records.arrow import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.records.record import Record
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, Record, record_batch
 
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)

@@ -8,8 +8,7 @@ from selectors import DefaultSelector
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.transport import event_loop
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.waits import Pause, ThreadWait
+from kinesis_assets.kinesis.transport.event_loop import EventLoop, Pause, ThreadWait
 from support.announcing_clock import AnnouncingClock
 from support.event_loops import LONG, recording, run_in, to_read
 

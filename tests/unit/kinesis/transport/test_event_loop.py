@@ -9,8 +9,7 @@ import time
 import pytest
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.kinesis.transport.waits import Pause, ThreadWait, to_thread
+from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, Pause, ThreadWait, to_thread
 from support.event_loops import recording, run, to_read
 from support.recording_limiter import RecordingLimiter
 from support.virtual_time import VirtualTime

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.kinesis.transport.waits import MemoryWait, Pause, ThreadWait
+from kinesis_assets.kinesis.transport.event_loop import (
+    EventLoop,
+    MemoryLimiter,
+    MemoryWait,
+    Pause,
+    ThreadWait,
+)
 from support.event_loops import LONG, recording, run, to_read
 
 

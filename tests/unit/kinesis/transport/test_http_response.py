@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
-from kinesis_assets.kinesis.transport import http_response
-from kinesis_assets.kinesis.transport.http_response import receive
-from kinesis_assets.kinesis.transport.waits import Pause, run_until_complete
+from kinesis_assets.kinesis.transport import http
+from kinesis_assets.kinesis.transport.event_loop import Pause, run_until_complete
+from kinesis_assets.kinesis.transport.http import receive
 from support.virtual_time import VirtualTime
 
 LARGEST = 1 << 20
@@ -136,7 +136,7 @@ def test_a_parse_error_does_not_keep_the_parsed_body():
     except ProtocolError as error:
         kept = error.with_traceback(None)  # as callers see it
     assert kept
-    found = [each for each in gc.get_objects() if isinstance(each, http_response._ResponseParts)]
+    found = [each for each in gc.get_objects() if isinstance(each, http._ResponseParts)]
     assert not [each for each in found if each.body == b"here!"]
 
 

@@ -10,18 +10,22 @@ import pytest
 from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.page_sizes import LARGEST_BODY
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.record import Records
+from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.records.wire import Page, WirePage
-from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.http_response import HttpResponse
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
+from kinesis_assets.kinesis.settings import LARGEST_BODY, ClientSettings
+from kinesis_assets.kinesis.transport.event_loop import (
+    EventLoop,
+    MemoryLimiter,
+    MemoryWait,
+    Pause,
+    run_until_complete,
+    to_thread,
+)
+from kinesis_assets.kinesis.transport.http import HttpResponse
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
-from kinesis_assets.kinesis.transport.waits import MemoryWait, Pause, run_until_complete, to_thread
 from support.recording_limiter import RecordingLimiter
 
 SHARD = "shardId-000000000000"

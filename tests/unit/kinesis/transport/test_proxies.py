@@ -12,9 +12,8 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed, InvalidInput
-from kinesis_assets.kinesis.reading.retry_policy import is_transient
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
-from kinesis_assets.kinesis.transport.waits import to_thread
+from kinesis_assets.kinesis.reading.retries import is_transient
+from kinesis_assets.kinesis.transport.event_loop import EventLoop, to_thread
 from support.http_pages import SIZED, call, client_of, directly_and_by_the_sdk
 from support.mentions import assert_mentions
 from support.scripted_server import After, Response, ScriptedServer, read_request

@@ -21,9 +21,8 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.event_loop import EventLoop
+from kinesis_assets.kinesis.transport.event_loop import EventLoop, to_thread
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
-from kinesis_assets.kinesis.transport.waits import to_thread
 from support.scripted_server import Response, ScriptedServer
 
 SHARD = "shardId-000000000000"

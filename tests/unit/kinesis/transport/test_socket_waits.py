@@ -7,8 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from kinesis_assets.kinesis.transport.memory_limiter import MemoryLimiter
-from kinesis_assets.kinesis.transport.waits import Pause, SocketWait, ThreadWait
+from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, Pause, SocketWait, ThreadWait
 from support.event_loops import LONG, recording, run, to_read
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from kinesis_assets.kinesis.transport.waits import (
+from kinesis_assets.kinesis.transport.event_loop import (
     MemoryWait,
     Pause,
     SocketWait,

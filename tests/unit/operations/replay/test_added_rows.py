@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.kinesis.records.checksums import checksum
+from kinesis_assets.kinesis.records.records import checksum
 from kinesis_assets.operations.replay.outcome import ReplayState
 from kinesis_assets.table.positions.positions_chain import positions_path
 from kinesis_assets.testing import UserRecord, aggregate

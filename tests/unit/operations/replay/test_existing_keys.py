@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.kinesis.records.arrow import record_batch
-from kinesis_assets.kinesis.records.record import Record
+from kinesis_assets.kinesis.records.records import Record, record_batch
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.operations.replay.task import ExistingKeys

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.table.data_files.data_file import verify
 from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, without_shards
 from support.attempts import STREAM, land, records

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
 
-from kinesis_assets.kinesis.records.arrow import record_batch
+from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.table.data_files.data_file import FILE_SCHEMA
 from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
 from support.attempts import NOON, STREAM, land, records

@@ -1,14 +1,22 @@
-"""The time of a shard's next GetRecords call, and its number of records.
+"""When a shard's next GetRecords call is due, and how many records it requests.
 
 All consumers of a shard share its rates, and only those that exceed them are refused. A consumer that calls
 exactly as often as they allow takes all of them: it is never refused, while the others always are. For this
 reason:
 
-- Each wait is a little longer than necessary, by a random part. In the gaps, others get their calls through,
-  and the next call of this reading is refused in turn.
-- A refusal halves this reading's share of the rates, and each page increases it by a constant (additive
-  increase, multiplicative decrease). Readings that all do so converge to equal shares (Chiu and Jain, 1989,
-  "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks").
+- Each wait is a little longer than necessary, by a random part. In the gaps, others get their calls
+through, and the next call of this reading is refused in turn. - A refusal halves this reading's share of
+the rates, and each page increases it by a constant (additive increase, multiplicative decrease). Readings
+that all do so converge to equal shares (Chiu and Jain, 1989, "Analysis of the increase and decrease
+algorithms for congestion avoidance in computer networks").
+
+The number of records to request, so that responses do not exceed the maximum length. A page has at most 10
+MiB of data. In JSON this is 14 MB of base64, and each record adds field names and a partition key: 10,000
+records of 1 KB with keys of 250 characters take 18 MB.
+
+A response that is too long halves the limit, down to a single record. After some responses that are not too
+long, the limit doubles. If the next response is too long again, the number of responses before the next
+attempt doubles, so that few calls are wasted while the pages stay large.
 """
 
 from __future__ import annotations
@@ -16,17 +24,16 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from kinesis_assets.kinesis.reading.page_limit import LARGEST_PAGE_BYTES, PageLimit
-from kinesis_assets.kinesis.reading.retry_policy import exceeds_rates, is_too_long
+from kinesis_assets.kinesis.reading.retries import exceeds_rates, is_too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kinesis_assets.errors import CallFailed
-    from kinesis_assets.kinesis.page_sizes import PageSizes
-    from kinesis_assets.kinesis.quota import Quota
-    from kinesis_assets.kinesis.read_timing import ReadTiming
-    from kinesis_assets.kinesis.records.record import Records
+    from kinesis_assets.kinesis.limits import Quota
+    from kinesis_assets.kinesis.records.records import Records
+    from kinesis_assets.kinesis.settings import PageSizes, ReadTiming
+
 
 _SMALLEST_SHARE = 0.2
 """The smallest share of the rates, in which a reading is slow, but does not stop: a call a second."""
@@ -99,3 +106,52 @@ class CallPacing:
     def halve(self, limit: int) -> bool:
         """Lower the page limit, see `PageLimit.halve`."""
         return self._page_limit.halve(limit)
+
+
+LARGEST_PAGE_BYTES = 10 << 20
+"""The maximum data of a page (AWS API reference, GetRecords). The service counts it, received or not."""
+
+_FIRST_PROBATION = 4
+_LONGEST_PROBATION = 256
+
+
+class PageLimit:
+    """The limit of one shard's pages.
+
+    Args:
+        maximum: The maximum limit.
+
+    Attributes:
+        records: The current limit in records, at least 1.
+    """
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self.records = maximum
+        self._probation = _FIRST_PROBATION
+        self._received = 0
+        self._raised = False
+
+    def halve(self, requested: int) -> bool:
+        """Lower the limit after a response that was too long.
+
+        Args:
+            requested: The limit of that request.
+
+        Returns:
+            Whether fewer records can be requested.
+        """
+        if requested <= 1:
+            return False
+        if self._raised:
+            self._probation = min(2 * self._probation, _LONGEST_PROBATION)
+        self.records, self._received, self._raised = requested // 2, 0, False
+        return True
+
+    def note_received(self) -> None:
+        """Record a response that was not too long."""
+        if self.records == self._maximum:
+            return
+        self._received += 1
+        if self._received >= self._probation:
+            self.records, self._received, self._raised = min(2 * self.records, self._maximum), 0, True
