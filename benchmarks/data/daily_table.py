@@ -12,8 +12,8 @@ from deltalake.transaction import AddAction
 
 from benchmarks.data.payloads import Payloads
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
-from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
+from kinesis_assets.table.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.table import PositionedTable
 
 RECORD_BYTES = 1000

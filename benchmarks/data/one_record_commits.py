@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit, freeze
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 

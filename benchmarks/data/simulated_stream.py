@@ -15,15 +15,14 @@ from kinesis_assets.emulator.sequence_numbers import SequenceNumber
 from kinesis_assets.ingest.land import packed
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
-from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
-from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.data.payloads import Payloads
 from benchmarks.harness.section import Section, markdown_table
 from benchmarks.harness.units import GB
-from kinesis_assets.table.data_files.data_file import (
+from kinesis_assets.table.data_file import (
     DICTIONARIES,
     FILE_SCHEMA,
     NEW_FILES,

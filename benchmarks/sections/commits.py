@@ -24,7 +24,7 @@ from benchmarks.servers.bucket import bucket, upload
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.run import maintain
-from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.policy import HISTORY_RETENTION
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

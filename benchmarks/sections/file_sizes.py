@@ -19,9 +19,9 @@ from benchmarks.harness.section import Section, markdown_table
 from benchmarks.harness.spread import Spread
 from benchmarks.harness.units import GB, MIB
 from benchmarks.harness.worker import Command, running
-from kinesis_assets.table.data_files.data_file import FILE_BYTES
+from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -33,7 +33,7 @@ from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.table.maintenance.run import maintain
-from kinesis_assets.table.properties import TABLE_PROPERTIES
+from kinesis_assets.table.policy import TABLE_PROPERTIES
 from kinesis_assets.table.run_files.heartbeat import Heartbeat
 from kinesis_assets.table.run_files.pause import read_pause
 from kinesis_assets.testing import LocalKinesis, aws_environment

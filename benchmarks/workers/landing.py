@@ -31,7 +31,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.kinesis.settings import PAGE_LIMIT, ClientSettings
 from kinesis_assets.spark.session import start_session
-from kinesis_assets.table.data_files.data_file import (
+from kinesis_assets.table.data_file import (
     DICTIONARIES,
     FILE_SCHEMA,
     NEW_FILES,

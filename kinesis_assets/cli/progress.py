@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.table.run_files.progress import Progress
+    from kinesis_assets.table.run_files.task_files import Progress
 
 
 @contextmanager

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.files import partition_folder
 from kinesis_assets.derive.record_counts import RecordCounts
-from kinesis_assets.table.data_files.data_file import NEW_FILES, Compression
-from kinesis_assets.table.data_files.data_file_writer import FileLayout
+from kinesis_assets.table.data_file import NEW_FILES, Compression
+from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.store.storage import write_new
 
 if TYPE_CHECKING:

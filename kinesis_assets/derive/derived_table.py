@@ -15,11 +15,10 @@ from deltalake.transaction import Transaction
 from kinesis_assets.derive.data_files import bounded_columns
 from kinesis_assets.derive.records import RecordFiles
 from kinesis_assets.errors import CommitOvertaken, TableOfAnotherSource, TableUnsuitable
-from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
 from kinesis_assets.table.log.rewrites import RewriteLog
 from kinesis_assets.table.opening import delta_errors, has_later_version, open_delta, open_or_create
-from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.properties import HISTORY_PROPERTIES, STATISTICS_PROPERTY
+from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.derive.rewritten import refuse_unknown_rows
 from kinesis_assets.errors import InvalidInput, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
 from kinesis_assets.table.opening import delta_errors, has_later_version
-from kinesis_assets.table.properties import STATISTICS_PROPERTY
+from kinesis_assets.table.policy import STATISTICS_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,7 @@ import msgspec
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.policy import DeletedRows, OnDeleted  # msgspec evaluates the annotations
 from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource, TableUnsuitable
-from kinesis_assets.table.store.file_cache import FileCache
-from kinesis_assets.table.store.referenced_files import decoded, read_file, write_file
+from kinesis_assets.table.store.referenced_files import FileCache, decoded, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

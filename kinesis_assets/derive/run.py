@@ -40,8 +40,7 @@ from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS
 from kinesis_assets.metrics.recording import record
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.store.conditional_puts import check_conditional_puts
-from kinesis_assets.table.store.refusals import require_writable
+from kinesis_assets.table.store.suitability import check_conditional_puts, require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

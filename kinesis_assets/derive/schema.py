@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.records import REBUILD_COMMAND
 from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
-from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
+from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
 from kinesis_assets.table.opening import delta_errors
 from kinesis_assets.table.schema import refusal_of
 

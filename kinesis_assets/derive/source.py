@@ -32,7 +32,7 @@ from kinesis_assets.errors import (
     TableOfAnotherSource,
     TableUnsuitable,
 )
-from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.opening import delta_errors, open_delta
 from kinesis_assets.table.ownership import application_of_arn

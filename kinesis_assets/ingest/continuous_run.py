@@ -27,7 +27,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.retry import Backoff
-from kinesis_assets.table.run_files.stop_marker import StopMarker
+from kinesis_assets.table.run_files.task_files import StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -39,8 +39,8 @@ from kinesis_assets.spark.setting_names import CHECKED
 from kinesis_assets.spark.task_modules import TASK_MODULES
 from kinesis_assets.spark.worker_start import start_failure
 from kinesis_assets.table.clocks import TOLERANCE
-from kinesis_assets.table.store.conditional_puts import PROBES_FOLDER
 from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.store.suitability import PROBES_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

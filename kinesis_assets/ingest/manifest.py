@@ -18,12 +18,11 @@ import msgspec
 
 from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
-from kinesis_assets.ingest.reading_facts import ReadingFacts, Time
 from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.shards import NUMBER
-from kinesis_assets.table.data_files.data_file import DataFile, is_new_file
-from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.data_file import DataFile, is_new_file
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts, Time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

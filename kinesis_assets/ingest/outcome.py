@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
 from kinesis_assets.ingest.idle_shards import is_behind, lag_of, time_to_loss
-from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.metrics.instruments import (
@@ -29,7 +28,7 @@ from kinesis_assets.metrics.instruments import (
     TIME_TO_LOSS,
 )
 from kinesis_assets.metrics.recording import record
-from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -282,8 +282,7 @@ def _read_or_freeze(
 
     The snapshot is None if they were committed.
     """
-    from kinesis_assets.table.commits.claims import claim  # noqa: PLC0415  # as in `plan_run`
-    from kinesis_assets.table.commits.commit import freeze  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.commits.commit import claim, freeze  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.log.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415  # as in `plan_run`
 

@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
-from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.limits import Quota
@@ -31,10 +30,9 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import Records, binaries, record_batch
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.transport.event_loop import EventLoop, MemoryLimiter
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
-from kinesis_assets.table.positions.range_stats import RangeStats
-from kinesis_assets.table.run_files.progress import Progress, ProgressFiles
-from kinesis_assets.table.run_files.stop_marker import StopMarker
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
+from kinesis_assets.table.run_files.task_files import Progress, ProgressFiles, StopMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

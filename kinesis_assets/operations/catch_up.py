@@ -31,8 +31,7 @@ from kinesis_assets.operations.replay.run import RETRIES, replay
 from kinesis_assets.operations.seek.probe import first_record
 from kinesis_assets.operations.seek.run import SeekResult, seek
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known
-from kinesis_assets.table.commits.commits_since import find_commit
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.positions.amendments import ranges_to_fill
 from kinesis_assets.table.positions.positions import FORMAT

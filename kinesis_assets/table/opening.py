@@ -15,8 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, reason_of
 from kinesis_assets.retry import Backoff
-from kinesis_assets.table.store.conditional_puts import check_conditional_puts
-from kinesis_assets.table.store.refusals import not_writable
+from kinesis_assets.table.store.suitability import check_conditional_puts, not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

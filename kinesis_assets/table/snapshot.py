@@ -1,14 +1,22 @@
-"""One version of a table: reads its contents, and commits on top of it."""
+"""One version of a table: reads its contents, and commits on top of it.
+
+The entries of a Delta commit: added files, and pointers to new positions and amendments.
+
+A table's folder, and the positions and amendment files in it.
+"""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-from deltalake import PostCommitHookProperties, QueryBuilder, Schema
+from deltalake import CommitProperties, PostCommitHookProperties, QueryBuilder, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, Transaction
 
 from kinesis_assets.errors import (
     CommitOvertaken,
@@ -17,37 +25,41 @@ from kinesis_assets.errors import (
     TableUnreachable,
     TableUnsuitable,
 )
-from kinesis_assets.table.commits.delta_commit import add_action, commit_properties, may_clean_up
-from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.data_files.file_stats import ActiveFile, FileStats
-from kinesis_assets.table.data_files.rewritten_files import writer_properties
-from kinesis_assets.table.log.delta_log import newest_version_of
-from kinesis_assets.table.log.log_entries import KEEP_ENTRIES, applications
-from kinesis_assets.table.log.transactions import Transactions
+from kinesis_assets.table.clocks import clocks_agree
+from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA, ActiveFile, FileStats
+from kinesis_assets.table.log.delta_log import KEEP_ENTRIES, Transactions, applications, newest_version_of
 from kinesis_assets.table.nullable_columns import columns_without_null
 from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.ownership import (
     OWNER,
     WAY_OUT_OF_RECREATION,
     amendment_application,
+    application,
     application_of_arn,
     arns_of,
     refuse_other_stream,
 )
-from kinesis_assets.table.positions.amendment_files import amendment_path
+from kinesis_assets.table.policy import HISTORY_RETENTION, TablePolicy
+from kinesis_assets.table.positions.amendments import AmendmentFiles, amendment_path
+from kinesis_assets.table.positions.positions_chain import PositionsChain
+from kinesis_assets.table.rewritten_files import writer_properties
 from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
+    from deltalake.transaction import RemoveAction
 
+    from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.data_files.data_file import DataFile
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
-    from kinesis_assets.table.table_files import TableFiles
+
 
 _FILE_FACTS = [
     "path",
@@ -347,3 +359,90 @@ class TableSnapshot:
         commitInfo.
         """
         return newest_version_of(self._table.files, self.version, commit_id)
+
+
+_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # the stored name of a commit id
+_AMENDMENT_KEY = "kinesis_assets.past_token"  # likewise, of an amendment
+
+_CLEAN_UP_EVERY = 100
+"""One in this many commits deletes expired log entries, which takes as long as a commit."""
+
+_OLDEST_LISTING = HISTORY_RETENTION / 3
+"""No attempt commits with an older listing of its shards, see `commit.MAX_ATTEMPT_AGE`."""
+
+
+def commit_properties(
+    identity: StreamIdentity, positions: StreamPositions | None, amendment: Amendment | None
+) -> CommitProperties:
+    """Return the properties of a commit that points at new positions, a new amendment, or both.
+
+    A pointer is a transaction in the name of the stream. Its version is the commit id, which names the file.
+    """
+    entries, audit = [], {}
+    if positions is not None:
+        entries.append(Transaction(application(identity), positions.commit_id))
+        audit[_TOKEN_KEY] = str(positions.commit_id)
+    if amendment is not None:
+        entries.append(Transaction(amendment_application(identity), amendment.commit_id))
+        audit[_AMENDMENT_KEY] = str(amendment.commit_id)
+    return CommitProperties(app_transactions=entries, custom_metadata=audit)
+
+
+def may_clean_up(positions: StreamPositions) -> bool:
+    """Return whether the commit of positions may delete expired log entries.
+
+    delta-rs compares ages with this machine's clock, from which the id of the commit was drawn. If that clock
+    disagrees with the service time of the last listing, nothing is deleted until the next maintenance.
+    """
+    if positions.generation % _CLEAN_UP_EVERY or positions.listed_at is None:
+        return False
+    drawn = datetime.fromtimestamp(time_of_id(positions.commit_id), UTC)
+    return clocks_agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
+
+
+def add_action(file: DataFile) -> AddAction:
+    """Return the log entry that adds a data file."""
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values={"arrival_date": file.arrival_date},
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=True,
+        stats=file.statistics(),
+    )
+
+
+class TableFiles:
+    """A table's folder, with readers and writers of the files that the table's log points at.
+
+    Attributes:
+        uri: The table's path or URI, as given.
+        policy: How the table is written.
+        folder: The table's folder.
+        files: A file system whose root is that folder.
+        chain: The positions files and the archive; caches the files it has read.
+        amendments: The amendment files; caches the files it has read.
+
+    Args:
+        uri: The table's path or URI.
+        policy: How the table is written.
+        role: The role that accesses a table on S3; None for the credentials of the process.
+
+    Raises:
+        InvalidInput: The path or URI is invalid.
+    """
+
+    def __init__(
+        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
+    ) -> None:
+        self.uri = uri
+        self.policy = policy
+        self.folder = TableFolder.at(uri, role)
+        self.files = self.folder.open()
+        self.chain = PositionsChain(uri, lambda: self.files, policy.chain)
+        self.amendments = AmendmentFiles(uri, lambda: self.files)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which the table is written."""
+        return self.policy.clock

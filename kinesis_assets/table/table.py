@@ -1,29 +1,34 @@
 """The raw table: a Delta table whose log points at the positions of its stream.
 
 Never import this module in a Spark task, see `opening`.
+
+How many rows, bytes and files a table has, from its log.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs
 from deltalake import Schema
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
-from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.log.rewrites import RewriteLog
 from kinesis_assets.table.nullable_columns import accept_null, columns_without_null
 from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.ownership import OWNER
-from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.properties import TABLE_PROPERTIES
-from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.store.refusals import require_writable
-from kinesis_assets.table.table_files import TableFiles
+from kinesis_assets.table.policy import TABLE_PROPERTIES, TablePolicy
+from kinesis_assets.table.snapshot import TableFiles, TableSnapshot
+from kinesis_assets.table.store.suitability import require_writable
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
 
@@ -126,3 +131,26 @@ class PositionedTable(TableFiles):
             path = self.files.base_path.rstrip("/")
             if self.files.base_fs.get_file_info(path).type is pyarrow.fs.FileType.File:
                 raise TableUnsuitable(self.uri, "is a file, not a folder; use a folder for the table")
+
+
+@dataclass(frozen=True, slots=True)
+class TableTotals:
+    """The totals of one version of a table.
+
+    Attributes:
+        rows: Number of rows; None if the log does not have the number of each file.
+        bytes: Size of the data files.
+        files: Number of data files.
+    """
+
+    rows: int | None
+    bytes: int
+    files: int
+
+
+def table_totals(delta: DeltaTable) -> TableTotals:
+    """Return the totals of an open table. No data file is read."""
+    actions = pa.table(delta.get_add_actions()).select(["size_bytes", "num_records"])
+    counts = actions["num_records"]
+    rows = None if counts.null_count else pc.sum(counts).as_py() or 0
+    return TableTotals(rows, pc.sum(actions["size_bytes"]).as_py() or 0, actions.num_rows)

@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit, freeze
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
 from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
     from kinesis_assets.table.commits.commit import CommitResult
-    from kinesis_assets.table.data_files.data_file import DataFile
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)

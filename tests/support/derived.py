@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from kinesis_assets.derive.maintenance.run import maintain as maintain_derived_table
 from kinesis_assets.derive.run import Derivation, derive
-from kinesis_assets.table.maintenance.limits import MaintenanceLimits
 from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from support.maintained_table import days_from_now
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ INNER_LAYERS = {
         ("commits",),
         ("log",),
         ("positions",),
-        ("data_files", "run_files"),
+        ("run_files",),
         ("store",),
     ),
     "operations": (("doctor", "replay", "seek"),),

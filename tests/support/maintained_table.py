@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.run import maintain
-from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.policy import HISTORY_RETENTION
 from support.attempts import NOON, STREAM, Attempt, current_positions
 from support.table_folder import LOG_ENTRIES, files_of, set_age
 

@@ -8,10 +8,10 @@ from deltalake import DeltaTable, Schema
 
 from kinesis_assets.kinesis.records import records as records_module
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
+from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
-from kinesis_assets.table.data_files import data_file_writer as files_module
-from kinesis_assets.table.data_files.data_file import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_file import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
 from support.attempts import Attempt, current_positions, freeze_all, land, records, shards
 
 ROWS = [

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kinesis_assets.decoders.decode import _decoded_batches
 from kinesis_assets.decoders.spark_types import value_type
-from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

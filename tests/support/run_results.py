@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kinesis_assets.errors import DataLost
-from kinesis_assets.ingest.reading_facts import ReadingFacts
+from kinesis_assets.table.positions.range_stats import ReadingFacts
 
 
 def states(result):

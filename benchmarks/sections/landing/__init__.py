@@ -20,7 +20,7 @@ from benchmarks.sections.landing.comparison import (
 )
 from benchmarks.sections.landing.parts import describe_parts, measure_parts
 from benchmarks.servers.replay_client import replay_server
-from kinesis_assets.table.data_files.data_file import NEW_FILES
+from kinesis_assets.table.data_file import NEW_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from kinesis_assets.dagster.checks.result import CheckResult, counted, worst
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.operations.doctor.chain import chain_breaks
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

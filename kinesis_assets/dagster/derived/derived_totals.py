@@ -32,7 +32,7 @@ def totals_of_table(table: str, role: AssumedRole | None = None) -> dict[str, An
         role: The role that accesses it; None for the credentials of the process.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
-    from kinesis_assets.table.table_totals import table_totals  # noqa: PLC0415  # as above
+    from kinesis_assets.table.table import table_totals  # noqa: PLC0415  # as above
 
     try:
         delta = DerivedTable(table, role=role).snapshot().delta

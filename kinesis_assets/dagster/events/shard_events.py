@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.table.table import PositionedTable
-    from kinesis_assets.table.table_totals import TableTotals
+    from kinesis_assets.table.table import PositionedTable, TableTotals
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ def shard_events(
 
 def totals_of_raw(table: PositionedTable) -> TableTotals | None:
     """Return the totals of a raw table; None if it cannot be read."""
-    from kinesis_assets.table.table_totals import table_totals  # noqa: PLC0415  # only runs need it
+    from kinesis_assets.table.table import table_totals  # noqa: PLC0415  # only runs need it
 
     try:
         return table_totals(table.snapshot().delta)

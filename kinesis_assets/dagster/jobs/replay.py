@@ -50,7 +50,7 @@ def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill"
     """Return the function that fills in records in Spark, and logs how far it is."""
     from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
     from kinesis_assets.operations.replay.task import fill  # noqa: PLC0415
-    from kinesis_assets.table.run_files.progress import ProgressFiles  # noqa: PLC0415
+    from kinesis_assets.table.run_files.task_files import ProgressFiles  # noqa: PLC0415
 
     def fill_and_log(job: "FillJob", ranges: "Sequence[ShardRange]") -> "FillResult":
         files = ProgressFiles(job.landing.folder, job.landing.batch_id)

@@ -19,8 +19,7 @@ from kinesis_assets.ingest.land import cancel_landing, land
 from kinesis_assets.ingest.outcome import RunTotals, shards_with_news
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.spark.session import wrap_spark_errors
-from kinesis_assets.table.run_files.progress import ProgressFiles
-from kinesis_assets.table.run_files.stop_marker import StopMarker
+from kinesis_assets.table.run_files.task_files import ProgressFiles, StopMarker
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream

@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import KinesisAssetsError
-from kinesis_assets.table.run_files.progress import Progress
+from kinesis_assets.table.run_files.task_files import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
     from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.table.run_files.progress import ProgressFiles
+    from kinesis_assets.table.run_files.task_files import ProgressFiles
 
 _log = logging.getLogger(__name__)
 

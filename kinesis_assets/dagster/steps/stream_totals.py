@@ -18,7 +18,7 @@ from kinesis_assets.errors import ShardThrottled, TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.outcome import RunTotals, StreamState
 from kinesis_assets.ingest.plan import gaps_to_fill
-from kinesis_assets.table.table_totals import table_totals
+from kinesis_assets.table.table import table_totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition
-    from kinesis_assets.table.table_totals import TableTotals
+    from kinesis_assets.table.table import TableTotals
 
 TABLE_INTERVAL = 60.0
 """Seconds for which the events of a continuous run go on with what they have read of the table."""

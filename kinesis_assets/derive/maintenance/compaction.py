@@ -28,7 +28,7 @@ from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachabl
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import check_files
 from kinesis_assets.table.commits.commit_loop import commit_until_known
-from kinesis_assets.table.data_files.data_file import REWRITTEN_FILES
+from kinesis_assets.table.data_file import REWRITTEN_FILES
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.store.storage import write_new
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 
 _MOVED_BYTES = 16 << 30
 """Size of the large files of a partition that are moved in one commit, which must not take hours."""

@@ -17,8 +17,13 @@ from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.maintenance.pruning import expired_files, prune_folder
-from kinesis_assets.table.maintenance.superseded import CHAIN_NEEDED, files_by_id, superseded
+from kinesis_assets.table.maintenance.pruning import (
+    CHAIN_NEEDED,
+    expired_files,
+    files_by_id,
+    prune_folder,
+    superseded,
+)
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.store.storage import files_in
 
@@ -29,8 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.records import RecordFiles
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
-    from kinesis_assets.table.maintenance.steps import Step
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits, Step
 
 _BATCH = re.compile(r"part-(\d+)-")
 """The batch id in the name of a data file."""

@@ -14,18 +14,16 @@ from kinesis_assets.derive.maintenance.compaction import compact
 from kinesis_assets.derive.maintenance.pruning import prune
 from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.table.clocks import AgreedClock, machine_time
-from kinesis_assets.table.maintenance.cleanup import checkpoint, vacuum
-from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
-from kinesis_assets.table.store.refusals import require_writable
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
+from kinesis_assets.table.store.suitability import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from kinesis_assets.derive.derived_table import DerivedTable
-    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
-    from kinesis_assets.table.maintenance.steps import Step
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits, Step
 
 
 def maintain(

@@ -20,7 +20,7 @@ from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.operations.doctor.finding import Finding, Level
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions.commit_link import CommitLink
 from kinesis_assets.table.row_predicates import passed
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from datetime import date
 
-    from kinesis_assets.table.log.log_entries import LogEntry
+    from kinesis_assets.table.log.delta_log import LogEntry
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats

@@ -40,7 +40,7 @@ from kinesis_assets.table.log.delta_log import folder_files, named_files
 from kinesis_assets.table.log.rewrites import rewrites_of
 from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.run_files.pause import read_pause
-from kinesis_assets.table.store.conditional_puts import check_conditional_puts
+from kinesis_assets.table.store.suitability import check_conditional_puts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.doctor.row_scan import Scan
-    from kinesis_assets.table.log.log_entries import LogEntry
+    from kinesis_assets.table.log.delta_log import LogEntry
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
     from kinesis_assets.operations.replay.outcome import ReplayWindow
-    from kinesis_assets.table.data_files.file_stats import FileStats
+    from kinesis_assets.table.data_file import FileStats
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.table import PositionedTable

@@ -34,7 +34,6 @@ from kinesis_assets.ingest.manifest import (
     encode,
     first_failed,
 )
-from kinesis_assets.ingest.reading_facts import Time
 from kinesis_assets.ingest.task import (
     BYTES_IN_FLIGHT,
     LandingJob,
@@ -48,10 +47,10 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import checksum, record_batch
 from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, to_thread
 from kinesis_assets.spark.parallelism import parallelism
-from kinesis_assets.table.data_files.data_file import DataFile
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
-from kinesis_assets.table.positions.range_stats import Count, RangeStats
-from kinesis_assets.table.run_files.progress import ProgressFiles
+from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.positions.range_stats import Count, RangeStats, Time
+from kinesis_assets.table.run_files.task_files import ProgressFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.records import Records
     from kinesis_assets.kinesis.transport.event_loop import NonBlocking
-    from kinesis_assets.table.data_files.file_stats import FileStats
+    from kinesis_assets.table.data_file import FileStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_
 from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves
 from kinesis_assets.operations.seek.probe import TIME_TO_READ, first_unread, probe_newest, probe_shard
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known
-from kinesis_assets.table.commits.commits_since import find_commit
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions import amendments as amendment_file

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.data_files.data_file import DataFile
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions.amendments import Amendment, ClearedGap
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot

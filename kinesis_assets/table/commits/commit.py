@@ -1,16 +1,18 @@
 """Commits rows and positions together.
 
 An attempt reads the positions (*expected*), generates a batch id, lands files, and commits. Each try opens
-the table again, drops the shards that other runs have moved, merges the rest into the current positions, and
-commits through the same snapshot, so that Delta refuses the commit if another one has moved positions since.
-A try that raised an error may have committed nevertheless: a lost response looks like a conflict. Only the
-chain of commits from the current positions back to *expected* shows it. No file is deleted on the way; files
-that no commit points at are left to vacuum.
+the table again, drops the shards that other runs have moved, merges the rest into the current positions,
+and commits through the same snapshot, so that Delta refuses the commit if another one has moved positions
+since. A try that raised an error may have committed nevertheless: a lost response looks like a conflict.
+Only the chain of commits from the current positions back to *expected* shows it. No file is deleted on the
+way; files that no commit points at are left to vacuum.
 
 If several runs commit to different shards at the same time, only one of their tries succeeds. To be fair, a
 try takes equally long for all of them: a positions file names the commits before it, files that were read
 are cached, and if many had to be read nevertheless, the table is opened again before the try. The wait of a
 run that was overtaken does not grow.
+
+Assigns a table that an older release created to its stream.
 """
 
 from __future__ import annotations
@@ -28,17 +30,16 @@ from kinesis_assets.errors import (
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, STREAM, TABLE
 from kinesis_assets.metrics.recording import timed
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known
-from kinesis_assets.table.commits.commits_since import open_with_positions, positions_since
-from kinesis_assets.table.data_files.data_file import verify
-from kinesis_assets.table.data_files.data_file_writer import without_shards
+from kinesis_assets.table.commits.commit_loop import commit_until_known, open_with_positions, positions_since
+from kinesis_assets.table.data_file import verify
+from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.log.delta_log import later_version_of
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
+from kinesis_assets.table.policy import HISTORY_RETENTION
 from kinesis_assets.table.positions.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.positions.positions import FORMAT, StreamPositions, initial_positions
 from kinesis_assets.table.positions.range_stats import with_rows
-from kinesis_assets.table.properties import HISTORY_RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,11 +48,12 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.commits.commit_loop import WrittenTable
-    from kinesis_assets.table.data_files.data_file import DataFile, WrittenFile
+    from kinesis_assets.table.data_file import DataFile, WrittenFile
     from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+
 
 MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
 """Maximum age of an attempt that commits. Spark's VACUUM, which applies the table's own retention, may have
@@ -286,3 +288,28 @@ def check_files(table: WrittenTable, batch_id: int, files: Sequence[WrittenFile]
         )
     for file in files:
         verify(table.uri, table.files, file)
+
+
+def claim(table: PositionedTable, identity: StreamIdentity) -> None:
+    """Write the owning stream into the properties of a table that has positions of it.
+
+    Args:
+        table: The table. It is not changed if it has an owner already or has no positions.
+        identity: The stream.
+
+    Raises:
+        TableOfAnotherStream: The table belongs to another stream.
+        CommitFailed: Every try failed. Nothing else depends on it, and the next run tries again.
+        TableError: The table cannot be used.
+    """
+
+    def claimed(*, may_commit: bool) -> bool | None:
+        snapshot = table.snapshot()
+        snapshot.refuse_other_stream(identity)
+        if snapshot.owner is not None or not snapshot.owners:
+            return True
+        if may_commit:
+            snapshot.claim(identity)
+        return None
+
+    commit_until_known(table, claimed)

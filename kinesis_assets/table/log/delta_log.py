@@ -1,9 +1,16 @@
-"""Finds commits and data files in a table's log, and data files in its folder."""
+"""Reads a table's log: its commits and data files, the operation of each version, and its transactions.
+
+Reads the entries of a table's log: the operation of each version, and the transactions of all versions.
+
+Finds the transaction entries of a table's log with few requests.
+"""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -11,11 +18,16 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow.fs
 import pyarrow.parquet as pq
+from deltalake import PostCommitHookProperties
 
-from kinesis_assets.table.log.log_entries import log_entries
+from kinesis_assets.table.opening import delta_errors
+from kinesis_assets.table.store.storage import is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from deltalake import DeltaTable
+
 
 _LOG = "_delta_log"
 
@@ -149,3 +161,207 @@ def _named_in_checkpoint(parquet: pq.ParquetFile) -> Iterator[str]:
             for file in column.to_pylist():
                 if file is not None and file["path"] is not None:
                     yield unquote(file["path"])
+
+
+KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
+"""For commits without a check of the clocks before. By default delta-rs deletes expired log entries by this
+machine's clock, and such entries may be the only trace of a restore."""
+
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One version of the table.
+
+    Attributes:
+        version: The version's number.
+        operation: The operation's name, as its writer stored it, such as RESTORE; empty if it is unknown.
+        mode: The mode of a write, such as Overwrite; empty for other operations.
+        at: When the version was written, by the writer's clock; None if that is unknown.
+        transactions: The transactions that it sets: version by application id.
+        changes_rows: Whether it adds or removes rows. A compaction does not.
+        changes_table: Whether it changes the columns, the properties or the protocol.
+    """
+
+    version: int
+    operation: str
+    mode: str
+    at: datetime | None
+    transactions: Mapping[str, int]
+    changes_rows: bool
+    changes_table: bool
+
+
+class _FileLogEntries(msgspec.Struct):
+    dataChange: bool = True  # noqa: N815  # the protocol's name
+
+
+class _TransactionLogEntries(msgspec.Struct):
+    appId: str  # noqa: N815  # likewise
+    version: int
+
+
+class _ActionLogEntries(msgspec.Struct):
+    # Writers may store any JSON here (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+    commitInfo: object = None  # noqa: N815  # likewise
+    add: _FileLogEntries | None = None
+    remove: _FileLogEntries | None = None
+    txn: _TransactionLogEntries | None = None
+    metaData: object = None  # noqa: N815  # likewise
+    protocol: object = None
+
+
+def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | None:
+    """Read the log entry of a version. Returns None if it was deleted because a checkpoint covers it.
+
+    Args:
+        filesystem: The table's folder.
+        version: The version's number.
+
+    Raises:
+        OSError: The entry cannot be read at the moment.
+        msgspec.MsgspecError: The file is not a log entry.
+    """
+    path = f"{_LOG}/{version:020}.json"
+    try:
+        with filesystem.open_input_file(path) as source:
+            content = source.read()
+    except FileNotFoundError:
+        if not is_missing(filesystem, path):
+            raise
+        return None
+    actions = _actions(content)
+    info = next((found for action in actions if isinstance(found := action.commitInfo, dict)), {})
+    parameters = info.get("operationParameters")
+    return LogEntry(
+        version=version,
+        operation=str(info.get("operation") or ""),
+        mode=str(parameters.get("mode") or "") if isinstance(parameters, dict) else "",
+        at=_time(info.get("timestamp")),
+        transactions=_transactions(actions),
+        changes_rows=any(
+            file is not None and file.dataChange for action in actions for file in (action.add, action.remove)
+        ),
+        changes_table=any(action.metaData is not None or action.protocol is not None for action in actions),
+    )
+
+
+def log_entries(filesystem: pyarrow.fs.FileSystem, through: int) -> Iterator[LogEntry]:
+    """Yield log entries from a version back to the oldest one in the log. Raises as `read_entry`.
+
+    Args:
+        filesystem: The table's folder.
+        through: The newest version, inclusive.
+    """
+    for version in range(through, -1, -1):
+        entry = read_entry(filesystem, version)
+        if entry is None:
+            return
+        yield entry
+
+
+def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
+    """Return the application ids of all transactions in the newest checkpoint and in later entries.
+
+    The log's files are read, because delta-rs looks up a single application id only.
+
+    Args:
+        filesystem: The table's folder.
+
+    Raises:
+        OSError: The log cannot be read at the moment.
+        msgspec.MsgspecError: A file in it is not a log file.
+    """
+    infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG))
+    names = [info.base_name for info in infos if info.type == pyarrow.fs.FileType.File]
+    newest, checkpoint = _newest_checkpoint(names)
+    found: set[str] = set()
+    for name in checkpoint:
+        found |= _in_checkpoint(filesystem, f"{_LOG}/{name}")
+    for name in sorted(names):
+        commit = _COMMIT.fullmatch(name)
+        if commit is not None and int(commit[1]) > newest:
+            with filesystem.open_input_file(f"{_LOG}/{name}") as source:
+                found |= _transactions(_actions(source.read())).keys()
+    return frozenset(found)
+
+
+def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
+    """Return the version of the newest complete checkpoint and its files; -1 and no files without one."""
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        found = _CHECKPOINT.fullmatch(name)
+        if found is not None:
+            parts.setdefault((int(found[1]), int(found[3] or 1)), []).append(name)
+    complete = [(version, files) for (version, count), files in parts.items() if len(files) >= count]
+    return max(complete, default=(-1, []))
+
+
+def _in_checkpoint(filesystem: pyarrow.fs.FileSystem, path: str) -> set[str]:
+    with filesystem.open_input_file(path) as source:
+        if path.endswith(".json"):
+            return set(_transactions(_actions(source.read())))
+        table = pq.ParquetFile(source).read(columns=["txn.appId"])
+    transactions = table["txn"].to_pylist() if "txn" in table.column_names else []
+    return {each["appId"] for each in transactions if each is not None and each["appId"] is not None}
+
+
+def _time(milliseconds: object) -> datetime | None:
+    """Return a stored time in milliseconds since the epoch; None if the value is not a time."""
+    if not isinstance(milliseconds, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _actions(content: bytes) -> list[_ActionLogEntries]:
+    return [
+        msgspec.json.decode(line, type=_ActionLogEntries) for line in content.splitlines() if line.strip()
+    ]
+
+
+def _transactions(actions: Iterable[_ActionLogEntries]) -> dict[str, int]:
+    return {action.txn.appId: action.txn.version for action in actions if action.txn is not None}
+
+
+class Transactions:
+    """The transactions of one version of a table.
+
+    delta-rs reads the log again for each transaction. Most commits set the one that is wanted, so the newest
+    log entry is read first, and each transaction is looked up once.
+
+    Args:
+        uri: The table's path or URI, for errors.
+        delta: The version, opened by delta-rs.
+        filesystem: The table's folder.
+    """
+
+    def __init__(self, uri: str, delta: DeltaTable, filesystem: pyarrow.fs.FileSystem) -> None:
+        self._uri = uri
+        self._delta = delta
+        self._filesystem = filesystem
+        self._newest: dict[str, int] | None = None
+        self._found: dict[str, int | None] = {}
+
+    def commit_id_of(self, application: str) -> int | None:
+        """Return the commit id of an application: the version of its newest transaction, if there is one.
+
+        Raises:
+            TableUnreachable: The log cannot be read at present.
+        """
+        if self._newest is None:
+            self._newest = {}
+            with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises
+                entry = read_entry(self._filesystem, self._delta.version())
+                self._newest = {} if entry is None else dict(entry.transactions)
+        if application in self._newest:
+            return self._newest[application]
+        if application not in self._found:
+            with delta_errors(self._uri, "opened"):
+                self._found[application] = self._delta.transaction_version(application)
+        return self._found[application]

@@ -1,17 +1,31 @@
-"""Refuses a table that was restored or overwritten, until an operator accepts its rows."""
+"""Refuses a table that was restored or overwritten, until an operator accepts its rows.
+
+Detects, from the rows, a restore whose log entry another engine has deleted. A restore to a version before
+the newest commit with rows removes all rows of that commit. Other operations that may have removed them
+either leave some of them or are recorded: then no restore is assumed.
+"""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import TableRewritten
-from kinesis_assets.table.log.deleted_entries import newest_rows_are_missing
+import pyarrow as pa
+
+from kinesis_assets.errors import PositionsUnreadable, TableRewritten
 from kinesis_assets.table.log.rewrites import Rewrite
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+
 
 _DELETED = "or one before it, whose entry the log no longer has"
 
@@ -59,3 +73,73 @@ def refuse_rewritten(table: PositionedTable, snapshot: TableSnapshot, positions:
             "`kinesis-assets replay`, check the rows with `kinesis-assets doctor --rows`, and then accept "
             "the table with `kinesis-assets adopt --apply`",
         )
+
+
+_MAX_COMMITS = 100
+"""Maximum number of commits that are searched for one with rows; each may take reading a file."""
+
+_BATCH = ("min.batch_id", "max.batch_id")
+
+
+def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
+    """Return whether all rows of the newest commit with rows are missing without a recorded explanation.
+
+    Rows count as present if a file has no statistics, or if it was compacted from older and newer rows.
+
+    Args:
+        snapshot: The table.
+        positions: The table's positions.
+
+    Raises:
+        PositionsUnreadable: An amendment cannot be read.
+    """
+    newest = _newest_with_rows(snapshot, positions)
+    if newest is None or _may_be_explained(snapshot, newest):
+        return False
+    return not _may_contain(snapshot.delta, newest.batch_id)
+
+
+def _newest_with_rows(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions | None:
+    return next((each for each in islice(_chain(snapshot, positions), _MAX_COMMITS) if each.added), None)
+
+
+def _chain(snapshot: TableSnapshot, positions: StreamPositions) -> Iterator[StreamPositions]:
+    yield positions
+    while positions.previous is not None:
+        try:
+            positions = snapshot.positions_at(positions.previous)
+        except PositionsUnreadable:  # it was pruned
+            return
+        yield positions
+
+
+def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
+    """Return whether an operator accepted the loss, or a seek or the retention may have deleted the rows."""
+    amendment = snapshot.amendment(newest.identity)
+    if amendment is None:
+        return False
+    if amendment.accepted is not None and amendment.accepted > (newest.examined or 0):
+        return True
+    floors = [amendment.floor]
+    link: Amendment | None = amendment
+    while link is not None and link.commit_id > newest.commit_id:
+        if link.rewound:
+            return True
+        floors += [link.floor, link.lowered_from]
+        link = None if link.previous is None else snapshot.amendment_at(link.previous)
+    return _may_have_expired(newest, max((floor for floor in floors if floor is not None), default=None))
+
+
+def _may_have_expired(newest: StreamPositions, floor: date | None) -> bool:
+    arrivals = [newest.shards[shard_id].last_arrival for shard_id in newest.added]
+    return floor is not None and all(arrival is None or arrival.date() < floor for arrival in arrivals)
+
+
+def _may_contain(delta: DeltaTable, batch_id: int) -> bool:
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    # A column of statistics that no file has is missing.
+    unknown = [None] * actions.num_rows
+    first, last = (actions[name].to_pylist() if name in actions.column_names else unknown for name in _BATCH)
+    return any(
+        low is None or high is None or low <= batch_id <= high for low, high in zip(first, last, strict=True)
+    )

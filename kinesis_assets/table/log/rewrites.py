@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import TableUnreachable
-from kinesis_assets.table.log.log_entries import read_entry
+from kinesis_assets.table.log.delta_log import read_entry
 from kinesis_assets.table.ownership import application
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
-    from kinesis_assets.table.log.log_entries import LogEntry
+    from kinesis_assets.table.log.delta_log import LogEntry
     from kinesis_assets.table.positions.positions import StreamPositions
 
 _REPLACING = re.compile(r"RESTORE|CLONE|(CREATE OR )?REPLACE TABLE.*", re.IGNORECASE)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinesis_assets.table.data_files.data_file import FILE_BYTES
+from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left, totals
 
 if TYPE_CHECKING:
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.data_files.file_stats import ActiveFile
+    from kinesis_assets.table.data_file import ActiveFile
     from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
-    from kinesis_assets.table.maintenance.steps import SizedFile
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits, SizedFile
     from kinesis_assets.table.table import PositionedTable
 
 SMALL_BYTES = FILE_BYTES // 4

@@ -1,32 +1,41 @@
-"""The operations of Delta Lake that maintenance uses; none changes the table's rows or positions."""
+"""The operations of Delta Lake that maintenance uses; none changes the table's rows or positions.
+
+The steps that delete data files and log entries that are no longer needed.
+"""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_files.data_file import FILE_BYTES
-from kinesis_assets.table.data_files.rewritten_files import writer_properties
-from kinesis_assets.table.intervals import parse_interval
-from kinesis_assets.table.log.log_entries import KEEP_ENTRIES
-from kinesis_assets.table.properties import (
+from kinesis_assets.table.data_file import FILE_BYTES
+from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
+from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
+from kinesis_assets.table.policy import (
     DELETED_RETENTION,
     HISTORY_PROPERTIES,
     TABLE_PROPERTIES,
     VACUUM_RETENTION,
+    parse_interval,
 )
-from kinesis_assets.table.store.refusals import not_writable
+from kinesis_assets.table.rewritten_files import writer_properties
+from kinesis_assets.table.store.storage import files_in
+from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow.fs
     from deltalake import DeltaTable
+
+    from kinesis_assets.table.clocks import AgreedClock
+
 
 _CLAIM = "kinesis_assets.maintenance"
 
@@ -188,3 +197,39 @@ def _hours(table: str, interval: str | None) -> int:
     if duration is None:
         raise TableUnsuitable(table, f"{DELETED_RETENTION} is {interval!r}; set it as in 'interval 30 days'")
     return -(-duration // timedelta(hours=1))
+
+
+def vacuum(
+    table: MaintainedTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+) -> Iterator[Step]:
+    """Delete data files that no recent version of the table names.
+
+    Args:
+        table: The table.
+        operations: Its operations of Delta Lake.
+        clock: The clock that is checked before.
+        dry_run: Change nothing.
+
+    Yields:
+        The step, if there are such files.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
+    paths = operations.vacuum(dry_run=True)
+    if not paths:
+        return
+    size = sum(info.size or 0 for info in table.files.get_file_info(paths))
+    step = Step("vacuum", "data files", State.PLANNED, 0, len(paths), size)
+    clock.now()  # delta-rs compares the ages of files with this machine's clock
+    yield step if dry_run else done_or_left(step, partial(operations.vacuum, dry_run=False))
+
+
+def checkpoint(table: MaintainedTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
+    """Write a checkpoint of the log, and delete expired entries. Raises as `vacuum`."""
+    before = files_in(table.files, "_delta_log")
+    clock.now()
+    operations.checkpoint()
+    left = {info.path for info in files_in(table.files, "_delta_log")}
+    deleted = [info for info in before if info.path not in left]
+    yield Step("checkpoint", "_delta_log", State.DONE, 0, len(deleted), sum(info.size for info in deleted))

@@ -1,4 +1,11 @@
-"""Deletes files below `_kinesis/` that are no longer needed."""
+"""Deletes files below `_kinesis/` that are no longer needed.
+
+Finds the files of a chain of commits that were superseded long ago, by the ids in their names. The oldest
+file whose commit id was drawn since a time names the file that was current at that time as its predecessor,
+whether or not it was committed. So the chain, which grows by thousands of files a day, is not read. The
+clock that an id was drawn from may have been slow, so a file with a recent modification time is kept
+whatever its id.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +18,30 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.steps import State, Step
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED, files_by_id, superseded
-from kinesis_assets.table.positions.amendment_files import AMENDMENTS_FOLDER
-from kinesis_assets.table.positions.positions_archive import ARCHIVE_FOLDER
-from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, positions_path, segment_path
+from kinesis_assets.table.positions.amendments import AMENDMENTS_FOLDER
+from kinesis_assets.table.positions.positions_chain import (
+    ARCHIVE_FOLDER,
+    POSITIONS_FOLDER,
+    positions_path,
+    segment_path,
+)
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
-from kinesis_assets.table.run_files.progress import PROGRESS_FOLDER
-from kinesis_assets.table.run_files.stop_marker import STOP_MARKERS_FOLDER
-from kinesis_assets.table.store.conditional_puts import PROBES_FOLDER
+from kinesis_assets.table.run_files.task_files import PROGRESS_FOLDER, STOP_MARKERS_FOLDER
 from kinesis_assets.table.store.storage import files_in
+from kinesis_assets.table.store.suitability import PROBES_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     import pyarrow.fs
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits
     from kinesis_assets.table.positions.positions_chain import PositionsChain
     from kinesis_assets.table.table import PositionedTable
+
 
 MARKERS_KEPT = timedelta(days=1)
 """How long stop markers, heartbeats, and files about progress and of probes are kept. An attempt stops within
@@ -203,3 +213,72 @@ def expired_files(filesystem: pyarrow.fs.FileSystem, folder: str, now: datetime)
     for info in files_in(filesystem, folder):
         if info.mtime is not None and info.mtime < now - MARKERS_KEPT:
             yield info.path
+
+
+CHAIN_KEPT = timedelta(days=30)
+"""Commits that were superseded longer ago are deleted: no attempt reads the chain that far back."""
+
+CHAIN_NEEDED = timedelta(days=3)
+"""Younger commits are never deleted: the oldest attempt that may still commit reads back to them, see
+`check_files`."""
+
+_ID_STEP = 0.001
+
+
+def files_by_id(files: pyarrow.fs.FileSystem, folder: str) -> dict[int, pyarrow.fs.FileInfo]:
+    """Return the files `<id>.json` of a folder by their id, smallest first."""
+    infos = ((info.base_name.removesuffix(".json"), info) for info in files_in(files, folder))
+    return dict(sorted((int(name), info) for name, info in infos if name.isdecimal()))
+
+
+def superseded(
+    infos: Mapping[int, pyarrow.fs.FileInfo],
+    current: int,
+    previous_of: Callable[[int], int | None],
+    limits: MaintenanceLimits,
+    now: datetime,
+) -> tuple[int, list[int]]:
+    """Return the first id that is kept, and the ids before it whose files can be deleted, smallest first.
+
+    The current commit is always kept: a later commit id may be smaller if clocks differ.
+
+    Args:
+        infos: The files, by commit id, smallest first.
+        current: The commit id of the newest commit.
+        previous_of: Reads the predecessor of a commit; None if it has none, or the file cannot be used.
+        limits: From how many files on they are deleted early.
+        now: The current time, by the clock that was checked.
+    """
+    since = _kept_since({commit_id: info.size for commit_id, info in infos.items()}, limits, now)
+    kept = current
+    for commit_id in infos:
+        if time_of_id(commit_id) < since:
+            continue
+        previous = previous_of(commit_id)
+        if previous is not None:
+            kept = min(kept, previous)
+            break
+    old = [
+        commit_id
+        for commit_id, info in infos.items()
+        if commit_id < kept and time_of_id(commit_id) < since and info.mtime < now - CHAIN_NEEDED
+    ]
+    return kept, old
+
+
+def _kept_since(bytes_of: Mapping[int, int], limits: MaintenanceLimits, now: datetime) -> float:
+    """Return the time from which on files are kept, in seconds since the epoch.
+
+    Args:
+        bytes_of: Sizes of the files in bytes, by commit id, smallest first.
+        limits: How many files are kept at most.
+        now: The current time.
+    """
+    since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
+    files = size = 0
+    for commit_id in reversed(bytes_of):
+        files, size = files + 1, size + bytes_of[commit_id]
+        if files > limits.chain_files or size > limits.chain_bytes:
+            # The files with later ids are within the limits.
+            return max(since, min(needed, time_of_id(commit_id) + _ID_STEP))
+    return since

@@ -12,22 +12,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.clocks import AgreedClock, machine_time
-from kinesis_assets.table.commits.claims import claim
+from kinesis_assets.table.commits.commit import claim
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
-from kinesis_assets.table.maintenance.cleanup import checkpoint, vacuum
 from kinesis_assets.table.maintenance.compaction import compact
-from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
 from kinesis_assets.table.maintenance.pruning import prune
 from kinesis_assets.table.maintenance.retention import NOT_NEEDED, Needed, expire
-from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State, Step, done_or_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamSummary
-    from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits
     from kinesis_assets.table.table import PositionedTable
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.intervals import parse_interval
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.steps import State, Step
-from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.policy import HISTORY_RETENTION, parse_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

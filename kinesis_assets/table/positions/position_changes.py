@@ -3,6 +3,8 @@
 Most changes are alike: more of a shard was read, so its sequence number and its times are somewhat later.
 These are stored as columns of numbers, relative to the base. A shard with any other change is stored
 completely.
+
+Encodes columns of large integers, such as sequence numbers and times, as bytes that compress well.
 """
 
 from __future__ import annotations
@@ -14,12 +16,62 @@ import msgspec
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.data_files.number_columns import Column, pack, unpack
 from kinesis_assets.table.positions.positions import ShardPosition
 from kinesis_assets.table.positions.range_stats import RangeStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+_MAX_WIDTH = 64
+"""Maximum bytes of a difference: a sequence number has up to 129 digits, which are 429 bits."""
+
+
+class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A column of integers.
+
+    Attributes:
+        lowest: The smallest number, as decimal text.
+        width: Bytes of each number's difference from `lowest`.
+        packed: The differences: the lowest byte of each number, then the next byte of each, and so on.
+            Similar bytes are thus adjacent.
+    """
+
+    lowest: str
+    width: int
+    packed: bytes
+
+
+def pack(numbers: Sequence[int]) -> Column:
+    """Encode numbers as a column."""
+    lowest = min(numbers, default=0)
+    width = -(-(max(numbers, default=0) - lowest).bit_length() // 8)
+    rows = b"".join([(number - lowest).to_bytes(width, "little") for number in numbers])
+    return Column(str(lowest), width, b"".join([rows[byte::width] for byte in range(width)]))
+
+
+def unpack(column: Column, count: int) -> list[int]:
+    """Decode the numbers of a column.
+
+    Args:
+        column: A column that `pack` returned.
+        count: How many numbers it contains.
+
+    Raises:
+        msgspec.ValidationError: The column is damaged or has another count.
+    """
+    if not 0 <= column.width <= _MAX_WIDTH or len(column.packed) != column.width * count:
+        raise msgspec.ValidationError(
+            f"a column has {len(column.packed)} bytes instead of {count} x {column.width}"
+        )
+    try:
+        lowest = int(column.lowest)
+    except ValueError as error:
+        raise msgspec.ValidationError(f"the lowest value of a column is not a number: {error}") from error
+    if not column.width:
+        return [lowest] * count
+    return [lowest + int.from_bytes(column.packed[row::count], "little") for row in range(count)]
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

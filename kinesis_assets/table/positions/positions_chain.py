@@ -3,31 +3,50 @@
 Every file is immutable and named by its id. An archive segment is written before the positions file that
 names it, and the positions file before the entry of the table's log (see `commit`). A process that dies in
 between leaves the previous positions valid, and unreferenced files that maintenance deletes.
+
+The archive of finished shards that their stream no longer lists. It consists of segments, which are
+immutable files. A segment holds some hundred shards and names all earlier segments; a positions file names
+the newest segment. Archived shards therefore add no cost to commits and runs. For a shard that is in the
+positions as well, the positions are valid; for a shard in two segments, the newer segment is.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
+from zlib import crc32
 
 import msgspec
 
 from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.positions import positions_archive, positions_file
-from kinesis_assets.table.positions.positions_archive import ARCHIVE_FOLDER, Segment
-from kinesis_assets.table.positions.positions_file import ArchiveEnd, CommitRef, StoredPositions
-from kinesis_assets.table.store.file_cache import FileCache
-from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL, decoded, read_file, write_file
+from kinesis_assets.table.positions import positions_file
+from kinesis_assets.table.positions.positions import FORMAT, ShardPosition
+from kinesis_assets.table.positions.positions_file import (
+    ArchiveEnd,
+    CommitRef,
+    StoredPositions,
+    check_format,
+    compress,
+    decompress,
+)
+from kinesis_assets.table.store.referenced_files import (
+    RESTORE_ORIGINAL,
+    FileCache,
+    decoded,
+    read_file,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     import pyarrow.fs
 
-    from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.positions.positions import Header, ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions import Header, StreamPositions
+
 
 POSITIONS_FOLDER = "_kinesis/positions"
 
@@ -245,7 +264,7 @@ class PositionsChain:
     ) -> ArchiveEnd:
         earlier = () if end is None else (*self._segment(end.newest).earlier, end.newest)
         segment = Segment(identity, new_id(), earlier, shards)
-        self._put(segment_path(segment.segment_id), positions_archive.encode(segment))
+        self._put(segment_path(segment.segment_id), encode(segment))
         if end is None:
             return ArchiveEnd(segment.segment_id, len(shards), max(shards))
         return ArchiveEnd(segment.segment_id, end.shards + len(shards), max(end.last, *shards))
@@ -266,7 +285,7 @@ class PositionsChain:
         found: Segment | None = self._cache.get(path)
         if found is None:
             content = self._content(path)
-            found = self._decoded(path, positions_archive.decode, content)
+            found = self._decoded(path, decode, content)
             self._check_id(path, found.segment_id, segment_id)
             self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
         return found
@@ -307,3 +326,68 @@ def _changed(before: StreamPositions, now: StreamPositions) -> int:
         known.get(shard_id) is not shard and known.get(shard_id) != shard
         for shard_id, shard in now.shards.items()
     )
+
+
+ARCHIVE_FOLDER = "_kinesis/archive"
+
+_MAX_BYTES = 1 << 31
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A part of the archive.
+
+    Attributes:
+        identity: The stream.
+        segment_id: Names the file.
+        earlier: The ids of all earlier segments, oldest first.
+        shards: The finished shards by shard id.
+    """
+
+    identity: StreamIdentity
+    segment_id: int
+    earlier: tuple[int, ...]
+    shards: dict[str, ShardPosition]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    identity: StreamIdentity
+    segment_id: int = msgspec.field(name="token")
+    earlier: tuple[int, ...]
+    size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_BYTES)]
+    shards: bytes
+    check: int
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def encode(segment: Segment) -> bytes:
+    """Encode a segment as JSON, with the shards compressed as in a positions file."""
+    whole = msgspec.json.encode(segment.shards)
+    file = _File(
+        FORMAT,
+        segment.identity,
+        segment.segment_id,
+        segment.earlier,
+        len(whole),
+        compress(whole),
+        crc32(whole),
+    )
+    return msgspec.json.encode(file)
+
+
+def decode(content: bytes) -> Segment:
+    """Decode what `encode` returned.
+
+    Raises:
+        msgspec.MsgspecError: The content is damaged, is no segment, or has a newer format.
+    """
+    check_format(msgspec.json.decode(content, type=_Format).format)
+    file = msgspec.json.decode(content, type=_File)
+    whole = decompress(file.shards, file.size)
+    if crc32(whole) != file.check:
+        raise msgspec.ValidationError("its compressed content is damaged")
+    shards = msgspec.json.decode(whole, type=dict[str, ShardPosition])
+    return Segment(file.identity, file.segment_id, file.earlier, shards)

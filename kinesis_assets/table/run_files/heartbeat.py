@@ -14,8 +14,8 @@ from typing import Any, Protocol, Self
 
 import pyarrow.fs
 
-from kinesis_assets.table.store.refusals import not_writable
 from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.store.suitability import not_writable
 
 HEARTBEATS_FOLDER = "_kinesis/runs"
 """The folder of heartbeats in a table's folder; each is named by its run's id."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import InvalidInput, PauseUnreadable, StreamPaused
-from kinesis_assets.table.store.refusals import not_writable
 from kinesis_assets.table.store.storage import replace_file
+from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
     from kinesis_assets.table.table import PositionedTable

@@ -28,8 +28,8 @@ from kinesis_assets.errors import (
     SeekRefused,
     TableUnsuitable,
 )
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.retention import lower_floor
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
 from support.derived import maintain_derived, maintain_table
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from chaos.faults.one_operation import LOWERED, operate
 from chaos.faults.site.fault_points import Fault
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench

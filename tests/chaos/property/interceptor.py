@@ -12,9 +12,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import table
+from kinesis_assets.table import data_file_writer, table
 from kinesis_assets.table.commits import commit
-from kinesis_assets.table.data_files import data_file_writer
 from kinesis_assets.table.positions import positions_chain
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.store import referenced_files

@@ -17,7 +17,7 @@ from chaos.property.invariants import InvariantChecker
 from chaos.property.runs import Runner
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.maintenance.run import maintain
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from chaos.property.scenario import Scenario, SharedResources
 from chaos.property.strategies import histories
-from kinesis_assets.table.data_files.data_file_writer import FileLayout
+from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.policy import CommitRetries, TablePolicy
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from kinesis_assets.errors import DataLost, LandingFailed
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
-from kinesis_assets.ingest.reading_facts import ReadingFacts
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.data_files.data_file import DataFile
-from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.data_file import DataFile
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 from kinesis_assets.table.store.storage import TableFolder
 
 NOON = datetime(2026, 2, 2, 12, tzinfo=UTC)

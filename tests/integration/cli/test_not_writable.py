@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.dagster import in_process
 from kinesis_assets.table.run_files import heartbeat
-from kinesis_assets.table.store import referenced_files, refusals
+from kinesis_assets.table.store import referenced_files, suitability
 from support.command_line import single_line_error
 
 WRITING = {
@@ -37,7 +37,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(refusals, "write_new", refuse)
+    monkeypatch.setattr(suitability, "write_new", refuse)
     monkeypatch.setattr(heartbeat, "write_new", refuse)
     monkeypatch.setattr(referenced_files, "write_new", refuse)
 

@@ -11,7 +11,7 @@ SCRIPT = """
 import sys
 from kinesis_assets.cli.progress import progress_bar
 from kinesis_assets.dagster.steps.run_log import RunLog
-from kinesis_assets.table.run_files.progress import Progress
+from kinesis_assets.table.run_files.task_files import Progress
 
 with progress_bar("reading", as_json={as_json}):
     RunLog(lambda line: None).show(Progress(records=1000, bytes=2_500_000, lag_ms=25, first_lag_ms=100))

@@ -8,8 +8,8 @@ from kinesis_assets import new_rows
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.records import RECORDS_FOLDER
 from kinesis_assets.errors import SourceCommitsMissing
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 from support.maintained_table import days_from_now
 from support.plain_derived import COLUMNS, PlainDerived, steps_of
 from support.readers import Filter, found_by

@@ -12,7 +12,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import freeze
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 from kinesis_assets.table.positions.amendments import FORMAT, Amendment
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, read_pause
 from support.command_line import single_line_error
 from support.mentions import assert_mentions

@@ -12,7 +12,7 @@ from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.write import checked_manifest
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.table.data_files.data_file import NEW_FILES
+from kinesis_assets.table.data_file import NEW_FILES
 from kinesis_assets.table.store.storage import TableFolder
 
 BATCH = 7

@@ -14,7 +14,7 @@ from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN
 from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.writing_task import writing_task
-from kinesis_assets.table.data_files.data_file_writer import FileLayout
+from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.store.storage import TableFolder
 
 BEFORE, NOW = 1, 2

@@ -18,9 +18,9 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.table.data_files import data_file_writer
-from kinesis_assets.table.data_files.data_file_writer import FileLayout
-from kinesis_assets.table.run_files.progress import Progress, ProgressFiles
+from kinesis_assets.table import data_file_writer
+from kinesis_assets.table.data_file_writer import FileLayout
+from kinesis_assets.table.run_files.task_files import Progress, ProgressFiles
 
 ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position.parse("TRIM_HORIZON")

@@ -8,11 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
+from kinesis_assets.table import data_file_writer as files_module
 from kinesis_assets.table import nullable_columns
 from kinesis_assets.table import snapshot as snapshot_module
 from kinesis_assets.table import table as delta_module
 from kinesis_assets.table.commits import amend
-from kinesis_assets.table.data_files import data_file_writer as files_module
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.attempts import (

@@ -12,9 +12,9 @@ from deltalake.transaction import Transaction
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CommitOvertaken, PositionsMissing, TableOfAnotherStream
-from kinesis_assets.table.commits.claims import claim
-from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.log.log_entries import applications
+from kinesis_assets.table.commits.commit import claim
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.log.delta_log import applications
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.snapshot import TableSnapshot

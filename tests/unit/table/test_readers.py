@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from kinesis_assets.table.maintenance.limits import MaintenanceLimits
+from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from support.attempts import NOON, Attempt, current_positions
 from support.maintained_table import steps_of
 from support.readers import READERS, Filter, found_by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.table.table_totals import table_totals
+from kinesis_assets.table.table import table_totals
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from kinesis_assets.errors import TableMissing, TableUnreachable, TableUnsuitable
-from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from support.attempts import Attempt, freeze_all, rows_by_shard, shards
 
 

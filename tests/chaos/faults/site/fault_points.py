@@ -51,9 +51,9 @@ DRIVER = {
 WORKER = {
     "shard iterator": ("kinesis_assets.kinesis.client", "StreamClient.getting_iterator"),
     "get records": ("kinesis_assets.kinesis.client", "StreamClient.getting_records"),
-    "open data file": ("kinesis_assets.table.data_files.data_file_writer", "write_new"),
-    "write data file": ("kinesis_assets.table.data_files.data_file_writer", "_OpenFile._write_row_group"),
-    "close data file": ("kinesis_assets.table.data_files.data_file_writer", "_OpenFile._end"),
+    "open data file": ("kinesis_assets.table.data_file_writer", "write_new"),
+    "write data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._write_row_group"),
+    "close data file": ("kinesis_assets.table.data_file_writer", "_OpenFile._end"),
     "land": ("kinesis_assets.ingest.task", "land_group"),
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""

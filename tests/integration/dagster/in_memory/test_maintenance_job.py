@@ -24,7 +24,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.maintenance import run as raw_maintenance
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 from support.attempts import Attempt
 from support.plain_derived import PlainDerived
 from support.stream_names import raw_key

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.events.table_metadata import derived_columns
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
 from support.stream_names import raw_key, stream_key
 

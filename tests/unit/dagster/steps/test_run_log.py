@@ -11,7 +11,7 @@ from kinesis_assets.dagster.steps.run_log import LOG_INTERVAL, LandingLog, RunLo
 from kinesis_assets.ingest.outcome import RunResult, ShardOutcome, ShardState
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions.range_stats import RangeStats
-from kinesis_assets.table.run_files.progress import PROGRESS_FOLDER, Progress, ProgressFiles
+from kinesis_assets.table.run_files.task_files import PROGRESS_FOLDER, Progress, ProgressFiles
 from kinesis_assets.table.store.storage import TableFolder
 from support.mentions import assert_mentions
 from support.run_results import reading_facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 from support.plain_derived import PlainDerived
 from support.table_folder import folder_of
 

@@ -15,8 +15,7 @@ from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
 from kinesis_assets.derive.maintenance import compaction
 from kinesis_assets.derive.maintenance.compaction import compact_partition
 from kinesis_assets.errors import DataFileInvalid, TableUnsuitable
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
-from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State
 from support.plain_derived import PlainDerived, flatten, steps_of
 from support.readers import READERS, Filter, found_by
 

@@ -16,8 +16,8 @@ from kinesis_assets.derive.records import RECORDS_FOLDER, record_path
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.maintenance.limits import MaintenanceLimits
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.maintained_table import days_from_now
 from support.plain_derived import steps_of

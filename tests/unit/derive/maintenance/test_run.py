@@ -16,9 +16,9 @@ from kinesis_assets.derive.maintenance.run import maintain
 from kinesis_assets.derive.records import RECORDS_FOLDER
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten, TableUnsuitable
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.steps import State
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
-from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
+from kinesis_assets.table.policy import HISTORY_RETENTION, VACUUM_RETENTION
 from support.maintained_table import days_from_now
 from support.plain_derived import steps_of
 from support.table_folder import LOG_ENTRIES, files_of, set_age

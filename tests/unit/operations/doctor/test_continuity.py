@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions.positions import Seek
 from kinesis_assets.table.positions.positions_chain import positions_path
 from support.mentions import assert_mentions

@@ -15,8 +15,8 @@ from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamS
 from kinesis_assets.operations.replay.task import ExistingKeys
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import freeze
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter
-from kinesis_assets.table.data_files.file_stats import FileStats
+from kinesis_assets.table.data_file import FileStats
+from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions.amendments import Amendment
 
 if TYPE_CHECKING:

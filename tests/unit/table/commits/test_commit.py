@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commits.commit import commit
-from kinesis_assets.table.data_files.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import (
     BEGINNING,

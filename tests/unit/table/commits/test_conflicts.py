@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.table.commits import commit as commit_module
-from kinesis_assets.table.data_files.data_file_writer import without_shards
+from kinesis_assets.table.data_file_writer import without_shards
 from support.attempts import Attempt, assert_rows_are_what_positions_say, current_positions, rows_by_shard
 from support.commit_faults import never_landed
 from support.mentions import assert_mentions

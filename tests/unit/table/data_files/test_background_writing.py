@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.records.records import record_batch
-from kinesis_assets.table.data_files import data_file_writer as files_module
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table import data_file_writer as files_module
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
 from support.attempts import NOON, STREAM, records
 from support.data_files import numbers, read
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kinesis_assets.errors import DataFileInvalid
-from kinesis_assets.table.data_files.data_file import verify
+from kinesis_assets.table.data_file import verify
 from support.attempts import land, records
 
 

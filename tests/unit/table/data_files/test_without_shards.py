@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.kinesis.records.records import record_batch
-from kinesis_assets.table.data_files.data_file import verify
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, without_shards
+from kinesis_assets.table.data_file import verify
+from kinesis_assets.table.data_file_writer import DataFileWriter, without_shards
 from support.attempts import STREAM, land, records
 from support.data_files import numbers, read
 

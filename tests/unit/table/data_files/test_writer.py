@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 
 from kinesis_assets.kinesis.records.records import record_batch
-from kinesis_assets.table.data_files.data_file import FILE_SCHEMA
-from kinesis_assets.table.data_files.data_file_writer import DataFileWriter, FileLayout
+from kinesis_assets.table.data_file import FILE_SCHEMA
+from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
 from support.attempts import NOON, STREAM, land, records
 from support.data_files import MIDNIGHT, numbers, read
 

@@ -8,8 +8,8 @@ import pytest
 
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
-from kinesis_assets.table.properties import VACUUM_RETENTION
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
+from kinesis_assets.table.policy import VACUUM_RETENTION
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import Attempt, current_positions, freeze_all, land, records, shards
 from support.table_folder import copy_table, set_age

@@ -10,8 +10,8 @@ from kinesis_assets.errors import ClocksDisagree, CommitFailed
 from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.clocks import TOLERANCE, AgreedClock, clocks_agree
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
 from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 from support.attempts import STREAM, Attempt, current_positions
 from support.maintained_table import NOW, amendment_of, steps_of
 from support.table_folder import files_of

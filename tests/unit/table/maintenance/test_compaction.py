@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.table.data_files.data_file import STATISTICS
+from kinesis_assets.table.data_file import STATISTICS
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS, MaintenanceLimits
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, MaintenanceLimits
 from support.amendments import new_amendment
 from support.attempts import STREAM, Attempt, assert_rows_are_what_positions_say, current_positions
 from support.maintained_table import ARRIVED, steps_of

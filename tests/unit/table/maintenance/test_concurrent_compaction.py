@@ -8,8 +8,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from kinesis_assets.errors import CommitFailed
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS
-from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State
 from support.amendments import new_amendment
 from support.attempts import (
     STREAM,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from deltalake import DeltaTable, Schema
 
-from kinesis_assets.table.data_files.data_file import PARTITION_COLUMNS, STATISTICS, TABLE_SCHEMA
+from kinesis_assets.table.data_file import PARTITION_COLUMNS, STATISTICS, TABLE_SCHEMA
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.steps import State
 from support.attempts import freeze_all, shards

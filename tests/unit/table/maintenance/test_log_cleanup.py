@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 from kinesis_assets.errors import CommitFailed
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.properties import HISTORY_RETENTION
+from kinesis_assets.table.policy import HISTORY_RETENTION
 from support.attempts import STREAM, Attempt, assert_rows_are_what_positions_say, current_positions
 from support.maintained_table import age_log, delete_old_log_entries, steps_of
 from support.table_folder import LOG_ENTRIES, files_of, set_age

@@ -13,14 +13,19 @@ import pytest
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.maintenance.limits import DEFAULT_LIMITS, MaintenanceLimits
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, MaintenanceLimits
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, PositionsChain, positions_path
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
-from kinesis_assets.table.run_files.progress import PROGRESS_FOLDER, Progress, ProgressFiles
-from kinesis_assets.table.run_files.stop_marker import STOP_MARKERS_FOLDER, StopMarker
-from kinesis_assets.table.store.conditional_puts import PROBES_FOLDER
+from kinesis_assets.table.run_files.task_files import (
+    PROGRESS_FOLDER,
+    STOP_MARKERS_FOLDER,
+    Progress,
+    ProgressFiles,
+    StopMarker,
+)
 from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.store.suitability import PROBES_FOLDER
 from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
 from support.attempts import (

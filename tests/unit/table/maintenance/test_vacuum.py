@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.properties import HISTORY_RETENTION, VACUUM_RETENTION
+from kinesis_assets.table.policy import HISTORY_RETENTION, VACUUM_RETENTION
 from support.attempts import (
     NOON,
     Attempt,

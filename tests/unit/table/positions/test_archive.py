@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.positions import positions_archive, positions_file
+from kinesis_assets.table.positions import positions_chain, positions_file
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.attempts import LISTED_AT
 from support.stored_positions import shard_after, shard_at
@@ -50,7 +50,7 @@ def test_each_finished_shard_is_in_exactly_one_segment_or_in_the_positions(chain
     folder = chain_of(SMALL)
     all_finished = finish_shards(folder, 40)
     found = folder.reopened().positions_at(folder.newest.commit_id)
-    segments = [positions_archive.decode(path.read_bytes()).shards for path in folder.segments]
+    segments = [positions_chain.decode(path.read_bytes()).shards for path in folder.segments]
     assert len(segments) > 3
     finished = {key: shard for key, shard in found.shards.items() if shard.finished}
     assert folder.reopened().archived(found) | finished == all_finished

@@ -12,11 +12,10 @@ from kinesis_assets.errors import PositionConflict
 from kinesis_assets.operations.doctor.chain import chain_breaks
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit
-from kinesis_assets.table.maintenance.superseded import CHAIN_KEPT
+from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions import positions_file
-from kinesis_assets.table.positions.positions_archive import ARCHIVE_FOLDER
-from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, ChainPolicy
+from kinesis_assets.table.positions.positions_chain import ARCHIVE_FOLDER, POSITIONS_FOLDER, ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import (
     BEGINNING,

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.data_files.number_columns import pack, unpack
-from kinesis_assets.table.positions.position_changes import apply, changes
+from kinesis_assets.table.positions.position_changes import apply, changes, pack, unpack
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.attempts import BEGINNING, LISTED_AT
 

@@ -7,9 +7,9 @@ from base64 import b64decode
 import msgspec
 import pytest
 
-from kinesis_assets.table.positions import positions_archive, positions_file
+from kinesis_assets.table.positions import positions_chain, positions_file
 from kinesis_assets.table.positions.positions import FORMAT
-from kinesis_assets.table.positions.positions_archive import Segment
+from kinesis_assets.table.positions.positions_chain import Segment
 from support.attempts import LISTED_AT, STREAM
 from support.stored_positions import positions_of, shard_after, shard_at
 
@@ -68,11 +68,11 @@ def test_a_release_without_bases_can_read_the_format_number():
 
 def test_a_segment_survives_a_round_trip():
     segment = Segment(STREAM, 9, (3, 5), {"a": shard_after(7, finished=True)})
-    assert positions_archive.decode(positions_archive.encode(segment)) == segment
+    assert positions_chain.decode(positions_chain.encode(segment)) == segment
 
 
 def test_a_segment_of_a_newer_format_is_refused_by_its_number():
-    content = positions_archive.encode(Segment(STREAM, 9, (), {}))
+    content = positions_chain.encode(Segment(STREAM, 9, (), {}))
     newer = msgspec.json.encode(msgspec.json.decode(content) | {"format": FORMAT + 1, "later": 1})
     with pytest.raises(msgspec.ValidationError, match=rf"format is {FORMAT + 1}\b"):
-        positions_archive.decode(newer)
+        positions_chain.decode(newer)

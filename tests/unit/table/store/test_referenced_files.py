@@ -8,7 +8,7 @@ import pyarrow.fs
 import pytest
 
 from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
-from kinesis_assets.table.log.log_entries import read_entry
+from kinesis_assets.table.log.delta_log import read_entry
 from kinesis_assets.table.store.referenced_files import read_file
 
 ENTRY = f"_delta_log/{7:020}.json"

@@ -1,6 +1,9 @@
-"""How far the tasks of a run are: small files in the table's folder, which its driver reads for the log.
+"""Small files in a table's folder by which tasks report how far they are, and are asked to stop.
 
-The folder is the only place that driver and executors are sure to share. Only the log depends on these files.
+The folder is the only place that driver and executors are sure to share. Only the log depends on these
+files.
+
+The stop marker: how a run asks its tasks, on any machine, to stop and return what they have read.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.table.store.storage import files_in, write_new
+from kinesis_assets.table.store.storage import TableFolder, files_in, write_new
 
 if TYPE_CHECKING:
     import pyarrow.fs
 
     from kinesis_assets.table.store.storage import TableFolder
+
 
 PROGRESS_FOLDER = "_kinesis/progress"
 """The folder of these files in a table's folder."""
@@ -99,3 +103,45 @@ class ProgressFiles:
     def _files(self, files: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
         prefix = f"{self.batch_id}-"
         return [info for info in files_in(files, PROGRESS_FOLDER) if info.base_name.startswith(prefix)]
+
+
+STOP_MARKERS_FOLDER = "_kinesis/stops"
+"""The folder of stop markers in a table's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopMarker:
+    """An empty file in the table's folder that exists once an attempt has to stop.
+
+    Attributes:
+        folder: The table's folder, which is the only place that driver and executors are sure to share.
+        batch_id: The attempt's batch id.
+    """
+
+    folder: TableFolder
+    batch_id: int
+
+    def set(self) -> None:
+        """Ask the attempt's tasks to stop.
+
+        Raises:
+            OSError: The folder cannot be written to.
+        """
+        write_new(self.folder.open(), self._path).close()
+
+    def is_set(self) -> bool:
+        """Return whether the attempt's tasks have to stop.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        try:
+            # One request to S3. Arrow's `get_file_info` also lists the folder if the file does not exist.
+            self.folder.open().open_input_file(self._path).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+    @property
+    def _path(self) -> str:
+        return f"{STOP_MARKERS_FOLDER}/{self.batch_id}"

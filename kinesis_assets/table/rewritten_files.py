@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deltalake import ColumnProperties, WriterProperties
 
-from kinesis_assets.table.data_files.data_file import (
+from kinesis_assets.table.data_file import (
     DICTIONARIES,
     REWRITTEN_FILES,
     ROW_GROUP_BYTES,

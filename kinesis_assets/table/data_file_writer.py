@@ -20,7 +20,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, same_integer
-from kinesis_assets.table.data_files.data_file import (
+from kinesis_assets.table.data_file import (
     DICTIONARIES,
     FILE_BYTES,
     FILE_SCHEMA,

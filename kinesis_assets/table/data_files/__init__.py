@@ -1,1 +1,0 @@
-"""The data files: how they are written, described and encoded."""
