@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.resources import KinesisResource
     from kinesis_assets.derive.cursor import Cursor
-    from kinesis_assets.derive.new_rows import NewRows, new_rows
+    from kinesis_assets.derive.new_rows import NewRows, new_rows, read_table
     from kinesis_assets.derive.policy import OnDeleted
-    from kinesis_assets.derive.read_table import read_table
     from kinesis_assets.errors import (
         AttemptExpired,
         BadRecordsRefused,
@@ -187,7 +186,7 @@ _HOMES = {
     "after_landing": "dagster.derived.after_landing",
     "derived_table": "dagster.derived.derived_asset",
     "new_rows": "derive.new_rows",
-    "read_table": "derive.read_table",
+    "read_table": "derive.new_rows",
     "rollup": "dagster.derived.derived_asset",
     "KinesisAccountComponent": "dagster.components.account_component",
     "KinesisAssetProps": "dagster.components.asset_props",

@@ -8,9 +8,8 @@ from __future__ import annotations
 from kinesis_assets.decoders.avro import Avro
 from kinesis_assets.decoders.compression import Gzip, Zstd
 from kinesis_assets.decoders.decode import decode
-from kinesis_assets.decoders.glue import Glue
+from kinesis_assets.decoders.glue import Glue, GlueRegistry, SchemaVersion
 from kinesis_assets.decoders.json_documents import Json
-from kinesis_assets.decoders.schema_registry import GlueRegistry, SchemaVersion
 from kinesis_assets.decoders.typed_columns import from_json, typed_columns
 
 __all__ = [

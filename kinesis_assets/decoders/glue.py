@@ -4,11 +4,15 @@ Byte 0 is the version of the header, 3. Byte 1 is the compression: 0 for none, 5
 the id (UUID) of the schema version with which the record was written. The payload follows.
 
 Source: https://github.com/awslabs/aws-glue-schema-registry
+
+Schema versions of the AWS Glue Schema Registry: executors request them by id, the driver by name.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from uuid import UUID
 
@@ -16,14 +20,198 @@ from kinesis_assets.decoders.avro import avro_reader
 from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
 from kinesis_assets.decoders.json_documents import json_reader
-from kinesis_assets.decoders.schema_registry import GlueRegistry, SchemaVersion
 from kinesis_assets.decoders.spark_types import parse_type
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, RegistryCallFailed, RoleNotAssumed
+from kinesis_assets.kinesis.role import AssumedRole, check_role_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql.types import DataType
+
+
+_SESSION_NAME = "kinesis-assets-registry"
+"""The default name of the sessions of a role."""
+
+# The errors of GetSchemaVersion that concern the requested id, which comes from a record, or name.
+_NOT_FOUND = ("EntityNotFoundException", "InvalidInputException")
+
+
+@dataclass(frozen=True)
+class SchemaVersion:
+    """A schema version as GetSchemaVersion returns it.
+
+    Attributes:
+        data_format: AVRO or JSON. PROTOBUF is not supported.
+        definition: The text of the schema.
+    """
+
+    data_format: str
+    definition: str
+
+
+@dataclass(frozen=True)
+class GlueRegistry:
+    """The connection settings of a registry. None uses the AWS SDK's default on the driver.
+
+    Each executor gets credentials and retry settings from the AWS SDK's default chain there. With a role, it
+    assumes the role with these credentials.
+
+    Attributes:
+        region_name: The region, as for boto3.
+        endpoint_url: The endpoint URL, as for boto3.
+        profile_name: The profile, as for boto3. The profile must also exist on the executors.
+        role_arn: The ARN of a role that reads the registry, which may belong to another account.
+        external_id: The external id that the trust policy of the role requires.
+        session_name: The name of the sessions of the role.
+
+    Raises:
+        InvalidInput: A setting of the role is invalid.
+    """
+
+    region_name: str | None = None
+    endpoint_url: str | None = None
+    profile_name: str | None = None
+    role_arn: str | None = None
+    external_id: str | None = None
+    session_name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_role_settings(self.role_arn, self.external_id, self.session_name)
+
+    @property
+    def role(self) -> AssumedRole | None:
+        """The role that reads the registry; None if none is assumed."""
+        if self.role_arn is None:
+            return None
+        name = self.session_name or _SESSION_NAME
+        return AssumedRole(self.role_arn, name, self.external_id, self.profile_name, self.region_name)
+
+    def resolved(self) -> GlueRegistry:
+        """Return a copy with the SDK's defaults of this machine, so that executors use the same registry.
+
+        Raises:
+            InvalidInput: No region is configured, or the profile does not exist.
+            RegistryCallFailed: The role cannot be assumed.
+        """
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415  # tasks without a registry need none
+
+        from kinesis_assets.kinesis.sdk import CORRECT_SETTINGS  # noqa: PLC0415  # as above
+
+        try:
+            meta = _new_client(self).meta
+        except (BotoCoreError, ValueError) as error:
+            raise InvalidInput(
+                f"cannot create a client of the Glue Schema Registry: {error}", advice=CORRECT_SETTINGS
+            ) from error
+        except RoleNotAssumed as error:
+            raise RegistryCallFailed(f"the Glue Schema Registry cannot be read: {error}") from error
+        return replace(self, region_name=meta.region_name, endpoint_url=meta.endpoint_url)
+
+    def get(self, schema_id: str) -> SchemaVersion | None:
+        """Get a schema version by its id (UUID), or None if it does not exist. The process caches results.
+
+        Raises:
+            RegistryCallFailed: The call to the registry failed.
+        """
+        try:
+            return _schema_version(self, schema_id)
+        except LookupError:
+            return None
+
+    def named(self, registry_name: str, name: str, number: int | None = None) -> SchemaVersion:
+        """Get a version of a schema by its name. The latest is requested by each call, others once.
+
+        Args:
+            registry_name: The name of the registry within its account and region.
+            name: The name of the schema.
+            number: The number of the version; None for the latest.
+
+        Raises:
+            InvalidInput: The registry has no such version, or it is not available.
+            RegistryCallFailed: The call to the registry failed.
+        """
+        if number is None:
+            return _named(self, registry_name, name, {"LatestVersion": True})
+        return _numbered(self, registry_name, name, number)
+
+
+def described(registry_name: str, name: str, number: int | None) -> str:
+    """Return how errors name a version of a schema."""
+    version = "the latest version" if number is None else f"version {number}"
+    return f"{version} of the schema {name} in the registry {registry_name}"
+
+
+def _new_client(registry: GlueRegistry) -> Any:
+    import botocore.session  # noqa: PLC0415  # tasks without a registry need none
+    from botocore.config import Config  # noqa: PLC0415  # as above
+
+    from kinesis_assets.kinesis.role_credentials import credentials_of  # noqa: PLC0415  # as above
+
+    # Unlike the other SDKs, boto3 does not read AWS_REGION.
+    region_name = registry.region_name or os.environ.get("AWS_REGION")
+    session = botocore.session.Session(profile=registry.profile_name)
+    config = Config(connect_timeout=5, read_timeout=20)
+    if registry.role is not None:
+        session.register_component("credential_provider", credentials_of(registry.role))
+    return session.create_client(
+        "glue", region_name=region_name, endpoint_url=registry.endpoint_url, config=config
+    )
+
+
+_client = lru_cache(maxsize=8)(_new_client)
+
+
+@lru_cache(maxsize=1024)
+def _schema_version(registry: GlueRegistry, schema_id: str) -> SchemaVersion:
+    return _get(registry, f"schema version {schema_id}", SchemaVersionId=schema_id)[0]
+
+
+@lru_cache(maxsize=64)
+def _numbered(registry: GlueRegistry, registry_name: str, name: str, number: int) -> SchemaVersion:
+    return _named(registry, registry_name, name, {"VersionNumber": number})
+
+
+def _named(
+    registry: GlueRegistry, registry_name: str, name: str, version: Mapping[str, int]
+) -> SchemaVersion:
+    what = described(registry_name, name, version.get("VersionNumber"))
+    schema = {"RegistryName": registry_name, "SchemaName": name}
+    try:
+        found, status = _get(registry, what, SchemaId=schema, SchemaVersionNumber=version)
+    except LookupError as error:
+        raise InvalidInput(f"{what} is not found at {registry.endpoint_url}: {error}") from None
+    if status != "AVAILABLE":
+        raise InvalidInput(f"{what} has the status {status}; give the number of another version")
+    return found
+
+
+def _get(registry: GlueRegistry, what: str, **request: Any) -> tuple[SchemaVersion, str]:
+    """Request a schema version, and return it with its status.
+
+    Raises:
+        LookupError: The registry does not have it.
+        RegistryCallFailed: The call failed.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415  # as above
+
+    try:
+        response = _client(registry).get_schema_version(**request)
+        version = SchemaVersion(response["DataFormat"], response["SchemaDefinition"])
+        return version, str(response.get("Status", "AVAILABLE"))
+    except ClientError as error:
+        if error.response["Error"].get("Code") in _NOT_FOUND:
+            raise LookupError(error.response["Error"].get("Message", "")) from error
+        cause: Exception = error
+    except RoleNotAssumed as error:
+        raise RegistryCallFailed(f"{what}: {error}") from error
+    except (BotoCoreError, KeyError) as error:  # the SDK accepts a truncated response
+        cause = error
+    raise RegistryCallFailed(
+        f"{what}: GetSchemaVersion failed at {registry.endpoint_url}: {cause!r}. Run again when the cause is "
+        "resolved"
+    ) from cause
+
 
 _HEADER_VERSION = 3
 _HEADER_BYTES = 18

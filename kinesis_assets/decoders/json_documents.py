@@ -16,8 +16,7 @@ import msgspec
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
-from kinesis_assets.decoders.exact_numbers import parse_number
-from kinesis_assets.decoders.spark_types import convert, parse_type, value_type
+from kinesis_assets.decoders.spark_types import convert, parse_number, parse_type, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kinesis_assets.decoders.schema_registry import described
+from kinesis_assets.decoders.glue import described
 from kinesis_assets.decoders.spark_types import decoded_type, parse_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
@@ -14,7 +14,7 @@ from kinesis_assets.schemas.json_schema import json_schema_columns
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from kinesis_assets.decoders.schema_registry import GlueRegistry
+    from kinesis_assets.decoders.glue import GlueRegistry
 
 _COLUMNS = {"AVRO": avro_columns, "JSON": json_schema_columns}
 """By data format, the function that converts a definition."""

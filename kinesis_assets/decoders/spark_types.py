@@ -1,10 +1,17 @@
-"""Conversion of Spark types to the Python types that validate values and the Arrow types that store them."""
+"""Conversion of Spark types to the Python types that validate values and the Arrow types that store them.
+
+Values of any type, which are kept as JSON text.
+
+Decimals and 32-bit floats, whose range msgspec does not check. A number out of range is an error.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Required, Self, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -12,14 +19,90 @@ import pyspark.sql.types as spark_types
 from msgspec import Meta
 from pyspark.errors import AnalysisException, ArithmeticException
 
-from kinesis_assets.decoders.exact_numbers import Float32, decimal_type
-from kinesis_assets.decoders.json_text import JsonText
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.pyspark_internals import parse_ddl
 from kinesis_assets.spark.spark_3 import error_condition, require_spark_4
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+class JsonText(str):
+    """The JSON text of a value. It has the value's digits, but not its whitespace."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Convert a decoded value, whose numbers have not been rounded."""
+        if value is None:
+            raise ValueError("Expected a value, got `null`")
+        return cls(_ENCODER.encode(value).decode())
+
+
+_LARGEST_FLOAT32 = 3.4028234663852886e38
+
+
+class Float32(float):
+    """A number in the range of 32-bit floats. Like any float, it is rounded when it is stored."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Convert a number. Infinities and NaN, which exist in Avro but not in JSON, are unchanged."""
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            raise ValueError(f"Expected `float`, got `{type(value).__name__}`")  # noqa: TRY004  # for msgspec
+        non_finite = isinstance(value, float) and not math.isfinite(value)
+        number = cls(Decimal(value))
+        if not non_finite and abs(number) > _LARGEST_FLOAT32:
+            raise ValueError("Number out of range")
+        return number
+
+
+class ExactDecimal(Decimal):
+    """A decimal of a fixed precision and scale. `decimal_type` creates a subclass for each of them."""
+
+    __slots__ = ()
+    unit: ClassVar[Decimal]
+    context: ClassVar[Context]
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Convert a number or its text without loss of digits.
+
+        Raises:
+            ValueError: The value is not a number or needs a higher precision or scale.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
+            raise ValueError(f"Expected `decimal`, got `{type(value).__name__}`")  # noqa: TRY004  # for msgspec
+        try:
+            number = cls.context.quantize(Decimal(value), cls.unit)
+        except (InvalidOperation, Inexact):
+            number = Decimal("NaN")
+        if not number.is_finite():
+            raise ValueError(f"{str(value)[:100]!r} is not a {cls.__name__}")
+        return cls(number)
+
+
+def decimal_type(precision: int, scale: int) -> type[ExactDecimal]:
+    """Create the type of the decimals that fit into Spark's `decimal(precision, scale)`."""
+    # No other decimal may reach Arrow, which crashes on numbers such as 1E-999999999.
+    context = Context(prec=precision, traps=[InvalidOperation, Inexact])
+    members = {"__slots__": (), "unit": Decimal(1).scaleb(-scale), "context": context}
+    return type(f"decimal({precision},{scale})", (ExactDecimal,), members)
+
+
+def parse_number(text: str) -> Decimal:
+    """Parse a number with a fraction or an exponent without rounding, as msgspec's `float_hook`."""
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError("Number out of range") from error
+
 
 _typed_dict: Any = TypedDict  # for mypy: the fields are only known at run time
 

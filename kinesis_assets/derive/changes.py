@@ -1,4 +1,7 @@
-"""The changes that a step of a derivation makes to its table: it appends, upserts or rolls up rows."""
+"""The changes that a step of a derivation makes to its table: it appends, upserts or rolls up rows.
+
+Rows of a step of which some may be of records that could not be decoded.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType
 
-from kinesis_assets.derive.checked_rows import CheckedRows, counted
+from kinesis_assets.derive.data_files import PLACE, RecordCounts
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
-from kinesis_assets.derive.rollup import (
+from kinesis_assets.derive.row_order import ORDER_COLUMN
+from kinesis_assets.derive.upsert import (
     FIRST_ARRIVAL,
+    Upsert,
     first_arrivals,
     incomplete_groups,
     incomplete_rows,
@@ -31,10 +36,10 @@ from kinesis_assets.derive.rollup import (
     rolled_up,
     rows_of_groups,
     touched_groups,
+    upserted,
     with_first_arrival,
+    with_order,
 )
-from kinesis_assets.derive.row_order import ORDER_COLUMN
-from kinesis_assets.derive.upsert import Upsert, upserted, with_order
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 from kinesis_assets.spark.carried_column import carried, carry, with_carried
 from kinesis_assets.spark.session import first_line, spark_errors
@@ -45,12 +50,53 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.derive.changed_rows import ChangedRows
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
-    from kinesis_assets.derive.record_counts import RecordCounts
     from kinesis_assets.derive.source import Source
+    from kinesis_assets.derive.upsert import ChangedRows
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """Rows of which some may be of records that could not be decoded.
+
+    Attributes:
+        rows: The rows.
+        error_column: The column that is not null in rows of records that could not be decoded. These rows are
+            counted. None if there is no such column.
+        keeps_errors: Whether these rows are rows of the table. Otherwise they are only counted, and
+            *error_column* is no column of the table.
+        check: It is called with the counts before the rows are committed, and raises an error to refuse them.
+            None if they are not checked.
+        records: A row for each record, with a column `error`, if that is not what *rows* are. They are
+            counted in a job of their own. None otherwise.
+        separate: The rows of a table of errors, one for each record that could not be decoded. They are
+            written to files that this table consumes. None if there is no such table.
+    """
+
+    rows: DataFrame
+    error_column: str | None = None
+    keeps_errors: bool = True
+    check: Callable[[RecordCounts], None] | None = None
+    records: DataFrame | None = None
+    separate: DataFrame | None = None
+
+    @property
+    def of_table(self) -> DataFrame:
+        """The rows of the table."""
+        if self.error_column is None or self.keeps_errors:
+            return self.rows
+        return self.rows.where(F.col(self.error_column).isNull()).drop(self.error_column)
+
+
+def counted(rows: DataFrame, error_column: str) -> RecordCounts:
+    """Let Spark count records, in a job. The arguments are those of `record_counts.counts_of`."""
+    names = [name for name in dict.fromkeys((*PLACE, error_column)) if name in rows.columns]
+    error = F.col(error_column)
+    reason = F.concat_ws(": ", *(F.col(name).cast("string") for name in names))
+    found = rows.agg(F.count(F.lit(1)), F.count(error), F.min(F.when(error.isNotNull(), reason))).collect()
+    return RecordCounts(*found[0])
 
 
 @dataclass(frozen=True, slots=True)

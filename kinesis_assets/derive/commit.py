@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deltalake.transaction import AddAction, RemoveAction
 
 from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.derived_table import FORMAT, DerivedCommit, ReplacedFile, refuse_rewritten
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.policy import NOTHING_DELETED
-from kinesis_assets.derive.records import FORMAT, DerivedCommit, ReplacedFile
-from kinesis_assets.derive.rewritten import refuse_rewritten
 from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, TABLE
@@ -30,12 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinesis_assets.derive.cursor import Cursor
-    from kinesis_assets.derive.data_files import DerivedFile
-    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
+    from kinesis_assets.derive.derived_table import Definition, DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.policy import Decision
-    from kinesis_assets.derive.record_counts import RecordCounts
-    from kinesis_assets.derive.records import Definition
 
 _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 

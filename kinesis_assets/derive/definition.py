@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.derive.changes import Rollup
-from kinesis_assets.derive.records import Definition, Kind
+from kinesis_assets.derive.derived_table import Definition, Kind
 
 if TYPE_CHECKING:
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedCommit
     from kinesis_assets.derive.upsert import Upsert
 
 

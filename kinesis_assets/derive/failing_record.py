@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.checked_rows import CheckedRows
+from kinesis_assets.derive.changes import CheckedRows
+from kinesis_assets.derive.data_files import PLACE
 from kinesis_assets.derive.read import read
-from kinesis_assets.derive.record_counts import PLACE
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.session import reason_of_value, spark_errors
 

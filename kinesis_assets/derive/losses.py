@@ -13,14 +13,13 @@ from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.derive.derived_table import REBUILD_COMMAND
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.records import REBUILD_COMMAND
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted, TableUnreachable
 
 if TYPE_CHECKING:
-    from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
-    from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
     from kinesis_assets.errors import TableError
 

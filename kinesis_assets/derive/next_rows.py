@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from kinesis_assets.derive.derived_table import REBUILD_COMMAND, Kind, refuse_rewritten
 from kinesis_assets.derive.losses import refuse_loss
-from kinesis_assets.derive.new_rows import rows_since
+from kinesis_assets.derive.new_rows import rows_added_again, rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
-from kinesis_assets.derive.records import REBUILD_COMMAND, Kind
-from kinesis_assets.derive.rewritten import refuse_rewritten
-from kinesis_assets.derive.row_check import rows_added_again
 from kinesis_assets.errors import (
     SourceCommitsMissing,
     SourceRowsDeleted,
@@ -25,10 +23,9 @@ from kinesis_assets.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
-    from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.derive.source import Source
 
 

@@ -18,11 +18,10 @@ from deltalake.exceptions import CommitFailedError
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import bounded_columns
 from kinesis_assets.derive.definition import continued
-from kinesis_assets.derive.features import refuse_irreplaceable
-from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.derived_table import refuse_unknown_rows
+from kinesis_assets.derive.files import files_of, refuse_irreplaceable
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import NOTHING_DELETED
-from kinesis_assets.derive.rewritten import refuse_unknown_rows
 from kinesis_assets.errors import InvalidInput, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
@@ -32,9 +31,8 @@ from kinesis_assets.table.policy import STATISTICS_PROPERTY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.policy import Decision
-    from kinesis_assets.derive.records import Definition, DerivedCommit
     from kinesis_assets.derive.source import Source
 
 _TIMESTAMP_NTZ, _TIMESTAMP_NTZ_FEATURE = '"timestamp_ntz"', "timestampNtz"

@@ -8,11 +8,11 @@ from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kinesis_assets.derive.changed_rows import ChangedRows
 from kinesis_assets.derive.changes import Rollup, Transform, changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
 from kinesis_assets.derive.definition import continued, definition_of
+from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.losses import consumed_after, refuse_loss
@@ -20,7 +20,6 @@ from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.next_rows import Restart, deleted_error, next_rows, refuse_deleted
 from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
-from kinesis_assets.derive.rewritten import refuse_unknown_rows
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
@@ -29,6 +28,7 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.upsert import ChangedRows
 from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
     BadRecordsRefused,
@@ -48,13 +48,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.derive.changes import StepChanges
-    from kinesis_assets.derive.checked_rows import CheckedRows
-    from kinesis_assets.derive.data_files import DerivedFile
-    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.changes import CheckedRows, StepChanges
+    from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
+    from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
-    from kinesis_assets.derive.record_counts import RecordCounts
-    from kinesis_assets.derive.records import Definition, DerivedCommit
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.upsert import Upsert
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.features import refuse_unreadable
-from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.files import files_of, refuse_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from deltalake import Field
 from deltalake.exceptions import CommitFailedError
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN
-from kinesis_assets.derive.records import REBUILD_COMMAND
+from kinesis_assets.derive.derived_table import REBUILD_COMMAND
 from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
 from kinesis_assets.table.opening import delta_errors

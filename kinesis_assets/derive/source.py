@@ -19,12 +19,16 @@ from deltalake import Schema
 from kinesis_assets.derive.added_again import ConsumedRecords
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
-from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedSnapshot, DerivedTable
-from kinesis_assets.derive.features import refuse_unreadable
-from kinesis_assets.derive.files import RankedFile, TableFile, files_of
+from kinesis_assets.derive.derived_table import (
+    REBUILD_COMMAND,
+    SOURCE_PROPERTY,
+    DerivedSnapshot,
+    DerivedTable,
+    refuse_rewritten,
+    refuse_unknown_rows,
+)
+from kinesis_assets.derive.files import RankedFile, TableFile, files_of, refuse_unreadable
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.records import REBUILD_COMMAND
-from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
 from kinesis_assets.errors import (
     PositionsUnreadable,

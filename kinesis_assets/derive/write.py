@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.derive.changed_rows import ChangedRows
     from kinesis_assets.derive.derived_table import DerivedTable
+    from kinesis_assets.derive.upsert import ChangedRows
     from kinesis_assets.spark.arrow_steps import ArrowStep
 
 

@@ -12,9 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.derive.data_files import CHANGES_FOLDER, DerivedFileWriter, Manifest
+from kinesis_assets.derive.data_files import (
+    CHANGES_FOLDER,
+    DerivedFileWriter,
+    Manifest,
+    RecordCounts,
+    counts_of,
+)
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, rows_of_file
-from kinesis_assets.derive.record_counts import RecordCounts, counts_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.kinesis.records.records import binaries
 

@@ -27,7 +27,7 @@ from kinesis_assets.derive.data_files import (
 )
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.maintenance.run import maintain
+from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.new_rows import new_rows
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.derive.data_files import RecordCounts
+    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
     from kinesis_assets.derive.files import TableFile
-    from kinesis_assets.derive.record_counts import RecordCounts
-    from kinesis_assets.derive.records import DerivedCommit
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.policy import TablePolicy

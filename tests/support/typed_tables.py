@@ -16,7 +16,7 @@ from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.upsert import Upsert
 
 if TYPE_CHECKING:
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedCommit
     from support.bench import Bench
     from support.derived import DerivedBench
 

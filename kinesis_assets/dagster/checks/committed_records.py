@@ -10,7 +10,7 @@ from kinesis_assets.dagster.checks.bad_records import BadRecords, RecordCounter
 from kinesis_assets.errors import PositionsUnreadable
 
 if TYPE_CHECKING:
-    from kinesis_assets.derive.records import DerivedCommit, RecordFiles
+    from kinesis_assets.derive.derived_table import DerivedCommit, RecordFiles
 
 UNDECODED = "The column error says why; correct the schema or the producer"
 """The advice about bad records of a derived table."""

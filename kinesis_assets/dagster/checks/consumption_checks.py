@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         DerivedLagCheck,
     )
     from kinesis_assets.derive.backlog import Backlog
-    from kinesis_assets.derive.records import DerivedCommit, RecordFiles
+    from kinesis_assets.derive.derived_table import DerivedCommit, RecordFiles
 
 _MAX_COMMITS = 200
 """The maximum number of commits that are examined in one go, from the newest one."""

@@ -20,12 +20,16 @@ from kinesis_assets.dagster.checks.consumption_checks import (
 )
 from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
 from kinesis_assets.derive.backlog import Backlog, backlog_of
-from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.derived_table import (
+    Definition,
+    DerivedTable,
+    Kind,
+    refuse_rewritten,
+    refuse_unknown_rows,
+)
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.next_rows import refuse_next_run
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.records import Definition, Kind
-from kinesis_assets.derive.rewritten import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import (
     PositionsMissing,
@@ -45,8 +49,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.checks.result import CheckResult
-    from kinesis_assets.derive.derived_table import DerivedSnapshot
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
     from kinesis_assets.derive.source import Source
     from kinesis_assets.kinesis.role import AssumedRole
 

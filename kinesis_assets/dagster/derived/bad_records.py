@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.derive.checked_rows import CheckedRows
-    from kinesis_assets.derive.record_counts import RecordCounts
+    from kinesis_assets.derive.changes import CheckedRows
+    from kinesis_assets.derive.data_files import RecordCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def with_bad_records(
     def transformed(new: DataFrame) -> DataFrame | CheckedRows:
         from pyspark.sql import DataFrame  # noqa: PLC0415  # loads PySpark
 
-        from kinesis_assets.derive.checked_rows import CheckedRows  # noqa: PLC0415  # likewise
+        from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # likewise
 
         rows = transform(new)
         if not isinstance(rows, DataFrame):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.derive.checked_rows import CheckedRows
+    from kinesis_assets.derive.changes import CheckedRows
     from kinesis_assets.derive.run import Derivation
 
 Transform = Callable[["DataFrame"], "DataFrame"]

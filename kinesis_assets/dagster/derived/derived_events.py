@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.derive.derived_table import DerivedTable
-    from kinesis_assets.derive.records import DerivedCommit, RecordFiles
+    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable, RecordFiles
 
 COMPARED = "compared"
 """The name of the progress of the comparison among the exact values of an event, as JSON."""

@@ -13,7 +13,7 @@ from kinesis_assets.errors import TableError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedCommit
     from kinesis_assets.kinesis.role import AssumedRole
 
 READ_INTERVAL = 60.0

@@ -149,7 +149,7 @@ def derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[S
         Each step after it is done. Raises as `derive.maintenance.run.maintain`.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
-    from kinesis_assets.derive.maintenance.run import maintain  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.maintenance import maintain  # noqa: PLC0415  # as above
 
     table = DerivedTable(uri, role=opened.role)
     yield from maintain(table, opened.client.describe().service_time, dry_run=dry_run)

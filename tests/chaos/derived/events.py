@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.decoders.typed_columns import MARK
-from kinesis_assets.derive.changes import Rollup
-from kinesis_assets.derive.checked_rows import CheckedRows
+from kinesis_assets.derive.changes import CheckedRows, Rollup
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.definition import definition_of
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedCommit
     from support.bench import Bench
 
 Row = tuple[str, int, int, int]

@@ -24,26 +24,26 @@ STEPS = {
     "add columns": ("deltalake.table", "TableAlterer.add_columns"),
     "write files": ("kinesis_assets.derive.run", "write"),
     "verify file": ("kinesis_assets.table.commits.commit", "verify"),
-    "write record": ("kinesis_assets.derive.records", "write_file"),
+    "write record": ("kinesis_assets.derive.derived_table", "write_file"),
     "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }
 """The steps that read or write, in order: module, and the name in it."""
 
 MAINTENANCE = {
-    "merge files": ("kinesis_assets.derive.maintenance.compaction", "_merged"),
+    "merge files": ("kinesis_assets.derive.maintenance", "_merged"),
     "replace files": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
     "claim table": ("deltalake.table", "TableAlterer.set_table_properties"),
     "vacuum": ("kinesis_assets.table.opening", "DeltaTable.vacuum"),
     "checkpoint": ("kinesis_assets.table.opening", "DeltaTable.create_checkpoint"),
     "delete old log": ("kinesis_assets.table.opening", "DeltaTable.cleanup_metadata"),
-    "prune": ("kinesis_assets.derive.maintenance.pruning", "prune_folder"),
+    "prune": ("kinesis_assets.derive.maintenance", "prune_folder"),
 }
 """The steps of a maintenance of a derived table, likewise."""
 
 MOVING = {
     "open merged file": ("kinesis_assets.derive.data_files", "write_new"),
-    "open moved file": ("kinesis_assets.derive.maintenance.compaction", "write_new"),
-    "copy file": ("kinesis_assets.derive.maintenance.compaction", "shutil.copyfileobj"),
+    "open moved file": ("kinesis_assets.derive.maintenance", "write_new"),
+    "copy file": ("kinesis_assets.derive.maintenance", "shutil.copyfileobj"),
 }
 """The further steps of the maintenance of a table with files outside of their folders, likewise."""
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.derived.kill import MOMENTS, killed
+from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.maintenance import compaction
+from kinesis_assets.derive.derived_table import Definition, Kind
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.records import Definition, Kind
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.commit_ids import new_id
@@ -23,7 +23,7 @@ from support.plain_derived import PlainDerived, flatten, steps_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kinesis_assets.derive.records import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedCommit
 
 OWNED = Definition(owner="orders", kind=Kind.APPEND)
 RENAMED = Definition(owner="sales", kind=Kind.APPEND)
@@ -141,8 +141,8 @@ MOVES = [
 def test_a_killed_move_of_files_to_their_folders_changes_no_row_and_is_repeated(
     flat: PlainDerived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, step: str
 ) -> None:
-    sizes = sorted(file.size for file in compaction.files_of(flat.table.snapshot().delta))
-    monkeypatch.setattr(compaction, "SMALL_BYTES", sizes[-1])
+    sizes = sorted(file.size for file in maintenance.files_of(flat.table.snapshot().delta))
+    monkeypatch.setattr(maintenance, "SMALL_BYTES", sizes[-1])
     below = PlainDerived(tmp_path / "below", flat.id)
     below.consume_all(flat)
     rows, batch_ids, newest = flat.rows, flat.batch_ids, newest_of(flat)

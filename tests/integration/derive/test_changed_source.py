@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
-from kinesis_assets.derive.checked_rows import CheckedRows
+from kinesis_assets.derive.changes import CheckedRows
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.upsert import Upsert

@@ -10,11 +10,11 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.decoders import Json, decode
-from kinesis_assets.decoders.schema_registry import SchemaVersion
+from kinesis_assets.decoders.glue import SchemaVersion
 from kinesis_assets.decoders.typed_columns import MARK, Projection, errors
 from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive import run as runs
-from kinesis_assets.derive.checked_rows import CheckedRows
+from kinesis_assets.derive.changes import CheckedRows
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.definition import definition_of
 from kinesis_assets.derive.policy import OnDeleted

@@ -16,8 +16,7 @@ from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
 from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.new_rows import new_rows
-from kinesis_assets.derive.read_table import read_table
+from kinesis_assets.derive.new_rows import new_rows, read_table
 from kinesis_assets.derive.run import Derivation, derive
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.derive.upsert import Upsert

@@ -10,9 +10,9 @@ from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive.backlog import backlog_of
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
+from kinesis_assets.derive.derived_table import record_path
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import Deletion
-from kinesis_assets.derive.records import record_path
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
 from support.mentions import assert_mentions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.derive.record_counts import RecordCounts, counts_of
+from kinesis_assets.derive.data_files import RecordCounts, counts_of
 
 
 def batch(errors, **columns):

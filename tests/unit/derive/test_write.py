@@ -7,9 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.derive.data_files import DerivedFile, Manifest, WritingJob
+from kinesis_assets.derive.data_files import DerivedFile, Manifest, RecordCounts, WritingJob
 from kinesis_assets.derive.files import TableFile
-from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.write import checked_manifest
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.table.data_file import NEW_FILES

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, WritingJob
+from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, RecordCounts, WritingJob
 from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN
-from kinesis_assets.derive.record_counts import RecordCounts
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.store.storage import TableFolder

@@ -9,9 +9,8 @@ import pytest
 
 from kinesis_assets.dagster.checks.bad_records import BadRecords, HourOfRecords
 from kinesis_assets.dagster.checks.committed_records import count_committed
-from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.record_counts import RecordCounts
-from kinesis_assets.derive.records import record_path
+from kinesis_assets.derive.data_files import RecordCounts
+from kinesis_assets.derive.derived_table import DerivedTable, record_path
 from support.plain_derived import PlainDerived
 
 if TYPE_CHECKING:

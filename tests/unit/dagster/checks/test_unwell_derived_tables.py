@@ -21,10 +21,10 @@ from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.cursor import Cursor
+from kinesis_assets.derive.data_files import RecordCounts
+from kinesis_assets.derive.derived_table import Definition, Kind, record_path
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.record_counts import RecordCounts
-from kinesis_assets.derive.records import Definition, Kind, record_path
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.maintenance.retention import expire

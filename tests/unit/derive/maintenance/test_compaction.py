@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
 
+from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
-from kinesis_assets.derive.maintenance import compaction
-from kinesis_assets.derive.maintenance.compaction import compact_partition
+from kinesis_assets.derive.maintenance import compact_partition
 from kinesis_assets.errors import DataFileInvalid, TableUnsuitable
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State
 from support.plain_derived import PlainDerived, flatten, steps_of
@@ -104,12 +104,12 @@ def test_a_second_maintenance_finds_nothing_to_do(busy):
 
 
 def test_a_file_with_other_rows_than_its_log_names_is_not_replaced(busy, monkeypatch):
-    real = compaction.rows_of_file
+    real = maintenance.rows_of_file
 
     def truncated(*arguments):
         yield from list(real(*arguments))[1:]
 
-    monkeypatch.setattr(compaction, "rows_of_file", truncated)
+    monkeypatch.setattr(maintenance, "rows_of_file", truncated)
     active = busy.active
     with pytest.raises(DataFileInvalid):
         compact_partition(busy.table, "part=a")
@@ -154,7 +154,7 @@ def test_an_upsert_replaces_rows_outside_of_folders(flat):
 
 @pytest.mark.parametrize("small", [0, 1 << 20], ids=["large", "small"])
 def test_maintenance_moves_files_to_the_folders_of_their_partitions(flat, monkeypatch, small):
-    monkeypatch.setattr(compaction, "SMALL_BYTES", small)
+    monkeypatch.setattr(maintenance, "SMALL_BYTES", small)
     rows, batch_ids = flat.rows, flat.batch_ids
     assert {of for step, of in steps_of(flat) if step == "compact"} == {
         "part=a%2Fb",
@@ -172,7 +172,7 @@ def facts(file):
 
 
 def test_a_moved_file_keeps_its_statistics(flat, monkeypatch):
-    monkeypatch.setattr(compaction, "SMALL_BYTES", 0)
+    monkeypatch.setattr(maintenance, "SMALL_BYTES", 0)
     columns = ["key", "value", BATCH_COLUMN]
     before = files_of(flat.table.snapshot().delta, columns)
     steps_of(flat)

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.harness.waiting import SECONDS
+from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.derived_table import DerivedSnapshot
-from kinesis_assets.derive.maintenance import compaction
-from kinesis_assets.derive.maintenance.compaction import compact_partition
+from kinesis_assets.derive.maintenance import compact_partition
 from kinesis_assets.errors import CommitFailed, UpsertOvertaken
 from kinesis_assets.table.maintenance.steps import State
 from support.plain_derived import steps_of
@@ -68,7 +68,7 @@ def test_an_upsert_that_was_planned_before_another_change_of_the_table_is_refuse
 @pytest.mark.parametrize("moment", ["check_files", "replace"])
 def test_a_compaction_is_refused_after_an_upsert_of_its_files_came_first(busy, when, moment):
     rows = busy.rows
-    owner = compaction if moment == "check_files" else DerivedSnapshot
+    owner = maintenance if moment == "check_files" else DerivedSnapshot
     when(owner, moment, lambda: busy.upsert((1, 7, "a")))
     with pytest.raises(CommitFailed, match="another commit"):
         compact_partition(busy.table, A)
@@ -79,7 +79,7 @@ def test_a_compaction_is_refused_after_an_upsert_of_its_files_came_first(busy, w
 def test_a_compaction_lands_after_rows_were_appended(busy, when, moment):
     """A table with new rows every few seconds is compacted nevertheless."""
     rows = busy.rows
-    owner = compaction if moment == "check_files" else DerivedSnapshot
+    owner = maintenance if moment == "check_files" else DerivedSnapshot
     when(owner, moment, lambda: busy.append((200, 200, "a")))
     compact_partition(busy.table, A)
     assert sorted(busy.rows.elements()) == upserted(rows, (200, 200, "a"))
@@ -97,7 +97,7 @@ def test_an_append_that_was_written_before_a_compaction_lands_after_it(busy):
 @pytest.mark.parametrize("moment", ["check_files", "replace"])
 def test_of_two_compactions_of_the_same_files_one_lands(busy, when, moment):
     rows = busy.rows
-    owner = compaction if moment == "check_files" else DerivedSnapshot
+    owner = maintenance if moment == "check_files" else DerivedSnapshot
     when(owner, moment, lambda: compact_partition(busy.table, A))
     with pytest.raises(CommitFailed):
         compact_partition(busy.table, A)

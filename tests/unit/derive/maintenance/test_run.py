@@ -9,11 +9,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import new_rows
+from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.data_files import CHANGES_FOLDER
-from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
-from kinesis_assets.derive.maintenance import compaction, pruning
-from kinesis_assets.derive.maintenance.run import maintain
-from kinesis_assets.derive.records import RECORDS_FOLDER
+from kinesis_assets.derive.derived_table import RECORDS_FOLDER, DerivedSnapshot, DerivedTable
+from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten, TableUnsuitable
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
@@ -126,16 +125,16 @@ def test_tables_below_get_new_versions_of_rows_that_were_compacted(busy, below):
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        (compaction, "_merged", True),
-        (compaction, "check_files", True),
+        (maintenance, "_merged", True),
+        (maintenance, "check_files", True),
         (DerivedSnapshot, "replace", False),
         (DerivedSnapshot, "replace", True),
         (DeltaOperations, "set_properties", True),
         (DeltaOperations, "vacuum", True),
         (DeltaTable, "create_checkpoint", True),
         (DeltaOperations, "checkpoint", True),
-        (pruning, "prune_folder", False),
-        (pruning, "_written_before", False),
+        (maintenance, "prune_folder", False),
+        (maintenance, "_written_before", False),
     ],
     ids=lambda each: getattr(each, "__name__", str(each)),
 )
@@ -198,10 +197,10 @@ def test_the_clocks_are_compared_immediately_before_each_step_that_deletes(orpha
 
         monkeypatch.setattr(owner, name, call)
 
-    recorded(compaction, "compact_partition", "compact")
+    recorded(maintenance, "compact_partition", "compact")
     recorded(DeltaOperations, "vacuum", "vacuum")
     recorded(DeltaOperations, "checkpoint", "checkpoint")
-    recorded(pruning, "prune_folder", "prune")
+    recorded(maintenance, "prune_folder", "prune")
     steps_of(derived, now, machine)
 
     deleting = [number for number, event in enumerate(events) if event not in {"clocks", "plan"}]

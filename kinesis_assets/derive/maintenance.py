@@ -1,13 +1,25 @@
-"""Merges the small files of each partition of a derived table, and moves files to the partition's folder.
+"""The maintenance of a derived table: it merges small files, and deletes what nothing can need any more.
 
 delta-rs accepts a compaction although another commit has replaced the same files since, which doubles rows.
 And if every other commit refused a compaction, it would never succeed while a table gets rows every few
 seconds. So the files are written first, with the same rows and batch ids. They are then committed through a
 version that still has all files that they replace, and only if no other commit came after that version.
+
+Deletes records of commits, the files that they name, and heartbeats that nothing can need any more. A
+consumer of the table reads the records from the newest one back to the one at its position, a roll-up also
+the files with the rows that these commits replaced, and a table of errors those with the records that they
+set apart. Records are kept as long as positions of a raw table. A consumer that is further behind misses
+one of them, and fails with `SourceCommitsMissing`.
+
+Performs the due maintenance of a derived table, in the order of its steps. Every step is a commit of its
+own, or deletes files that nothing refers to. A process that dies between two steps leaves the rest to the
+next maintenance. Neither rows nor positions change, so tables that are derived from this one go on exactly
+where they were, unless they are further behind than the records that are kept.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -19,27 +31,58 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import add_action, remove_action
-from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFile, DerivedFileWriter, statistics_of
-from kinesis_assets.derive.features import refuse_irreplaceable
-from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of, partition_folder
+from kinesis_assets.derive.data_files import (
+    BATCH_COLUMN,
+    CHANGES_FOLDER,
+    ERRORS_FOLDER,
+    DerivedFile,
+    DerivedFileWriter,
+    statistics_of,
+)
+from kinesis_assets.derive.derived_table import RECORDS_FOLDER, record_path, refuse_rewritten
+from kinesis_assets.derive.files import (
+    WITHOUT_PARTITIONS,
+    files_of,
+    partition_folder,
+    refuse_irreplaceable,
+    refuse_unreadable,
+)
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
-from kinesis_assets.errors import CommitFailed, DataFileInvalid, TableUnreachable, TableUnsuitable
-from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit import check_files
+from kinesis_assets.errors import (
+    CommitFailed,
+    DataFileInvalid,
+    PositionsUnreadable,
+    TableUnreachable,
+    TableUnsuitable,
+)
+from kinesis_assets.table.clocks import AgreedClock, machine_time
+from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE, check_files
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.data_file import REWRITTEN_FILES
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
-from kinesis_assets.table.maintenance.steps import State, Step
-from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
+from kinesis_assets.table.maintenance.pruning import (
+    CHAIN_NEEDED,
+    expired_files,
+    files_by_id,
+    prune_folder,
+    superseded,
+)
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State, Step
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
+from kinesis_assets.table.store.storage import files_in, write_new
+from kinesis_assets.table.store.suitability import require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
-    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable, RecordFiles
     from kinesis_assets.derive.files import TableFile
-    from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
+
 
 _MOVED_BYTES = 16 << 30
 """Size of the large files of a partition that are moved in one commit, which must not take hours."""
@@ -197,3 +240,106 @@ def _replace(
         return None
 
     commit_until_known(table, replaced)
+
+
+_BATCH = re.compile(r"part-(\d+)-")
+"""The batch id in the name of a data file."""
+
+_OLDER = 2 * MAX_ATTEMPT_AGE
+"""How much older than a commit its files can be: the age of its attempt, and the time of its last checks."""
+
+
+def prune(
+    table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
+) -> Iterator[Step]:
+    """Delete old heartbeats and records, and then the files that only these records name.
+
+    Args:
+        table: The table.
+        clock: The clock that is checked before each folder.
+        limits: From how many records on they are deleted early.
+        dry_run: Change nothing.
+
+    Yields:
+        A step for each folder with such files.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+        PositionsUnreadable: The record that the log points at is missing or damaged; nothing was deleted.
+    """
+    newest = table.snapshot().newest
+    expired = expired_files(table.files, HEARTBEATS_FOLDER, clock.now())
+    yield from prune_folder(table.files, HEARTBEATS_FOLDER, expired, dry_run=dry_run)
+    if newest is None:
+        return
+    now = clock.now()
+    records = files_by_id(table.files, RECORDS_FOLDER)
+    _, old = superseded(records, newest.commit_id, partial(_previous_of, table.records), limits, now)
+    # The oldest is deleted first, so that the rest of the chain stays readable if this is interrupted.
+    yield from prune_folder(table.files, RECORDS_FOLDER, map(record_path, old), dry_run=dry_run)
+    kept = min({newest.commit_id, *records} - {*old})
+    for folder in (CHANGES_FOLDER, ERRORS_FOLDER):
+        unnamed = _written_before(table, folder, kept, clock.now())
+        yield from prune_folder(table.files, folder, unnamed, dry_run=dry_run)
+
+
+def _previous_of(records: RecordFiles, commit_id: int) -> int | None:
+    try:
+        return records.at(commit_id).previous
+    except PositionsUnreadable:  # the process that wrote it was killed
+        return None
+
+
+def _written_before(table: DerivedTable, folder: str, commit_id: int, now: datetime) -> Iterator[str]:
+    """Yield the files of a folder that are too old to be named by a commit or a later one."""
+    before = time_of_id(commit_id) - _OLDER.total_seconds()
+    for info in files_in(table.files, folder):
+        found = _BATCH.match(info.base_name)
+        if found and time_of_id(int(found[1])) < before and info.mtime < now - CHAIN_NEEDED - _OLDER:
+            yield info.path
+
+
+def maintain(
+    table: DerivedTable,
+    service_time: datetime,
+    *,
+    dry_run: bool = False,
+    machine: Callable[[], datetime] = machine_time,
+    limits: MaintenanceLimits = DEFAULT_LIMITS,
+) -> Iterator[Step]:
+    """Carry out, or plan, the steps that are due.
+
+    Args:
+        table: The table.
+        service_time: The time of the service of its stream, as just returned.
+        dry_run: Change nothing.
+        machine: This machine's clock.
+        limits: From how many files on a step is due.
+
+    Yields:
+        Each step after it is done. A step that is not due is not yielded.
+
+    Raises:
+        ClocksDisagree: This machine's clock and the service's differ by more than an hour; nothing more was
+            deleted.
+        TableMissing: The table does not exist yet.
+        TableRewritten: The table was restored or overwritten; nothing was done.
+        TableUnsuitable: The table is not a derived table, or has deletion vectors or column mapping; nothing
+            was done.
+        TableNotWritable: Writing to the table is refused; nothing was done.
+        TableError: The table cannot be used; the steps that were yielded are done.
+    """
+    snapshot = table.snapshot()
+    refuse_unreadable(table.uri, snapshot.delta)  # delta-rs would delete the files of deletion vectors
+    # Files that may be needed to undo a restore, and its log entry, must not be deleted.
+    refuse_rewritten(snapshot)
+    clock = AgreedClock(table.uri, service_time, machine)
+    clock.now()
+    if not dry_run:
+        require_writable(table.uri, table.files)
+    operations = DeltaOperations(table)
+    yield from compact(table, clock, limits, dry_run=dry_run)
+    yield from vacuum(table, operations, clock, dry_run=dry_run)
+    if not dry_run:
+        yield from checkpoint(table, operations, clock)
+    yield from prune(table, clock, limits, dry_run=dry_run)

@@ -1,1 +1,0 @@
-"""Maintenance of a derived table: compaction, vacuum, checkpoints and pruning."""
