@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from kinesis_assets.errors import JavaUnavailable
-from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.local_settings import require_java
 
 pytest_plugins = [
     "support.fixtures.bench",

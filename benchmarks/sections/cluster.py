@@ -20,7 +20,7 @@ from benchmarks.servers.replay_streams import StreamSpec
 from benchmarks.servers.standalone_cluster import standalone_cluster
 from benchmarks.workers.cluster import STEPS
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
-from kinesis_assets.spark.package_archive import package_archive
+from kinesis_assets.spark.packages import package_archive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,9 +24,8 @@ import pyspark
 from benchmarks.harness.file_lock import locked
 from benchmarks.harness.interruption import wait_for_interruption
 from benchmarks.harness.waiting import wait_until
-from kinesis_assets.spark import environment
-from kinesis_assets.spark.class_data_archive import archive_options
-from kinesis_assets.spark.local_settings import QUICK_JAVA
+from kinesis_assets.spark import packages
+from kinesis_assets.spark.local_settings import QUICK_JAVA, archive_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +59,7 @@ def bare_python(folder: Path) -> Path:
 
 def packed_environment() -> Path:
     """Return the archive with the packages that tasks import, which is packed once for all test sessions."""
-    contents = [PYTHON_VERSION, *environment.task_requirements(), Path(environment.__file__).read_text()]
+    contents = [PYTHON_VERSION, *packages.task_requirements(), Path(packages.__file__).read_text()]
     name = hashlib.sha256("\n".join(contents).encode()).hexdigest()
     archive = ENVIRONMENTS / f"{name}.tar.gz"
     ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
@@ -69,7 +68,7 @@ def packed_environment() -> Path:
             for other in ENVIRONMENTS.glob("*.tar.gz"):
                 other.unlink()
             unfinished = ENVIRONMENTS / "unfinished"
-            environment.pack_environment(unfinished, PYTHON_VERSION)
+            packages.pack_environment(unfinished, PYTHON_VERSION)
             unfinished.rename(archive)
     return archive
 

@@ -24,7 +24,7 @@ from benchmarks.harness.worker_protocol import ReadRequest, private_stdout, serv
 from benchmarks.workers.landing import client, land_stream
 from kinesis_assets.ingest.executors import check_executors
 from kinesis_assets.spark.local_settings import is_local, local_settings
-from kinesis_assets.spark.package_archive import add_package
+from kinesis_assets.spark.packages import add_package
 from kinesis_assets.spark.session import prepare, start_session
 from kinesis_assets.table.store.storage import TableFolder
 

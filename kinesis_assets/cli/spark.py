@@ -66,7 +66,7 @@ def environment(archive: Path, python: str) -> None:
     It contains what tasks import, in the versions that are installed here, but not this package, which each
     run sends itself. Executors need Python in the same version as the run. Prints what was packed.
     """
-    from kinesis_assets.spark.environment import pack_environment  # noqa: PLC0415  # as above
+    from kinesis_assets.spark.packages import pack_environment  # noqa: PLC0415  # as above
 
     for requirement in pack_environment(archive, python):
         click.echo(requirement)

@@ -20,8 +20,7 @@ from msgspec import Meta
 from pyspark.errors import AnalysisException, ArithmeticException
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark.pyspark_internals import parse_ddl
-from kinesis_assets.spark.spark_3 import error_condition, require_spark_4
+from kinesis_assets.spark.pyspark_internals import error_condition, parse_ddl, require_spark_4
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

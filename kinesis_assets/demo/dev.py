@@ -18,9 +18,8 @@ from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.run import embedded_stream
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.server import SparkServer
-from kinesis_assets.spark.supervisor import Supervisor
+from kinesis_assets.spark.local_settings import require_java
+from kinesis_assets.spark.server import SparkServer, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

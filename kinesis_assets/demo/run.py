@@ -22,7 +22,7 @@ from kinesis_assets.demo.tables import build_order_tables
 from kinesis_assets.emulator import LocalKinesis
 from kinesis_assets.errors import RunCanceled
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.local_settings import require_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -42,8 +42,8 @@ from kinesis_assets.derive.upsert import (
 )
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 from kinesis_assets.spark.carried_column import carried, carry, with_carried
+from kinesis_assets.spark.pyspark_internals import is_remote, is_spark_3
 from kinesis_assets.spark.session import first_line, spark_errors
-from kinesis_assets.spark.spark_3 import is_remote, is_spark_3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Selection
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.spark.arrow_steps import map_in_arrow
-from kinesis_assets.spark.parallelism import parallelism
+from kinesis_assets.spark.session import parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -33,10 +33,10 @@ from kinesis_assets.kinesis.reading.retries import is_throttled
 from kinesis_assets.kinesis.reading.unread_records import Probe, Prober
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.retry import Backoff, RetryPolicy, retry
+from kinesis_assets.spark.arrow_steps import TASK_MODULES
+from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.spark.probe_task import examine
 from kinesis_assets.spark.session import wrap_spark_errors
-from kinesis_assets.spark.setting_names import CHECKED
-from kinesis_assets.spark.task_modules import TASK_MODULES
 from kinesis_assets.spark.worker_start import start_failure
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.store.storage import write_new

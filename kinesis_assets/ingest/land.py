@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.ingest.manifest import Landing, check_landing, decode_all
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
-from kinesis_assets.spark.parallelism import parallelism
-from kinesis_assets.spark.session import cancel_tagged, tagged
+from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Functions of Arrow batches as steps of a DataFrame. Steps in a row run as one in Spark's Python workers."""
+"""Functions of Arrow batches as steps of a DataFrame. Steps in a row run as one in Spark's Python workers.
+
+The modules that tasks import on the executors.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
 
 ArrowStep = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 """A function from the batches of a partition to others."""
@@ -56,3 +60,12 @@ def _composed(steps: tuple[ArrowStep, ...]) -> ArrowStep:
         return batches
 
     return run
+
+
+TASK_MODULES = (
+    "kinesis_assets.ingest.task",
+    "kinesis_assets.operations.replay.task",
+    "kinesis_assets.derive.writing_task",
+    "kinesis_assets.decoders.decode",
+    "kinesis_assets.operations.doctor.row_scan",
+)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import InvalidInput, LandingFailed
-from kinesis_assets.spark.code_version import code_hash
-from kinesis_assets.spark.connect_server import ConnectServer
-from kinesis_assets.spark.package_archive import add_package
+from kinesis_assets.spark.local_settings import ARCHIVES, CODE, MANAGED, PY_FILES, PYTHON
+from kinesis_assets.spark.packages import add_package, code_hash
 from kinesis_assets.spark.pyspark_internals import (
     limit_retries,
     pyspark_version,
@@ -22,7 +21,7 @@ from kinesis_assets.spark.pyspark_internals import (
     server_setting,
     session_with_token,
 )
-from kinesis_assets.spark.setting_names import ARCHIVES, CODE, MANAGED, PY_FILES, PYTHON
+from kinesis_assets.spark.server import ConnectServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from kinesis_assets.kinesis.role import check_role
 from kinesis_assets.kinesis.role_credentials import role_for
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.stream import CLOCK_STEP, StreamAddress
-from kinesis_assets.spark.spark_3 import require_spark_4
+from kinesis_assets.spark.pyspark_internals import require_spark_4
 
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition

@@ -1,20 +1,65 @@
-"""Default settings for Spark on this machine, and the settings of the site: those that Spark itself reads."""
+"""Spark on this machine: its default settings and those of the site, Java, and the archive of its classes.
+
+The check for a Java that Spark can run on.
+
+The archive of Spark's classes, which saves a JVM from reading, verifying and linking each class. It is a
+dynamic archive for class data sharing (CDS). It is valid for one Java and one Spark version; other JVMs
+ignore it. `server.make_archive` creates it.
+
+The folder of files that are made once for each user, Spark and version of this package.
+
+Names of settings of a Spark session: some of Spark's own, and those of this package.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
+import shutil
+import subprocess
 from argparse import ArgumentParser
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.spark.class_data_archive import archive_options
-from kinesis_assets.spark.setting_names import WORKER_DAEMON
+from kinesis_assets.errors import JavaUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+PYTHON = "spark.pyspark.python"
+"""The Python interpreter of the workers."""
+
+WORKER_DAEMON = "spark.python.daemon.module"
+"""The module of the process from which Spark forks Python workers."""
+
+TIME_ZONE = "spark.sql.session.timeZone"
+"""The time zone in which a session evaluates expressions."""
+
+ARCHIVES = "spark.archives"
+"""Archives that each executor unpacks, separated by commas: path or URI, #, and the name of the folder."""
+
+PY_FILES = "spark.submit.pyFiles"
+"""Files with modules that executors import, separated by commas: paths or URIs of .zip, .egg or .py files."""
+
+CHECKED = "spark.kinesis_assets.checked"
+"""The folders of the tables for which the executors of a session were checked, one a line.
+
+A session whose tasks run in the environment of this process has no such setting.
+"""
+
+CODE = "spark.kinesis_assets.code"
+"""The version of this package's code that the Python workers of a server have installed."""
+
+TASKS = "spark.kinesis_assets.tasks"
+"""The number of tasks of a job. By default the cluster decides."""
+
+MANAGED = "spark.kinesis_assets.managed"
+"""The setting `managed_spark` as a map: the service that starts the session of a run."""
+
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -133,3 +178,65 @@ def _settings_in(properties: Path) -> dict[str, str]:
         return {}  # Spark ignores it too
     pairs = (line.replace("=", " ", 1).split(maxsplit=1) for line in lines)
     return {pair[0]: " ".join(pair[1:]).strip() for pair in pairs if pair and not pair[0].startswith("#")}
+
+
+_MIN_VERSION = 17
+"""Spark 4 needs Java 17 or newer, and Spark 3.5 runs on it (Spark documentation, overview)."""
+
+_SECONDS = 300.0
+"""Time limit for Java to print its version."""
+
+
+def java_command() -> str:
+    """Return the Java command that Spark uses: that of JAVA_HOME, or the first on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
+def require_java() -> None:
+    """Check that Java is installed, before Spark is started.
+
+    Raises:
+        JavaUnavailable: Java is not installed, or is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = java_command()
+    if shutil.which(java) is None:
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
+        raise JavaUnavailable(
+            f"Spark needs Java {_MIN_VERSION} or newer: {where}; install a JDK or set JAVA_HOME"
+        )
+    command = [java, "-version"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise JavaUnavailable(
+            f"Spark needs Java {_MIN_VERSION} or newer: {java} printed no version in {_SECONDS:.0f} s; "
+            "run `java -version`, or set JAVA_HOME"
+        ) from None
+    version = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
+    if version is None or int(version[1]) < _MIN_VERSION:
+        found = f"Java {version[1]}" if version else "no usable Java"
+        raise JavaUnavailable(
+            f"Spark needs Java {_MIN_VERSION} or newer: found {found} at {java}; set JAVA_HOME"
+        )
+
+
+def archive_path() -> Path:
+    """Return the path of the archive for this user, Java and Spark, whether or not it exists."""
+    java = Path(shutil.which(java_command()) or "").resolve()
+    spark = distribution("pyspark")  # importing pyspark itself is slow
+    key = hashlib.sha256(f"{java}:{spark.locate_file('pyspark')}".encode()).hexdigest()
+    return cache_folder() / f"spark-{spark.version}-{key[:16]}.jsa"
+
+
+def archive_options() -> list[str]:
+    """Return the options with which a JVM uses the archive; none if it does not exist."""
+    path = archive_path()
+    # A space in the path would end the option.
+    return [f"-XX:SharedArchiveFile={path}"] if " " not in str(path) and path.is_file() else []
+
+
+def cache_folder() -> Path:
+    """Return the folder, whether or not it exists."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kinesis-assets")

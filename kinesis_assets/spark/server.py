@@ -1,6 +1,10 @@
 """A Spark Connect server on this machine, so that runs do not have to start Spark.
 
 It listens on loopback only and requires a token, because its clients can run code as this user.
+
+A supervisor that restarts a Spark server when it has ended, a limited number of times.
+
+A Spark Connect server, and the token that authenticates its clients.
 """
 
 from __future__ import annotations
@@ -14,21 +18,29 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
-from kinesis_assets.spark.class_data_archive import archive_path
-from kinesis_assets.spark.java import require_java
-from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, local_settings
-from kinesis_assets.spark.setting_names import WORKER_DAEMON
-from kinesis_assets.spark.spark_3 import require_spark_4
+from kinesis_assets.spark.local_settings import (
+    JAVA_OPTIONS,
+    LOOPBACK,
+    WORKER_DAEMON,
+    archive_path,
+    local_settings,
+    require_java,
+)
+from kinesis_assets.spark.pyspark_internals import require_spark_4
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import IO, Self
+
 
 SECONDS_TO_START = 900.0
 """Time limit for the server to start and respond; after it, the server is stopped. A start that fails ends
@@ -280,3 +292,88 @@ def _require_free_port(port: int) -> None:
         socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
         raise InvalidInput(f"port {port}: {error.strerror}; choose another port") from error
+
+
+MAX_RESTARTS = 3
+"""Maximum consecutive restarts. A server that ends after each of them is not restarted again."""
+
+STABLE_SECONDS = 300.0
+"""Seconds of running after which a start counts as successful, so that the count of restarts is reset."""
+
+
+class Supervisor:
+    """Supervises a started server. Call `check` about once a second."""
+
+    def __init__(
+        self,
+        server: SparkServer,
+        report: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Supervise a server.
+
+        Args:
+            server: The started server. It keeps its port and token when it is restarted.
+            report: Called with a message for each restart.
+            clock: Returns a time in seconds.
+        """
+        self._server = server
+        self._report = report
+        self._clock = clock
+        self._started_at = clock()
+        self._restarts = 0
+
+    def check(self) -> None:
+        """Restart the server under the same URL if it has ended.
+
+        Raises:
+            SparkServerFailed: It ended or failed to start after each of `MAX_RESTARTS` consecutive restarts.
+        """
+        failed: SparkServerFailed | InvalidInput | None = self._server.failed()
+        if failed is None:
+            return
+        if self._clock() - self._started_at >= STABLE_SECONDS:
+            self._restarts = 0
+        while True:
+            if self._restarts == MAX_RESTARTS:
+                raise SparkServerFailed(f"{failed}; given up after {MAX_RESTARTS} restarts") from failed
+            self._restarts += 1
+            self._report(f"{failed}. Restarting it")
+            self._server.stop()  # some of its processes may still run
+            try:
+                self._server.start()
+            except (SparkServerFailed, InvalidInput) as error:  # a remaining process may still use the port
+                failed = error
+            else:
+                self._started_at = self._clock()
+                return
+
+
+_LOCAL_HOSTS = ("localhost", "127.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectServer:
+    """A server.
+
+    Attributes:
+        url: Its URL, as in SPARK_REMOTE.
+        token: Returns the current token, which each call carries in the header of the proxies of AWS; None if
+            the server needs none, or the URL contains it.
+    """
+
+    url: str
+    token: Callable[[], str] | None = None
+
+    def __repr__(self) -> str:
+        return f"ConnectServer({self.address!r})"  # a traceback or a log may show it
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the server is on this machine."""
+        return urlsplit(self.url).hostname in _LOCAL_HOSTS
+
+    @property
+    def address(self) -> str:
+        """The URL without its parameters, one of which may be a token."""
+        return self.url.split(";", maxsplit=1)[0].rstrip("/")

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.code_version import code_hash
 from kinesis_assets.spark.connect import server_code_version
-from kinesis_assets.spark.local_settings import LOOPBACK
+from kinesis_assets.spark.local_settings import CODE, LOOPBACK
+from kinesis_assets.spark.packages import code_hash
 from kinesis_assets.spark.pyspark_internals import connect_port, java_process
-from kinesis_assets.spark.setting_names import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

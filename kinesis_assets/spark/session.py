@@ -1,4 +1,7 @@
-"""Spark sessions: their start, the tags of their jobs, and their errors."""
+"""Spark sessions: their start, the tags of their jobs, and their errors.
+
+How many tasks of a job run at once.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,32 @@ from weakref import WeakKeyDictionary
 
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.connect import attach, files_to_upload, remote_url, uses_connect
-from kinesis_assets.spark.connect_server import ConnectServer
-from kinesis_assets.spark.java import require_java
 from kinesis_assets.spark.local_settings import (
+    ARCHIVES,
     ENDS_WITHOUT_MEMORY,
     LOOPBACK,
+    MANAGED,
+    PY_FILES,
+    PYTHON,
+    TASKS,
+    TIME_ZONE,
     is_local,
     is_on_this_machine,
     local_settings,
+    require_java,
     setting,
 )
-from kinesis_assets.spark.package_archive import add_package
+from kinesis_assets.spark.packages import add_package
 from kinesis_assets.spark.pyspark_internals import (
     active_session,
     copied_session,
+    enable_ansi,
+    is_remote,
     java_errors,
     java_exit_status,
+    require_spark_4,
 )
-from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PY_FILES, PYTHON, TIME_ZONE
-from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
+from kinesis_assets.spark.server import ConnectServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -307,3 +317,53 @@ def _cause(error: Exception) -> str:
 def _lines(error: Exception) -> list[str]:
     # Py4J starts the line of Java's error with a colon.
     return [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+
+
+LEAST_ELASTIC = 8
+"""The least number of tasks of a job if executors are allocated dynamically and without a limit."""
+
+_MOST = 1 << 16
+"""A server's parallelism is found with a range of this size. A larger one counts as this."""
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return the number of tasks of a job: the setting, or how many tasks the cluster can run at once.
+
+    With dynamic allocation, that is what its largest number of executors can run, because Spark starts more
+    of them only for tasks that wait. Without a largest number, it is what the present ones can run, but at
+    least `LEAST_ELASTIC`: while the cluster is idle, there may be none.
+    """
+    if setting := spark.conf.get(TASKS, ""):
+        return int(setting)
+    is_local = (spark.conf.get("spark.master", "") or "").startswith("local")  # which allocates nothing
+    is_elastic = not is_local and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    if is_elastic and (limit := _of_largest_cluster(spark)):
+        return limit
+    tasks = max(_of_present_cluster(spark), LEAST_ELASTIC if is_elastic else 1)
+    if is_remote():
+        spark.conf.set(TASKS, str(tasks))  # a session asks the server once
+    return tasks
+
+
+def _of_largest_cluster(spark: SparkSession) -> int | None:
+    """Return the number of tasks of all executors that may be allocated; None if there is no limit."""
+    executors = spark.conf.get("spark.dynamicAllocation.maxExecutors", "")
+    # Without this setting, an executor on YARN and Kubernetes has one core.
+    cores = int(spark.conf.get("spark.executor.cores", "1") or 1)
+    tasks = cores // int(spark.conf.get("spark.task.cpus", "1") or 1)
+    return int(executors) * tasks if executors and tasks else None
+
+
+def _of_present_cluster(spark: SparkSession) -> int:
+    if not is_remote():
+        return spark.sparkContext.defaultParallelism
+    return int(spark.conf.get("spark.default.parallelism", "") or _of_server(spark))
+
+
+def _of_server(spark: SparkSession) -> str:
+    """Return the default parallelism of a server, into which it splits a range."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    parts = spark.range(_MOST).select(F.spark_partition_id().alias("part"))
+    (last,) = parts.agg(F.max("part")).first() or (0,)
+    return str(int(last) + 1)

@@ -15,7 +15,7 @@ import runpy
 import sys
 from contextlib import suppress
 
-from kinesis_assets.spark.task_modules import TASK_MODULES
+from kinesis_assets.spark.arrow_steps import TASK_MODULES
 
 WORKER = "pyspark.worker"
 """The module of workers that run tasks. Others plan the reads of Python data sources."""

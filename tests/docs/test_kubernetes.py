@@ -17,8 +17,8 @@ import yaml
 from benchmarks.servers.spark_cluster import SPARK_HOME
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from kinesis_assets.spark.local_settings import PYTHON
 from kinesis_assets.spark.session import prepare
-from kinesis_assets.spark.setting_names import PYTHON
 from support.clean_environment import clean_environment
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.kubernetes_executor import LOOPBACK, Driver, executor_variables, imported_from

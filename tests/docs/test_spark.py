@@ -19,8 +19,7 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.settings.managed_spark import SERVICE_SETTINGS
-from kinesis_assets.spark.local_settings import local_settings
-from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED
+from kinesis_assets.spark.local_settings import ARCHIVES, MANAGED, local_settings
 from support.dagster_components import dagsters_own_warnings, loaded, validator_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()

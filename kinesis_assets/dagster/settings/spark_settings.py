@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from kinesis_assets.dagster.settings.managed_spark import ManagedSpark, parse
 from kinesis_assets.dagster.settings.settings_base import Settings, valid
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark.setting_names import ARCHIVES, MANAGED, PYTHON, TASKS
+from kinesis_assets.spark.local_settings import ARCHIVES, MANAGED, PYTHON, TASKS
 
 _FOLDER = "environment"
 """The folder into which each executor unpacks the environment, below its working directory."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kinesis_assets.spark.parallelism import parallelism
+from kinesis_assets.spark.session import parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -46,7 +46,7 @@ from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import checksum, record_batch
 from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, to_thread
-from kinesis_assets.spark.parallelism import parallelism
+from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file import DataFile
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions.range_stats import Count, RangeStats, Time

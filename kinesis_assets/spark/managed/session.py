@@ -1,8 +1,12 @@
-"""One session from its start to its stop."""
+"""One session from its start to its stop.
+
+The token of a session, which is replaced before it expires.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,18 +19,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.retry import Backoff
-from kinesis_assets.spark.connect_server import ConnectServer
-from kinesis_assets.spark.managed.emr import Emr
-from kinesis_assets.spark.managed.emr_serverless import EmrServerless
-from kinesis_assets.spark.managed.glue import Glue
-from kinesis_assets.spark.managed.service import State
-from kinesis_assets.spark.managed.token import Token
+from kinesis_assets.spark.managed.services import Emr, EmrServerless, Glue, State
+from kinesis_assets.spark.server import ConnectServer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.spark.managed.service import Service
+    from kinesis_assets.spark.managed.services import Endpoint, Service
+
 
 SERVICES: dict[str, type[Service]] = {"emr-serverless": EmrServerless, "emr": Emr, "glue": Glue}
 """The services by their names in the setting `managed_spark`, which are also their names in boto3."""
@@ -149,3 +150,51 @@ def _stop(service: Service, session_id: str) -> None:
         service.stop(session_id)
     except (BotoCoreError, ClientError) as error:
         _log.warning(_NOT_STOPPED, service.title, session_id, error)
+
+
+MOST_SECONDS = 600.0
+"""A token is replaced after this time even if it expires much later by this machine's clock, which may be
+wrong."""
+
+FEWEST_SECONDS = 1.0
+"""Minimum seconds from one request for a token to the next."""
+
+
+_KEPT = "%s: the token could not be replaced, and the old one is used as long as it is accepted: %s"
+
+
+class Token:
+    """The current token of a session. It can be used by several threads.
+
+    Args:
+        subject: The session, for the log.
+        request: Returns the endpoint with a new token.
+        first: The endpoint with the first token.
+        clock: The clock of this machine.
+    """
+
+    def __init__(self, subject: str, request: Callable[[], Endpoint], first: Endpoint, clock: Clock) -> None:
+        self._subject = subject
+        self._request = request
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._keep(first)
+
+    def __call__(self) -> str:
+        """Return a token that has not expired."""
+        with self._lock:
+            if self._clock.monotonic() >= self._replaced_at:
+                self._replace()
+            return self._value
+
+    def _replace(self) -> None:
+        try:
+            self._keep(self._request())
+        except (BotoCoreError, ClientError) as error:  # the server refuses the old one if it has expired
+            _log.warning(_KEPT, self._subject, error)
+            self._replaced_at = self._clock.monotonic() + FEWEST_SECONDS
+
+    def _keep(self, endpoint: Endpoint) -> None:
+        left = endpoint.expires.timestamp() - self._clock.time()
+        self._value = endpoint.token
+        self._replaced_at = self._clock.monotonic() + min(MOST_SECONDS, max(FEWEST_SECONDS, left / 2))

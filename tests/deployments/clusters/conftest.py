@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
-from kinesis_assets.spark.setting_names import PY_FILES
+from kinesis_assets.spark.local_settings import PY_FILES
 from kinesis_assets.testing import LocalKinesis
 from support.skipping import give_up
 from support.token_service import signing_key

@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.errors import ExecutorUnsuitable
 from kinesis_assets.ingest import executors
 from kinesis_assets.ingest.executors import ExecutorCheck, ShardCheck, check_executors
-from kinesis_assets.spark.setting_names import CHECKED
+from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.table.store.storage import TableFolder
 from support.token_service import ROLE
 from support.virtual_time import VirtualTime

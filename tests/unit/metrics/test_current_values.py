@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.metrics.current_values import CURRENT_SECONDS, CurrentValues
+from kinesis_assets.metrics.recording import CURRENT_SECONDS, CurrentValues
 
 A, B = {"shard": "a"}, {"shard": "b"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.spark.connect_server import ConnectServer
+from kinesis_assets.spark.server import ConnectServer
 
 
 def test_a_token_in_the_url_is_not_in_the_representation():

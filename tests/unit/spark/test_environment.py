@@ -12,7 +12,7 @@ import pytest
 
 import kinesis_assets
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark.environment import pack_environment, task_requirements
+from kinesis_assets.spark.packages import pack_environment, task_requirements
 
 NEEDED = {
     *("botocore", "certifi", "jmespath", "python-dateutil", "six", "typing_extensions", "urllib3"),
@@ -36,7 +36,7 @@ def test_this_package_is_not_packed_where_a_wheel_of_it_is_installed(tmp_path):
     (record / "METADATA").write_text("Name: kinesis-assets\nVersion: 0.1.0\n")
     modules = (path.relative_to(package.parent).as_posix() for path in package.rglob("*.py"))
     (record / "RECORD").write_text("".join(f"{module},,\n" for module in modules))
-    printing = "from kinesis_assets.spark.environment import *; print(*task_requirements())"
+    printing = "from kinesis_assets.spark.packages import *; print(*task_requirements())"
     done = subprocess.run(
         [sys.executable, "-c", printing],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kinesis_assets.errors import JavaUnavailable, LandingFailed
-from kinesis_assets.spark.java import require_java
+from kinesis_assets.spark.local_settings import require_java
 from kinesis_assets.spark.session import prepare, start_session
 
 
@@ -66,7 +66,7 @@ def test_java_that_prints_no_version_is_refused(java):
 
 def test_java_that_hangs_is_reported(java, monkeypatch):
     java("").write_text("#!/bin/sh\nexec /bin/sleep 600\n")
-    monkeypatch.setattr("kinesis_assets.spark.java._SECONDS", 0.1)
+    monkeypatch.setattr("kinesis_assets.spark.local_settings._SECONDS", 0.1)
     with pytest.raises(JavaUnavailable, match=r"\bJava 17\b.* printed no version"):
         require_java()
 

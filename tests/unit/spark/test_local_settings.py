@@ -7,9 +7,14 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from kinesis_assets.spark.class_data_archive import archive_path
-from kinesis_assets.spark.local_settings import JAVA_OPTIONS, LOOPBACK, QUICK_JAVA, local_settings
-from kinesis_assets.spark.setting_names import WORKER_DAEMON
+from kinesis_assets.spark.local_settings import (
+    JAVA_OPTIONS,
+    LOOPBACK,
+    QUICK_JAVA,
+    WORKER_DAEMON,
+    archive_path,
+    local_settings,
+)
 
 ADDRESSES = ["spark.driver.host", "spark.driver.bindAddress"]
 

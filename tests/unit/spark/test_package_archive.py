@@ -10,9 +10,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.code_version import code_hash
-from kinesis_assets.spark.package_archive import add_package, package_archive
-from kinesis_assets.spark.setting_names import CHECKED
+from kinesis_assets.spark.local_settings import CHECKED
+from kinesis_assets.spark.packages import add_package, code_hash, package_archive
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.spark.parallelism import LEAST_ELASTIC, parallelism
+from kinesis_assets.spark.session import LEAST_ELASTIC, parallelism
 
 
 class Session:

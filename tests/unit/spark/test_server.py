@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.demo import dev
-from kinesis_assets.spark import connect, java, server
+from kinesis_assets.spark import connect, local_settings, server
+from kinesis_assets.spark.local_settings import WORKER_DAEMON
 from kinesis_assets.spark.server import SparkServer
-from kinesis_assets.spark.setting_names import WORKER_DAEMON
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from kinesis_assets.spark.setting_names import WORKER_DAEMON
         (server.SECONDS_TO_START, 15.0),
         (server.UNRESPONSIVE_SECONDS, 1.0),
         (connect.SECONDS_TO_ANSWER, 1.0),
-        (java._SECONDS, 1.0),
+        (local_settings._SECONDS, 1.0),
         (dev._STOP_SECONDS, 5.0),
     ],
 )

@@ -11,17 +11,17 @@ from pyspark.errors import ParseException
 
 from kinesis_assets.decoders import spark_types
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark import spark_3
+from kinesis_assets.spark import pyspark_internals
+from kinesis_assets.spark.pyspark_internals import enable_ansi, is_remote, require_spark_4
 from kinesis_assets.spark.server import SparkServer
 from kinesis_assets.spark.session import prepare, start_session
-from kinesis_assets.spark.spark_3 import enable_ansi, is_remote, require_spark_4
 
 ANSI = "spark.sql.ansi.enabled"
 
 
 @pytest.fixture(params=["3.5.6", "3.5.9.dev0"])
 def spark_3_5(request, monkeypatch):
-    monkeypatch.setattr(spark_3, "pyspark_version", lambda: request.param)
+    monkeypatch.setattr(pyspark_internals, "pyspark_version", lambda: request.param)
     return request.param
 
 
@@ -34,7 +34,7 @@ def session(**settings: str) -> SimpleNamespace:
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.0.dev1", "10.0.0"])
 def test_a_later_release_has_every_feature(monkeypatch, version):
-    monkeypatch.setattr(spark_3, "pyspark_version", lambda: version)
+    monkeypatch.setattr(pyspark_internals, "pyspark_version", lambda: version)
     require_spark_4("a feature")
 
 
@@ -102,7 +102,7 @@ def test_a_setting_of_the_ansi_mode_is_kept():
 
 
 def test_spark_4_keeps_its_ansi_mode(monkeypatch):
-    monkeypatch.setattr(spark_3, "pyspark_version", lambda: "4.0.0")
+    monkeypatch.setattr(pyspark_internals, "pyspark_version", lambda: "4.0.0")
     spark = session()
     enable_ansi(spark, {})
     assert spark.changed == {}

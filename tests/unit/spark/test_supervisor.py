@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import SparkServerFailed
-from kinesis_assets.spark.code_version import code_hash
-from kinesis_assets.spark.supervisor import MAX_RESTARTS, STABLE_SECONDS, Supervisor
+from kinesis_assets.spark.packages import code_hash
+from kinesis_assets.spark.server import MAX_RESTARTS, STABLE_SECONDS, Supervisor
 
 
 class Server:

@@ -34,8 +34,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.data_source import KinesisDataSource
-from kinesis_assets.spark.parallelism import parallelism
-from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
+from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged, wrap_spark_errors
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from benchmarks.harness.waiting import SECONDS, wait_until
 from integration.spark.server.processes import SCRIPT, children, processes_with, result_of
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
 from kinesis_assets.spark.connect import has_package
-from kinesis_assets.spark.server import SparkServer
-from kinesis_assets.spark.supervisor import Supervisor
+from kinesis_assets.spark.server import SparkServer, Supervisor
 from support.mentions import assert_mentions
 from support.tables import put_numbers
 

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.managed.service import Endpoint, Service, State, Status
+from kinesis_assets.spark.managed.services import Endpoint, Service, State, Status
 from kinesis_assets.spark.managed.session import SECONDS_TO_START, open_session
 from support.virtual_time import VirtualTime
 

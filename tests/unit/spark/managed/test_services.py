@@ -12,7 +12,7 @@ import pytest
 from botocore.stub import Stubber
 
 from kinesis_assets.dagster.settings.managed_spark import parse
-from kinesis_assets.spark.managed.service import Endpoint, State
+from kinesis_assets.spark.managed.services import Endpoint, State
 from kinesis_assets.spark.managed.session import SERVICES
 
 ROLE = "arn:aws:iam::111122223333:role/kinesis-assets"
