@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
-from kinesis_assets.dagster.settings.managed_spark import SERVICE_SETTINGS
-from kinesis_assets.dagster.settings.registry_settings import RegisteredSchema, RegistrySettings
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings
+from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
-from kinesis_assets.dagster.settings.table_settings import DecodingSettings
+from kinesis_assets.dagster.settings.table_settings import (
+    DecodingSettings,
+    RegisteredSchema,
+    RegistrySettings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

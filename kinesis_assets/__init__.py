@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinesis_assets.dagster.build import build_kinesis_stream
     from kinesis_assets.dagster.components.account_component import KinesisAccountComponent
-    from kinesis_assets.dagster.components.asset_props import KinesisAssetProps
     from kinesis_assets.dagster.components.stream_component import KinesisStreamComponent
     from kinesis_assets.dagster.components.table_component import KinesisTableComponent
-    from kinesis_assets.dagster.derived.after_landing import after_landing
-    from kinesis_assets.dagster.derived.derived_asset import derived_table, rollup
+    from kinesis_assets.dagster.components.yaml_component import KinesisAssetProps
+    from kinesis_assets.dagster.derived.derived_asset import after_landing, derived_table, rollup
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.resources import KinesisResource
     from kinesis_assets.derive.cursor import Cursor
@@ -183,13 +182,13 @@ _HOMES = {
     "Cursor": "derive.cursor",
     "NewRows": "derive.new_rows",
     "OnDeleted": "derive.policy",
-    "after_landing": "dagster.derived.after_landing",
+    "after_landing": "dagster.derived.derived_asset",
     "derived_table": "dagster.derived.derived_asset",
     "new_rows": "derive.new_rows",
     "read_table": "derive.new_rows",
     "rollup": "dagster.derived.derived_asset",
     "KinesisAccountComponent": "dagster.components.account_component",
-    "KinesisAssetProps": "dagster.components.asset_props",
+    "KinesisAssetProps": "dagster.components.yaml_component",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",
     "KinesisStreamComponent": "dagster.components.stream_component",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from kinesis_assets.dagster.settings.setting_errors import reason_of
-from kinesis_assets.dagster.settings.settings_base import without_parser
+from kinesis_assets.dagster.settings.settings_base import reason_of, without_parser
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 

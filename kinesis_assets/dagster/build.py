@@ -12,21 +12,22 @@ import dagster as dg
 from kinesis_assets.dagster.checked_table import checked_tables
 from kinesis_assets.dagster.checks.definitions import build_checks
 from kinesis_assets.dagster.consumption import derived_tables
-from kinesis_assets.dagster.derived.after_landing import moves_after_landing
+from kinesis_assets.dagster.derived.derived_asset import moves_after_landing
 from kinesis_assets.dagster.events.table_metadata import definition_metadata, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
-from kinesis_assets.dagster.jobs.catch_up import build_catch_up_job
-from kinesis_assets.dagster.jobs.maintenance import build_maintenance_job, schedule_of
-from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
+from kinesis_assets.dagster.jobs.maintenance import (
+    build_maintenance_job,
+    build_prune_history_job,
+    schedule_of,
+)
+from kinesis_assets.dagster.jobs.operations import build_catch_up_job, build_replay_job, build_seek_job
 from kinesis_assets.dagster.jobs.rebuild import build_rebuild_job
-from kinesis_assets.dagster.jobs.replay import build_replay_job
-from kinesis_assets.dagster.jobs.seek import build_seek_job
-from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds, reports_only_news
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings.freshness import policy_of
+from kinesis_assets.dagster.settings.asset_settings import policy_of
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames

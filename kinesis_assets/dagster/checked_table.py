@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.consumption import Consumption
-    from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
+    from kinesis_assets.dagster.settings.check_settings import DerivedChecks
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.kinesis.role import AssumedRole

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
+    from kinesis_assets.dagster.settings.check_settings import DerivedChecks
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable
     from kinesis_assets.derive.policy import OnDeleted

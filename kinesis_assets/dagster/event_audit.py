@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.events.commit_links import event_of
-from kinesis_assets.dagster.events.event_log import commits_without_events, materializations_since
 from kinesis_assets.dagster.events.metadata import exact_values
-from kinesis_assets.dagster.events.missing_events import MAX_FILES
+from kinesis_assets.dagster.events.missing_events import (
+    MAX_FILES,
+    commits_without_events,
+    materializations_since,
+)
 from kinesis_assets.dagster.sensor.dead_runs import dead_runs
 from kinesis_assets.dagster.sensor.sensor_runs import DEAD
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok

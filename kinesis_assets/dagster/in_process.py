@@ -1,9 +1,10 @@
-"""Run a stream's assets and jobs in this process, with the definitions that the UI uses."""
+"""Run a stream's assets and jobs in this process, with the definitions of the UI, and capture their logs."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,9 +15,8 @@ from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import initialized, job_without_checks
 from kinesis_assets.dagster.events.run_events import QUIET, metadata_of_events
 from kinesis_assets.dagster.io_manager import ShardIOManager
-from kinesis_assets.dagster.log_capture import quiet_log_capture
-from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, range_tags
-from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX
+from kinesis_assets.dagster.partition_ranges import contiguous_ranges, range_tags
+from kinesis_assets.dagster.settings.asset_settings import KEY_PREFIX
 from kinesis_assets.dagster.stream_names import StreamNames, is_key, op_key
 from kinesis_assets.errors import InvalidInput, RunCanceled, ShardsNotCommitted
 from kinesis_assets.kinesis.stream import StreamAddress
@@ -284,3 +284,34 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
+
+
+@contextmanager
+def quiet_log_capture(instance: dg.DagsterInstance) -> Iterator[None]:
+    """Start the processes that mirror captured logs in such a way that Ctrl-C does not reach them.
+
+    A terminal sends Ctrl-C to every process of a command. The process with which Dagster watches the
+    mirroring would print a traceback. It ends with the capture.
+
+    Args:
+        instance: The instance whose runs are executed in this process within the context.
+    """
+    manager = instance.compute_log_manager
+    capture_logs = manager.capture_logs
+
+    @contextmanager
+    def capture_quietly(log_key: Sequence[str]) -> Iterator[Any]:
+        with ExitStack() as capture:
+            # A process inherits the signals that the thread which starts it blocks.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                context = capture.enter_context(capture_logs(log_key))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield context
+
+    manager.capture_logs = capture_quietly  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        manager.capture_logs = capture_logs  # type: ignore[method-assign]

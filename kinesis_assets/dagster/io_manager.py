@@ -11,8 +11,8 @@ from pydantic import Field, PrivateAttr
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
 from kinesis_assets.dagster.resources import KinesisResource
-from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.asset_settings import KEY_PREFIX
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.dagster.stream_names import StreamNames

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
-from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_seconds
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.partition_ranges import continuous_run_seconds
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import dagster as dg
 
-from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX, prefix_of
+from kinesis_assets.dagster.settings.asset_settings import KEY_PREFIX, prefix_of
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.stream import StreamAddress
 

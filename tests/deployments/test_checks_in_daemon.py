@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from benchmarks.harness.waiting import SECONDS, wait_until
-from kinesis_assets.dagster.settings.check_settings import SCANNING
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group

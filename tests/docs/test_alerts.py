@@ -22,7 +22,7 @@ from dagster._daemon.types import DaemonHeartbeat
 from dagster_graphql.test.utils import execute_dagster_graphql
 from dagster_shared.error import SerializableErrorInfo
 
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import Checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

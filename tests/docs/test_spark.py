@@ -18,7 +18,7 @@ import yaml
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets import KinesisStreamComponent
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.dagster.settings.managed_spark import SERVICE_SETTINGS
+from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS
 from kinesis_assets.spark.local_settings import ARCHIVES, MANAGED, local_settings
 from support.dagster_components import dagsters_own_warnings, loaded, validator_of
 

@@ -9,7 +9,7 @@ import dagster as dg
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.events.metadata import exact_values
-from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_tags
+from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from support.runs_in_threads import for_runs_in_threads
 from support.stream_names import raw_key, shard_partitions
 

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.run_events import events_of
-from kinesis_assets.dagster.partitions.partition_ranges import range_tags
+from kinesis_assets.dagster.partition_ranges import range_tags
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:

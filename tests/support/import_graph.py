@@ -44,7 +44,7 @@ INNER_LAYERS = {
         ("derived",),
         ("sensor",),
         ("checks",),
-        ("events", "partitions", "settings"),
+        ("events", "settings"),
     ),
     "table": (
         ("maintenance",),

@@ -13,8 +13,8 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from kinesis_assets.dagster.sensor.run_liveness import Liveness, SignOfLife
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.sensor_runs import Liveness, SignOfLife
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.table.run_files.heartbeat import Heartbeat, heartbeats
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.dagster.partitions.partition_ranges import continuous_run_tags
+from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.steps import continuous_step
 from kinesis_assets.dagster.stream import OpenStream

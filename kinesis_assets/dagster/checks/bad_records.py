@@ -1,15 +1,28 @@
-"""The check of the share of bad records, in the hours of the last day."""
+"""The check of the share of bad records, in the hours of the last day.
+
+The records of a raw table, from the totals that runs reported in the last day.
+
+The records of a derived table, from the records of its commits in the last day.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import dagster as dg
 import msgspec
 
 from kinesis_assets.dagster.checks.result import CheckResult
+from kinesis_assets.dagster.dagster_internals import unpartitioned_materializations
+from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
+from kinesis_assets.errors import PositionsUnreadable
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.settings.stream_check_settings import BadRecordsCheck
+    from kinesis_assets.dagster.settings.check_settings import BadRecordsCheck
+    from kinesis_assets.derive.derived_table import DerivedCommit, RecordFiles
+
 
 WINDOW = 24
 """The number of hours of which the records count."""
@@ -98,3 +111,71 @@ def check_bad_records(check: BadRecordsCheck, counted: BadRecords, advice: str) 
         found,
         {"records": records, "bad records": bad, "share of bad records (%)": round(100 * share, 4)},
     )
+
+
+DAMAGED = "The column error says why; a producer may aggregate records wrongly"
+"""The advice about bad records of a raw table."""
+
+_MAX_EVENTS = 5000
+"""The maximum number of events of the asset that a step goes through. The next one goes further."""
+
+
+def count_reported(
+    instance: dg.DagsterInstance, key: dg.AssetKey, before: BadRecords, now: float
+) -> BadRecords:
+    """Add the records that runs have reported since the last time.
+
+    Args:
+        instance: The instance with the events.
+        key: The key of the raw table's asset.
+        before: What was counted so far.
+        now: The time of the instance's clock, in seconds since the epoch.
+    """
+    counter = RecordCounter(before, now)
+    totals, through = unpartitioned_materializations(
+        instance, key, before.through, since=counter.since, limit=_MAX_EVENTS
+    )
+    for record in totals:
+        if (event := record.asset_materialization) is not None:
+            counter.add(record.timestamp, _count(event, TOTAL_ROWS), _count(event, TOTAL_BAD_RECORDS))
+    return counter.counted(through)
+
+
+def _count(event: dg.AssetMaterialization, name: str) -> int:
+    value = event.metadata.get(name)
+    return value.value or 0 if isinstance(value, dg.IntMetadataValue) else 0
+
+
+UNDECODED = "The column error says why; correct the schema or the producer"
+"""The advice about bad records of a derived table."""
+
+MAX_COMMITS = 200
+"""The maximum number of commits that a step counts, from the newest one."""
+
+
+def count_committed(
+    records: RecordFiles,
+    newest: DerivedCommit,
+    before: BadRecords,
+    now: float,
+    *,
+    max_commits: int = MAX_COMMITS,
+) -> BadRecords:
+    """Add the records of the commits since the last time. Commits that did not count theirs are left out.
+
+    Args:
+        records: The records of the table's commits.
+        newest: The newest commit.
+        before: What was counted so far.
+        now: The time, in seconds since the epoch.
+        max_commits: The maximum number of commits to read.
+    """
+    counter = RecordCounter(before, now)
+    with suppress(PositionsUnreadable):  # no run needs the earlier records
+        for commit in islice(records.back_from(newest), max_commits):
+            time = commit.at.timestamp()
+            if commit.commit_id == before.through or time < counter.since:
+                break
+            if commit.records is not None:
+                counter.add(time, commit.records, commit.bad_records or 0)
+    return counter.counted(newest.commit_id)

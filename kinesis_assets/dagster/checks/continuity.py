@@ -20,7 +20,7 @@ from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kinesis_assets.dagster.settings.stream_check_settings import ContinuityCheck
+    from kinesis_assets.dagster.settings.check_settings import ContinuityCheck
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.table import PositionedTable
 

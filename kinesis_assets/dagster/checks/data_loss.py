@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from kinesis_assets.dagster.settings.stream_check_settings import NoAcceptedDataLossCheck
+    from kinesis_assets.dagster.settings.check_settings import NoAcceptedDataLossCheck
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions

@@ -1,6 +1,5 @@
-"""The definition of a raw table's checks, which computes them when they are executed in the UI."""
+"""The definitions of the checks of raw and derived tables, and their execution in the UI."""
 
-# Dagster reads the types of the op's arguments, so annotations must not be strings.
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from time import time
@@ -8,15 +7,19 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.dagster_internals import assets_of_job
 from kinesis_assets.dagster.failures import shown_as_failures
-from kinesis_assets.dagster.settings.check_settings import SCANNING
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks, DerivedChecks
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.checks.result import CheckResult
+
+
+# Dagster reads the types of the op's arguments, so annotations must not be strings.
+
 
 MAX_COMMITS = 1000
 """The maximum number of commits that an execution verifies, from the newest one."""
@@ -88,3 +91,49 @@ def _scanned(opened: OpenStream) -> "list[CheckResult]":
 
     check = opened.checks.no_duplicates
     return [] if check is None else [check_no_duplicates(check, opened)]
+
+
+def check_specs(key: dg.AssetKey, checks: DerivedChecks) -> list[dg.AssetCheckSpec]:
+    """Return the specs of a derived table's checks.
+
+    Args:
+        key: The key of the table's asset.
+        checks: The checks.
+    """
+    # A run that automation requests also executes the checks without a condition. For no_duplicates, which
+    # such a run skips, Dagster would then no longer show the last result.
+    first = dg.AutomationCondition.initial_evaluation()
+    never = (first & ~first).with_label("never_requested")
+    return [
+        dg.AssetCheckSpec(name, asset=key, description=check.summary(), automation_condition=never)
+        for name, check in checks.defined
+    ]
+
+
+def execute_checks(
+    context: dg.AssetExecutionContext, opened: OpenStream, table: CheckedTable
+) -> Iterator[dg.AssetCheckResult]:
+    """Evaluate the selected checks of a derived table, and yield their results.
+
+    Args:
+        context: The context of the running asset. If it was materialized, `DerivedRunChecks` has reported the
+            checks that read no rows.
+        opened: The stream of the table.
+        table: The table.
+
+    Raises:
+        LandingFailed: A Spark job failed, or the session cannot be started.
+        TableError: The table or its source cannot be read.
+    """
+    from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys  # noqa: PLC0415  # definitions open no table
+    from kinesis_assets.dagster.checks.in_run import evaluated  # noqa: PLC0415  # as above
+
+    selected = {check.name for check in context.selected_asset_check_keys}
+    materializes = bool(context.selected_asset_keys)
+    results: list[CheckResult] = []
+    if selected - SCANNING and not materializes:
+        results += evaluated(context.instance, table, time())
+    check = table.checks.no_duplicates
+    if check is not None and table.checks.scan_is_requested(selected, materializes=materializes):
+        results.append(check_no_duplicate_keys(check, table, opened.start_spark()))
+    yield from (result.of(table.key) for result in results if result.name in selected)

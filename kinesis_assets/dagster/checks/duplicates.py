@@ -1,7 +1,8 @@
-"""The check that each record is in the table once, by a scan of the keys of all rows."""
+"""The checks that scan the keys of all rows: each record, or each key of a derived table, is there once."""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.result import CheckResult, counted, worst
@@ -10,7 +11,10 @@ from kinesis_assets.operations.doctor.row_scan import scan
 from kinesis_assets.spark.session import wrap_spark_errors
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.settings.stream_check_settings import NoDuplicatesCheck
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.settings.check_settings import DerivedNoDuplicatesCheck, NoDuplicatesCheck
     from kinesis_assets.dagster.stream import OpenStream
 
 
@@ -51,3 +55,61 @@ def check_no_duplicates(check: NoDuplicatesCheck, opened: OpenStream) -> CheckRe
         description,
         {"rows": rows, "duplicated records": total, **worst(shards)},
     )
+
+
+_ROWS = "__rows"
+
+
+def check_no_duplicate_keys(
+    check: DerivedNoDuplicatesCheck, table: CheckedTable, spark: SparkSession
+) -> CheckResult:
+    """Read the keys of all rows in a Spark job, and check that each is there once.
+
+    Rows in which a column of the key is null have no key.
+
+    Args:
+        check: The check.
+        table: The table.
+        spark: The session.
+
+    Raises:
+        LandingFailed: The Spark job failed.
+        TableError: The table cannot be read.
+    """
+    rows, duplicated = _count(table, spark)
+    if duplicated:
+        description = (
+            f"{counted(duplicated, 'key')} {'is' if duplicated == 1 else 'are'} in the table more than once. "
+            "Another program may have written to it: stop that, and derive the rows again in another table"
+        )
+    else:
+        description = f"each key of {counted(rows, 'row')} is there once"
+    metadata = {"rows": rows, "duplicated keys": duplicated}
+    return CheckResult("no_duplicates", not duplicated, check.severity, description, metadata)
+
+
+def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
+    """Return the number of rows with a key, and of keys with several rows."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # only an execution needs Spark
+
+    from kinesis_assets.derive.files import files_of  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.read import read, shuffle_tasks  # noqa: PLC0415
+    from kinesis_assets.derive.source import open_source  # noqa: PLC0415
+    from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
+
+    try:
+        opened = open_source(table.uri, table.role)
+    except TableMissing:
+        return 0, 0
+    files = files_of(opened.delta)
+    if not files:
+        return 0, 0
+    key = [F.col(f"`{name}`") for name in table.unique]
+    has_key = reduce(lambda condition, column: condition & column.isNotNull(), key, F.lit(True))
+    with wrap_spark_errors(f"table {table.uri}"):
+        keys = read(spark, opened.folder, opened.delta, files, columns=table.unique).where(has_key)
+        tasks = shuffle_tasks(spark, sum(file.size for file in files))
+        of_keys = keys.repartition(tasks, *key).groupBy(*key).agg(F.count(F.lit(1)).alias(_ROWS))
+        number = F.col(_ROWS)
+        found = of_keys.agg(F.sum(number), F.count(F.when(number > 1, number))).collect()
+    return found[0][0] or 0, found[0][1]

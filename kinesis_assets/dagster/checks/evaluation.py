@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.checks.bad_records import BadRecords, check_bad_records
+from kinesis_assets.dagster.checks.bad_records import DAMAGED, BadRecords, check_bad_records, count_reported
 from kinesis_assets.dagster.checks.continuity import (
     MAX_COMMITS,
     ContinuityProgress,
@@ -16,10 +16,11 @@ from kinesis_assets.dagster.checks.continuity import (
 )
 from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, gaps_of_table
 from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
-from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
-from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
-from kinesis_assets.dagster.checks.unread import (
+from kinesis_assets.dagster.checks.shard_checks import (
     Unread,
+    check_every_shard_read,
+    check_lag,
+    check_time_to_loss,
     lags,
     latest_time,
     readable,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.checks.result import CheckResult
-    from kinesis_assets.dagster.settings.stream_check_settings import Checks
+    from kinesis_assets.dagster.settings.check_settings import Checks
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.amendments import Amendment

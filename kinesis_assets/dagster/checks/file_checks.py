@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from kinesis_assets.dagster.settings.stream_check_settings import CompactionDebtCheck
+    from kinesis_assets.dagster.settings.check_settings import CompactionDebtCheck
 
 FILES_EVERY = 600.0
 """Minimum seconds from one reading of the data files' statistics to the next: it takes time for each file."""

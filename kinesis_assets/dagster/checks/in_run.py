@@ -1,8 +1,4 @@
-"""The checks of a raw table in a run.
-
-What the run has read counts. Of the other shards, it continues with what the sensor remembers of its last
-tick.
-"""
+"""The checks of raw and derived tables in a run, which continue with what the sensor remembers."""
 
 from __future__ import annotations
 
@@ -12,9 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kinesis_assets.dagster.checks.derived_evaluation import (
+    DerivedEvaluation,
+    DerivedProgress,
+    DerivedState,
+)
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.remembered import RememberedChecks, remembered_checks
-from kinesis_assets.dagster.checks.run_reports import RunReports
+from kinesis_assets.dagster.checks.reports import RunReports
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.checks.result import CheckResult
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
@@ -116,3 +118,37 @@ class RunChecks(RunReports):
                 # The last tick found nothing in a shard that it does not name.
                 waiting.setdefault(shard_id, unread_since if tick is None else tick)
         return waiting
+
+
+class DerivedRunChecks(RunReports):
+    """The checks of a derived table in one run.
+
+    Args:
+        step: The step of the run that materializes the table's asset.
+        table: The table.
+        clock: Returns the time in seconds since the epoch.
+    """
+
+    def __init__(
+        self, step: dg.StepExecutionContext, table: CheckedTable, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(step, table.key, table.checks.reading_no_rows, f"table {table.uri}", clock)
+        self._table = table
+
+    def _evaluated(self, now: float) -> Sequence[CheckResult]:
+        return evaluated(self._step.instance, self._table, now)
+
+
+def evaluated(instance: dg.DagsterInstance, table: CheckedTable, now: float) -> list[CheckResult]:
+    """Evaluate the checks of a derived table outside of the sensor.
+
+    Args:
+        instance: The instance whose daemon evaluates the sensor.
+        table: The table.
+        now: The time, in seconds since the epoch.
+
+    Raises:
+        TableError: The table or its source cannot be read at present.
+    """
+    before = remembered_checks(instance, table.stream).derived.get(table.name, DerivedProgress())
+    return DerivedEvaluation(table, DerivedState.of(table), before, now).results

@@ -1,8 +1,4 @@
-"""The checks of a raw table in a tick of the sensor, also in one that fails.
-
-A tick that fails turns checks red, and none green. It remembers nothing, because Dagster keeps the cursor of
-the last tick that succeeded.
-"""
+"""The checks of raw and derived tables in a tick of the sensor."""
 
 from __future__ import annotations
 
@@ -10,31 +6,44 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from kinesis_assets.dagster.checks.derived_evaluation import (
+    DerivedEvaluation,
+    DerivedProgress,
+    DerivedState,
+)
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.reports import Reports
 from kinesis_assets.dagster.checks.result import CheckResult, duration
+from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import KinesisAssetsError, PauseUnreadable, TableMissing, reason_of
 from kinesis_assets.errors.redaction import without_secrets
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import dagster as dg
 
-    from kinesis_assets.dagster.settings.stream_check_settings import Checks
+    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.settings.check_settings import Checks
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
+    from kinesis_assets.derive.source import Source
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.run_files.pause import Pause
     from kinesis_assets.table.snapshot import TableSnapshot
+
 
 _log = logging.getLogger(__name__)
 
 BLIND_SECONDS = 3600.0
 """Seconds of failing ticks after which `time_to_loss` fails, long before any record expires."""
 
-_NOT_EVALUATED = "stream %s: the checks cannot be evaluated, and are in the next tick: %s"
+_STREAM_NOT_EVALUATED = "stream %s: the checks cannot be evaluated, and are in the next tick: %s"
 
 
 def check_events(
@@ -80,7 +89,7 @@ def check_events(
             before=before,
         )
     except KinesisAssetsError as error:
-        _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
+        _log.warning(_STREAM_NOT_EVALUATED, opened.name, reason_of(error))
         failed, _ = failing_check_events(opened, instance, error, before=before, failing=failing, now=now)
         return failed, before
     reports = Reports.of(instance, opened.names.raw_key, names)
@@ -150,7 +159,7 @@ def _without_service(
             before=before,
         )
     except Exception as error:  # noqa: BLE001  # the tick fails, and its checks have to say so in any case
-        _log.warning(_NOT_EVALUATED, opened.name, reason_of(error))
+        _log.warning(_STREAM_NOT_EVALUATED, opened.name, reason_of(error))
         return None
 
 
@@ -204,3 +213,98 @@ def _expiry(hours: float | None) -> str:
     if hours is None:
         return "It is unknown when unread records expire"
     return f"Unread records may expire {f'in {duration(hours * 3600)}' if hours else 'already'}"
+
+
+MAX_TABLES = 20
+"""The maximum number of tables of which a tick evaluates the checks, because it must end within a minute.
+Those that were evaluated longest ago come first."""
+
+
+_TABLE_NOT_EVALUATED = "table %s: the checks cannot be evaluated, and are in a later tick: %s"
+
+
+def derived_check_events(
+    instance: dg.DagsterInstance,
+    tables: Sequence[CheckedTable],
+    before: Mapping[str, DerivedProgress],
+    now: float,
+    *,
+    max_tables: int = MAX_TABLES,
+) -> tuple[list[dg.AssetCheckEvaluation], dict[str, DerivedProgress]]:
+    """Evaluate the checks of derived tables, and return the results that are to be reported.
+
+    A table whose checks cannot be evaluated delays neither the others nor the stream.
+
+    Args:
+        instance: The instance with the events.
+        tables: The tables.
+        before: What the checks of each table remember of the previous ticks.
+        now: The time of the tick, in seconds since the epoch.
+        max_tables: The maximum number of tables.
+
+    Returns:
+        The results, and what the checks remember.
+    """
+    progress = {table.name: before.get(table.name, DerivedProgress()) for table in tables}
+    turns = sorted(tables, key=lambda table: progress[table.name].at or 0.0)[:max_tables]
+    states = [_state_of(table) for table in turns]
+    opened = cache(open_source)  # after the tables, so that each source has what these have consumed
+    events: list[dg.AssetCheckEvaluation] = []
+    for table, state in zip(turns, states, strict=True):
+        remembered = msgspec.structs.replace(progress[table.name], at=now)
+        due, progress[table.name] = _evaluated(instance, table, state, remembered, now=now, opened=opened)
+        events += due
+    return events, progress
+
+
+def _state_of(table: CheckedTable) -> DerivedState | Exception:
+    """Return the newest version of a table, or why it cannot be read."""
+    try:
+        return DerivedState.of(table)
+    except Exception as error:  # noqa: BLE001  # no table may stop the sensor, which requests the stream's runs
+        return error
+
+
+def _evaluated(
+    instance: dg.DagsterInstance,
+    table: CheckedTable,
+    state: DerivedState | Exception,
+    before: DerivedProgress,
+    *,
+    now: float,
+    opened: Callable[[str, AssumedRole | None], Source],
+) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
+    """Return the results of a table that are to be reported, and what is remembered."""
+    found = state if isinstance(state, Exception) else _evaluation(table, state, before, now, opened)
+    if isinstance(found, Exception):
+        _log.warning(_TABLE_NOT_EVALUATED, table.uri, reason_of(found))
+        since = now if before.read_at is None else before.read_at
+        progress = msgspec.structs.replace(before, read_at=since)
+        results = _of_unreadable(table, found, now - since)
+    else:
+        results, progress = found.results, found.progress
+    reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
+    return [*reports.due(results, now)], progress
+
+
+def _evaluation(
+    table: CheckedTable,
+    state: DerivedState,
+    before: DerivedProgress,
+    now: float,
+    opened: Callable[[str, AssumedRole | None], Source],
+) -> DerivedEvaluation | Exception:
+    """Return the evaluation of a table's checks, or why they cannot be evaluated."""
+    try:
+        return DerivedEvaluation(table, state, before, now, opened)
+    except Exception as error:  # noqa: BLE001  # as above
+        return error
+
+
+def _of_unreadable(table: CheckedTable, error: Exception, seconds: float) -> list[CheckResult]:
+    """Return the lag of a table whose checks cannot be evaluated, if that lasts."""
+    lag = table.checks.lag
+    if lag is None or seconds <= lag.max_seconds:
+        return []
+    description = f"the checks could not be evaluated for {duration(seconds)}: {without_secrets(str(error))}"
+    return [CheckResult("lag", False, lag.severity, description, {"lag_seconds": round(seconds, 1)})]

@@ -10,7 +10,7 @@ import dagster as dg
 import yaml
 
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
-from kinesis_assets.dagster.settings.templates import is_template
+from kinesis_assets.dagster.settings.yaml_model import is_template
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.errors.redaction import MASK, mask_secrets
 

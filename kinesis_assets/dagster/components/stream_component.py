@@ -5,9 +5,12 @@ from __future__ import annotations
 import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.components.asset_props import stream_roles
-from kinesis_assets.dagster.components.scaffolder import SettingsScaffolder
-from kinesis_assets.dagster.components.yaml_component import YamlComponent, type_spec
+from kinesis_assets.dagster.components.yaml_component import (
+    SettingsScaffolder,
+    YamlComponent,
+    stream_roles,
+    type_spec,
+)
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.components.scaffolder import SettingsScaffolder
-from kinesis_assets.dagster.components.yaml_component import YamlComponent, type_spec
-from kinesis_assets.dagster.derived.column_lineage import column_lineage, lineage_of_errors
+from kinesis_assets.dagster.components.yaml_component import SettingsScaffolder, YamlComponent, type_spec
 from kinesis_assets.dagster.derived.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived.selected_columns import check_columns
-from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.derived.typed_rows import TypedRows, column_lineage, lineage_of_errors
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.check_settings import OFF
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
@@ -24,7 +22,7 @@ from kinesis_assets.schemas.ddl_parser import parse_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.dagster.components.asset_props import AssetRole
+    from kinesis_assets.dagster.components.yaml_component import AssetRole
     from kinesis_assets.schemas.ddl import Field
 
 

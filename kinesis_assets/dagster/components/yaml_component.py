@@ -1,25 +1,36 @@
-"""The base of the components: how their YAML becomes settings."""
+"""The base of the components: how their YAML becomes settings, and what `dg scaffold defs` writes.
+
+Refuse two components of a project whose definitions have the same name. Dagster refuses most of them too,
+but names no file; and it would let two streams share their partitions.
+
+The properties of its assets that a subclass of a component may change.
+
+`dg scaffold defs`: a component's settings as options of the command, and the YAML that it writes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any, Self
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_origin
+from weakref import WeakKeyDictionary
 
 import dagster as dg
-from pydantic import PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, create_model, model_validator
 
-from kinesis_assets.dagster.components.asset_props import AssetRole, KinesisAssetProps, with_asset_specs
-from kinesis_assets.dagster.components.taken_names import take_names
-from kinesis_assets.dagster.settings.settings_base import Settings
-from kinesis_assets.dagster.settings.templates import Renderer
-from kinesis_assets.dagster.settings.yaml_model import alternatives_of, yaml_model
+from kinesis_assets.dagster.dagster_internals import loading_of
+from kinesis_assets.dagster.settings.settings_base import Settings, reason_of
+from kinesis_assets.dagster.settings.yaml_model import Renderer, alternatives_of, has_template, yaml_model
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator
 
-    from pydantic import BaseModel
+    from kinesis_assets.dagster.stream_names import StreamNames
 
 
 _OWNERS = ("team:kinesis-assets",)
@@ -134,3 +145,218 @@ def _rendered(context: dg.ResolutionContext, model: BaseModel) -> dict[str, Any]
             )
             settings[setting] = renderer.render(getattr(model, name))
     return settings
+
+
+class _Owner(NamedTuple):
+    """The owner of a name: the place of a component, its file, and what it defines."""
+
+    place: object
+    file: str
+    what: str
+
+
+_owners: WeakKeyDictionary[object, dict[str, _Owner]] = WeakKeyDictionary()
+"""For each loading of a project, the owners of the names of its definitions."""
+
+
+def take_names(context: dg.ComponentLoadContext, what: str, definitions: dg.Definitions) -> None:
+    """Note the names of a component's definitions.
+
+    Args:
+        context: The context in which the component is loaded.
+        what: What these definitions are for, such as a stream and its name.
+        definitions: The definitions.
+
+    Raises:
+        InvalidInput: Definitions for something else have one of these names.
+    """
+    owners = _owners.setdefault(loading_of(context), {})
+    ours = _Owner(context.component_loc, _file_of(context), what)
+    for name in _names_of(definitions):
+        owner = owners.setdefault(name, ours)
+        if owner != ours:
+            raise InvalidInput(
+                f"{what} in {ours.file} and {owner.what} in {owner.file} would both define {name}; a Dagster "
+                "instance can have only one of them. Give a stream another key_prefix, a table another name"
+            )
+
+
+def _file_of(context: dg.ComponentLoadContext) -> str:
+    path = context.path
+    return str(path / "defs.yaml" if (path / "defs.yaml").is_file() else path)
+
+
+def _names_of(definitions: dg.Definitions) -> Iterator[str]:
+    for asset in definitions.assets or ():
+        if isinstance(asset, dg.AssetSpec | dg.AssetsDefinition):
+            keys = [asset.key] if isinstance(asset, dg.AssetSpec) else asset.keys
+            yield from (f"the asset {key.to_user_string()}" for key in keys)
+            if isinstance(asset.partitions_def, dg.DynamicPartitionsDefinition):
+                yield f"the partitions {asset.partitions_def.name}"
+    yield from (f"the sensor {sensor.name}" for sensor in definitions.sensors or ())
+    yield from (f"the job {job.name}" for job in definitions.jobs or ())
+    yield from (f"the resource {name}" for name in definitions.resources or ())
+
+
+AssetRole = Literal["stream", "raw", "table", "errors"]
+"""The stream, its raw table, a typed table, or the table of records that could not be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class KinesisAssetProps:
+    """An asset that a component defines, for its `get_asset_spec`.
+
+    Attributes:
+        role: What the asset is, see `AssetRole`.
+        stream: The name of the stream.
+        spec: The spec that the component gives the asset.
+    """
+
+    role: AssetRole
+    stream: str
+    spec: dg.AssetSpec
+
+
+def stream_roles(names: StreamNames) -> dict[dg.AssetKey, AssetRole]:
+    """Return the roles of the assets that `build_kinesis_stream` defines."""
+    return {names.stream_key: "stream", names.raw_key: "raw"}
+
+
+def with_asset_specs(
+    definitions: dg.Definitions,
+    stream: str,
+    roles: Mapping[dg.AssetKey, AssetRole],
+    get_asset_spec: Callable[[KinesisAssetProps], dg.AssetSpec],
+) -> dg.Definitions:
+    """Return definitions whose assets have the specs that a function returns.
+
+    Args:
+        definitions: The definitions.
+        stream: The name of the stream.
+        roles: The roles of the assets.
+        get_asset_spec: The function.
+
+    Raises:
+        InvalidInput: The function changed what runs depend on.
+    """
+
+    def changed(spec: dg.AssetSpec) -> dg.AssetSpec:
+        props = KinesisAssetProps(roles[spec.key], stream, spec)
+        changed = get_asset_spec(props)
+        _check(props, changed)
+        return changed
+
+    with warnings.catch_warnings(action="ignore", category=dg.PreviewWarning):
+        return definitions.map_asset_specs(func=changed)
+
+
+def _check(props: KinesisAssetProps, changed: dg.AssetSpec) -> None:
+    spec = props.spec
+    fixed = ["key", "partitions_def"] if props.role == "stream" else ["key", "partitions_def", "deps"]
+    different = [name for name in fixed if getattr(changed, name) != getattr(spec, name)]
+    # Dagster and runs read metadata of this kind; `replace_attributes` removes it.
+    different += [
+        name for name in spec.metadata if name.startswith("dagster/") and name not in changed.metadata
+    ]
+    if changed.metadata.get("dagster/uri") != spec.metadata.get("dagster/uri"):
+        different.append("dagster/uri")
+    if different:
+        raise InvalidInput(
+            f"get_asset_spec changed {', '.join(dict.fromkeys(different))} of asset "
+            f"{spec.key.to_user_string()}, which must stay as it is; add metadata with merge_attributes"
+        )
+
+
+_OPTIONS = {"format": "record_format"}
+"""Settings whose options have another name, because `dg scaffold defs` has an option of that name."""
+
+
+class _Options(BaseModel):
+    """Settings that are given as options: none, or all that are required. A value may be a template."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    settings: ClassVar[type[Settings]]
+    placeholders: ClassVar[dict[str, str]]
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the settings that are given, as their YAML has them.
+
+        Raises:
+            ValidationError: A value has the wrong type, or is out of bounds.
+        """
+        names = {name: field.alias or name for name, field in self.settings.model_fields.items()}
+        given = {names[name]: value for name, value in self if value is not None}
+        if not given:  # the YAML is filled in by hand
+            return {}
+        model = yaml_model(self.settings)(**self.placeholders | given)
+        values = model.model_dump(mode="json", by_alias=True)
+        return {name: values[name] for name in given}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise the errors that `dg check defs` would report, unless a template has its value only then."""
+        try:
+            attributes = self.attributes()
+        except ValidationError as error:
+            raise InvalidInput(reason_of(error)) from None
+        if attributes and not has_template(attributes):
+            self.settings(**self.placeholders | attributes)
+        return self
+
+
+class SettingsScaffolder(dg.Scaffolder[Any]):
+    """Writes a component's YAML from the settings that are given as options.
+
+    Attributes:
+        settings: The settings.
+        named_by_folder: The setting that has the name of the new folder, unless it is given.
+    """
+
+    settings: ClassVar[type[Settings]]
+    named_by_folder: ClassVar[str | None] = None
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[BaseModel]:
+        """Return the model of the options."""
+        return _options(cls.settings, cls.named_by_folder)
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write the YAML."""
+        attributes = request.params.attributes()
+        if self.named_by_folder is not None:
+            attributes = {self.named_by_folder: request.target_path.name} | attributes
+        dg.scaffold_component(request, attributes)
+
+
+@cache
+def _options(settings: type[Settings], named_by_folder: str | None) -> type[_Options]:
+    fields: dict[str, Any] = {
+        name: (
+            _option_type(field.annotation),
+            Field(
+                default=None,
+                alias=_OPTIONS.get(name) or field.alias,
+                description=field.description,
+            ),
+        )
+        for name, field in settings.model_fields.items()
+    }
+    options: type[_Options] = create_model(f"{settings.__name__}Options", __base__=_Options, **fields)
+    options.settings = settings
+    options.placeholders = {} if named_by_folder is None else {named_by_folder: named_by_folder}
+    return options
+
+
+def _option_type(annotation: Any) -> Any:
+    """Return the type of a setting's option: `dg` takes texts, several texts, or a map as JSON."""
+    alternatives = alternatives_of(annotation)
+    origins = {get_origin(each) for each in alternatives}
+    if str not in alternatives:
+        if Sequence in origins:
+            return list[str] | None
+        if Mapping in origins or any(
+            isinstance(each, type) and issubclass(each, BaseModel) for each in alternatives
+        ):
+            return dict[str, Any] | None
+    return str | int | float | bool | None

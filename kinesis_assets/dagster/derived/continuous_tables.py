@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.checked_table import CheckedTable
-from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks
+from kinesis_assets.dagster.checks.in_run import DerivedRunChecks
 from kinesis_assets.dagster.consumption import Consumption, consumption_of
 from kinesis_assets.dagster.dagster_internals import definition_of, report_event
-from kinesis_assets.dagster.derived.derived_events import metadata_after, report_missing_events
-from kinesis_assets.dagster.derived.derived_totals import RunningTotals
+from kinesis_assets.dagster.derived.derived_events import RunningTotals, metadata_after, report_missing_events
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.errors import reason_of
 from kinesis_assets.spark.session import tagged

@@ -1,38 +1,45 @@
-"""Build the Dagster asset of a derived table."""
+"""Build the Dagster asset of a derived table: when it is materialized, and the bad records it may have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
 from kinesis_assets.dagster.checked_table import CheckedTable
-from kinesis_assets.dagster.checks.derived_definitions import check_specs, execute_checks
+from kinesis_assets.dagster.checks.definitions import check_specs, execute_checks
 from kinesis_assets.dagster.consumption import Consumption, attach
 from kinesis_assets.dagster.dagster_internals import definition_of
-from kinesis_assets.dagster.derived.after_landing import after_landing
-from kinesis_assets.dagster.derived.bad_records import with_bad_records
-from kinesis_assets.dagster.derived.derived_events import metadata_after, report_missing_events
-from kinesis_assets.dagster.derived.derived_totals import totals_of_table
+from kinesis_assets.dagster.derived.derived_events import (
+    metadata_after,
+    report_missing_events,
+    totals_of_table,
+)
 from kinesis_assets.dagster.events.table_metadata import code_references, definition_metadata, place_of_code
 from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.settings.asset_settings import policy_of
 from kinesis_assets.dagster.settings.derived_settings import (
     DerivedSettings,
     DerivedTableSettings,
     RollupSettings,
 )
-from kinesis_assets.dagster.settings.freshness import policy_of
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.errors import BadRecordsRefused, InvalidInput
+from kinesis_assets.schemas.ddl import KEEPING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.changes import CheckedRows
+    from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.run import Derivation
+
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 """A function from rows of the source to rows of the derived table."""
@@ -188,7 +195,7 @@ def _asset(
             return dg.MaterializeResult(asset_key=own, metadata=metadata)
 
     def derived() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
-        from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks  # noqa: PLC0415  # only runs need it
+        from kinesis_assets.dagster.checks.in_run import DerivedRunChecks  # noqa: PLC0415  # only runs need it
 
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, names)
@@ -231,3 +238,99 @@ def _own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
     keys: set[dg.AssetKey] = {check.asset_key for check in context.selected_asset_check_keys}
     (key,) = keys.union(context.selected_asset_keys)
     return key
+
+
+_LABEL = "after_landing"
+
+
+def after_landing() -> dg.AutomationCondition[Any]:
+    """Return the condition under which a derived table is materialized: its source has new rows.
+
+    `AutomationCondition.eager` waits until no partition of the source is missing and no run of it is in
+    progress. But shards often wait for their parents, and a continuous run is always in progress. Rows of
+    a run that also includes the derived table do not count: that run has consumed them.
+    """
+    landed = dg.AutomationCondition.any_deps_updated()
+    return (
+        landed.since(dg.AutomationCondition.newly_requested() & ~landed)
+        & ~dg.AutomationCondition.in_progress()
+    ).with_label(_LABEL)
+
+
+def moves_after_landing(definition: dg.AssetsDefinition, key: dg.AssetKey) -> bool:
+    """Return whether an asset has this condition."""
+    condition = definition.automation_conditions_by_key.get(key)
+    return condition is not None and condition.get_label() == _LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecordLimit:
+    """How many records of a step may be bad.
+
+    Attributes:
+        share: The maximum share of all records.
+        reason: Which setting says so, for the error.
+        instead: What to do to accept more of them, for the error.
+    """
+
+    share: float
+    reason: str
+    instead: str
+
+    @classmethod
+    def of_share(cls, share: float | None) -> Self | None:
+        """Return the limit of the setting `max_bad_share`."""
+        if share is None:
+            return None
+        return cls(share, f"max_bad_share is {share:g}", "raise max_bad_share")
+
+    def check(self, table: str, counts: RecordCounts) -> None:
+        """Check the records of a step.
+
+        Raises:
+            BadRecordsRefused: Too many are bad.
+        """
+        if counts.errors > self.share * counts.records:
+            share = counts.errors / counts.records
+            raise BadRecordsRefused(
+                table,
+                f"{counts.errors} of {counts.records} records (a share of {share:.3g}) are bad, "
+                f"and {self.reason}. Nothing was committed. One of them is {counts.example}. Correct the "
+                f"schema, the expression or the producer, or {self.instead}",
+            )
+
+
+def with_bad_records(
+    transform: Callable[[DataFrame], DataFrame], table: str, max_bad_share: float | None
+) -> Callable[[DataFrame], DataFrame | CheckedRows]:
+    """Return a transformation of which the rows of records that could not be decoded are counted.
+
+    Without a limit, they are counted only if the rows have all columns of `typed_columns`: a column `error`
+    alone may mean something else.
+
+    Args:
+        transform: The transformation.
+        table: The table's path or URI, for errors.
+        max_bad_share: The maximum share of these rows; None if there is no limit.
+    """
+
+    @wraps(transform)
+    def transformed(new: DataFrame) -> DataFrame | CheckedRows:
+        from pyspark.sql import DataFrame  # noqa: PLC0415  # loads PySpark
+
+        from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # likewise
+
+        rows = transform(new)
+        if not isinstance(rows, DataFrame):
+            return rows  # which is refused
+        if max_bad_share is None and not {*KEEPING} <= {*rows.columns}:
+            return rows
+        if "error" not in rows.columns:
+            raise InvalidInput(
+                f"table {table}: max_bad_share: the function returns no column error, so bad records cannot "
+                "be counted; return the one of from_json or typed_columns"
+            )
+        limit = BadRecordLimit.of_share(max_bad_share)
+        return CheckedRows(rows, "error", check=None if limit is None else partial(limit.check, table))
+
+    return transformed

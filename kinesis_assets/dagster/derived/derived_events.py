@@ -1,16 +1,21 @@
 """Report the commits of a derived table for which runs could not report an event.
 
-A run reports its commits after the fact. If it dies or fails in between, its last commits have no event, and
-the next run of the table reports them. The search starts from the table: the record of a commit names its run
-and the commit before it. An event names the last commit that it covers, and covers the earlier ones of the
-same run too, because a run reports its commits in their order.
+A run reports its commits after the fact. If it dies or fails in between, its last commits have no event,
+and the next run of the table reports them. The search starts from the table: the record of a commit names
+its run and the commit before it. An event names the last commit that it covers, and covers the earlier ones
+of the same run too, because a run reports its commits in their order.
 
 The event of a run also says how far the commits were compared, and which ones are left because their runs
 may still report them. The next run compares only these and later ones.
+
+The rows, the size and the columns of derived tables, for their events.
 """
 
 from __future__ import annotations
 
+import logging
+import time
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +25,23 @@ import msgspec
 from kinesis_assets.dagster.consumption import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.events.commit_links import ChainSegment, join_segments
-from kinesis_assets.dagster.events.event_log import known_runs, materializations_since
 from kinesis_assets.dagster.events.metadata import exact_values
-from kinesis_assets.dagster.events.missing_events import ComparisonProgress
-from kinesis_assets.errors import PositionsUnreadable, TableMissing, TableUnreachable
+from kinesis_assets.dagster.events.missing_events import (
+    ComparisonProgress,
+    known_runs,
+    materializations_since,
+)
+from kinesis_assets.dagster.events.table_metadata import derived_columns
+from kinesis_assets.errors import PositionsUnreadable, TableError, TableMissing, TableUnreachable
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable, RecordFiles
+    from kinesis_assets.kinesis.role import AssumedRole
+
 
 COMPARED = "compared"
 """The name of the progress of the comparison among the exact values of an event, as JSON."""
@@ -204,3 +215,56 @@ def _dead_runs(instance: dg.DagsterInstance, opened: OpenStream) -> Collection[s
         return dead_runs(instance, opened.names, opened.table)
     except OSError as error:
         raise TableUnreachable(opened.table.uri, f"heartbeats cannot be listed: {error}") from error
+
+
+READ_INTERVAL = 60.0
+"""Minimum seconds from one read of a table's log to the next in a continuous run."""
+
+_ROWS = "dagster/row_count"
+
+_log = logging.getLogger(__name__)
+
+
+def totals_of_table(table: str, role: AssumedRole | None = None) -> dict[str, Any]:
+    """Return the event metadata of a table as it is now; empty if it cannot be read.
+
+    Args:
+        table: The path or URI of a derived table.
+        role: The role that accesses it; None for the credentials of the process.
+    """
+    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
+    from kinesis_assets.table.table import table_totals  # noqa: PLC0415  # as above
+
+    try:
+        delta = DerivedTable(table, role=role).snapshot().delta
+        totals = table_totals(delta)
+    except TableError as error:
+        _log.warning("the event does not have the rows of the table: %s", error)
+        return {}
+    rows = {} if totals.rows is None else {_ROWS: totals.rows}
+    return {**rows, "dagster/size_bytes": totals.bytes, "dagster/column_schema": derived_columns(delta)}
+
+
+@dataclass(slots=True)
+class RunningTotals:
+    """The totals of a table in a continuous run, which commits too often to read the log each time.
+
+    Attributes:
+        table: The path or URI of the derived table.
+        clock: Returns seconds of a monotonic clock.
+        role: The role that accesses it; None for the credentials of the process.
+    """
+
+    table: str
+    clock: Callable[[], float] = time.monotonic
+    role: AssumedRole | None = None
+    _known: dict[str, Any] = field(default_factory=dict, init=False)
+    _read_at: float = field(default=float("-inf"), init=False)
+
+    def after(self, commit: DerivedCommit) -> dict[str, Any]:
+        """Return the event metadata of the table after a commit."""
+        if self.clock() - self._read_at >= READ_INTERVAL:
+            self._known, self._read_at = totals_of_table(self.table, self.role), self.clock()
+        elif _ROWS in self._known:
+            self._known = self._known | {_ROWS: self._known[_ROWS] + commit.rows - commit.deleted}
+        return self._known

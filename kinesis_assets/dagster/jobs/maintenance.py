@@ -1,15 +1,15 @@
-"""The maintenance job of a stream's tables, and its schedule."""
+"""The maintenance job of a stream's tables, with its schedule; and the job that deletes old runs."""
 
-# Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zlib import crc32
 
 import dagster as dg
+from pydantic import Field
 
 from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.maintenance.retention import Needed
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.table import PositionedTable
+
+
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
+
 
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""
@@ -58,7 +62,7 @@ def build_maintenance_job(
     )
     @shown_as_failures()
     def keep(context: dg.OpExecutionContext) -> None:
-        from kinesis_assets.dagster.jobs.finished_partitions import prune_partitions  # noqa: PLC0415  # only its runs need it
+        from kinesis_assets.dagster.jobs.clean_up import prune_partitions  # noqa: PLC0415  # only its runs need it
 
         opened = open_stream(context.resources, names)
         derived = derived_tables(assets_of_location(context), names) if tables is None else tables
@@ -265,3 +269,45 @@ def step_row(stream: str, key: dg.AssetKey | None, step: Mapping[str, Any]) -> d
 
     columns = {field.name: step[field.name] for field in fields(Step)}
     return {"stream": stream, "asset": None if key is None else key.to_user_string(), **columns}
+
+
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
+
+
+class PruneHistoryConfig(dg.Config):
+    """Which runs are deleted."""
+
+    keep_days: int = Field(
+        default=30,
+        ge=1,
+        description="Days for which runs are kept. Older ones are deleted with their events.",
+    )
+    max_runs: int = Field(default=1000, ge=1, description="Maximum number of runs to delete, oldest first.")
+    dry_run: bool = Field(default=False, description="Only count the runs that would be deleted.")
+
+
+def build_prune_history_job(names: StreamNames) -> dg.JobDefinition:
+    """Build the job that deletes old runs which the stream's sensor requested, see `old_runs`."""
+    name, stream = names.prune_history_job, names.stream
+
+    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
+    @shown_as_failures()
+    def prune(context: dg.OpExecutionContext, config: PruneHistoryConfig) -> None:
+        from kinesis_assets.dagster.jobs.clean_up import delete_runs, old_runs  # noqa: PLC0415  # only its runs read the table
+
+        before = datetime.now(UTC) - timedelta(days=config.keep_days)
+        found = old_runs(open_stream(context.resources, names), context.instance, before, config.max_runs)
+        deleted = 0 if config.dry_run else delete_runs(context.instance, found)
+        context.log.info(
+            "%s: %d runs from before %s can be deleted, %d were deleted.", stream, len(found), before, deleted
+        )
+
+    @dg.job(
+        name=name,
+        description=f"Deletes old runs that the sensor of {stream} requested, with their events. Keeps the "
+        "newest event of each partition, and what is compared with the table's commits.",
+    )
+    def job() -> None:
+        prune()
+
+    return job

@@ -13,9 +13,8 @@ import dagster as dg
 from msgspec import structs
 
 from kinesis_assets.dagster.sensor.derived_runs import assets_of_steps
-from kinesis_assets.dagster.sensor.sensor_backoff import WAITS, Failing
 from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK
-from kinesis_assets.dagster.sensor.sensor_runs import UNFINISHED, assets_of_run
+from kinesis_assets.dagster.sensor.sensor_runs import UNFINISHED, WAITS, Failing, assets_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.sensor.run_liveness import (
+from kinesis_assets.dagster.sensor.sensor_runs import (
+    HAVE_A_PROCESS,
     SECONDS_SILENT,
     SECONDS_TO_PLAN,
     SECONDS_TO_START,
-    Liveness,
-    RunObservation,
-)
-from kinesis_assets.dagster.sensor.sensor_runs import (
-    HAVE_A_PROCESS,
     STEP_ENDED,
     STEP_EVENTS,
     STEP_PLANS,
     UNFINISHED,
+    Liveness,
+    RunObservation,
 )
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import TableError

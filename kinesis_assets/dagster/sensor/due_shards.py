@@ -1,8 +1,12 @@
 """Which shards a tick of the sensor requests: those that may have unread records.
 
 A shard that was read to its tip is probed. It is requested if the probe finds something, and otherwise only
-after the longest wait, in case the service was wrong. If the service does not answer, or if it repeats what a
-run did not confirm, each wait is about twice the one before.
+after the longest wait, in case the service was wrong. If the service does not answer, or if it repeats what
+a run did not confirm, each wait is about twice the one before.
+
+Finished shards that an idle run passes over, so that it can be one run over one range of partitions. After
+splits and merges, the open shards of a stream are not contiguous in Dagster's order, and each of their
+ranges would have an idle run of its own. A finished shard costs a run no call, and is not reported.
 """
 
 from __future__ import annotations
@@ -14,16 +18,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.ingest.idle_shards import is_behind, longest_wait, time_since_read, wait_after_empty_read
+from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.kinesis.reading.unread_records import SHARD_END, Probe, Prober
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from kinesis_assets.dagster.sensor.sensor_backoff import EndedRun
+    from kinesis_assets.dagster.sensor.sensor_runs import EndedRun
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.errors import StreamError
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition
+
 
 _SECONDS = 10.0
 """The time for the probes of a tick, because a tick must end within a minute."""
@@ -175,3 +181,43 @@ def _is_done(shard: ShardPosition, signal: Signal) -> bool:
     if shard.finished or signal.found == SHARD_END:
         return shard.finished
     return int(shard.position.sequence_number or 0) >= int(signal.found)
+
+
+def finished_between(
+    opened: OpenStream,
+    listing: StreamListing,
+    shards: Mapping[str, ShardPosition],
+    keys: Sequence[str],
+    waited: Collection[str],
+) -> set[str]:
+    """Return the finished shards that lie between two due idle ones, with no other shard between these.
+
+    Args:
+        opened: The stream.
+        listing: The shards of the stream.
+        shards: The position of each shard, without archived ones. These are read if there may be some.
+        keys: The newest partitions in Dagster's order.
+        waited: The idle shards that are due, see `DueShards.waited`.
+
+    Raises what `plan.stored_positions` raises.
+    """
+    due = [index for index, shard_id in enumerate(keys) if shard_id in waited]
+    if not due:
+        return set()
+    between = keys[due[0] : due[-1] + 1]
+    archived = [shard_id for shard_id in between if shard_id not in shards]
+    if archived:
+        _, positions = stored_positions(opened.table, listing, opened.policy.on_recreated, archived)
+        if positions is not None and positions.identity == listing.summary.identity:
+            shards = {**positions.shards, **shards}
+    passed: set[str] = set()
+    gap: list[str] | None = None  # the finished shards since the last due one; None after any other shard
+    for shard_id in between:
+        if shard_id in waited:
+            passed.update(gap or ())
+            gap = []
+        elif gap is not None and shard_id in shards and shards[shard_id].finished:
+            gap.append(shard_id)
+        else:
+            gap = None
+    return passed

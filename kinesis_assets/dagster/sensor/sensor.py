@@ -1,7 +1,11 @@
 """The sensor: adds new shards, requests runs over readable shards and failed tables, and adds missing events.
 
-It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread records
-it requests one record at most, which it does not keep.
+It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread
+records it requests one record at most, which it does not keep.
+
+Why a tick of the sensor requests no run.
+
+Read a stream's newest partitions, without those that are no longer needed.
 """
 
 from __future__ import annotations
@@ -16,39 +20,38 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from msgspec import structs
 
-from kinesis_assets.dagster.checks.derived_tick import derived_check_events
-from kinesis_assets.dagster.checks.tick import check_events, failing_check_events
-from kinesis_assets.dagster.checks.unread import readable
+from kinesis_assets.dagster.checks.shard_checks import readable
+from kinesis_assets.dagster.checks.tick import check_events, derived_check_events, failing_check_events
 from kinesis_assets.dagster.dagster_internals import locations_of_sensor
-from kinesis_assets.dagster.partitions.idle_ranges import finished_between
-from kinesis_assets.dagster.partitions.newest_partitions import newest_partitions
-from kinesis_assets.dagster.partitions.partition_ranges import contiguous_ranges, tagged_partitions
+from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
 from kinesis_assets.dagster.sensor.derived_retries import failing_tables, retry_requests
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs
-from kinesis_assets.dagster.sensor.due_shards import DueShards
+from kinesis_assets.dagster.sensor.due_shards import DueShards, finished_between
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
-from kinesis_assets.dagster.sensor.sensor_missing_events import report_missing_events
 from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK, in_turn, run_requests
 from kinesis_assets.dagster.sensor.sensor_runs import (
+    DEAD,
     ended_runs,
     is_derived_in_a_run,
     liveness_of,
     shards_of,
     unfinished_runs,
 )
-from kinesis_assets.dagster.sensor.sensor_skip_reason import skip_reason
-from kinesis_assets.dagster.sensor.shard_metrics import record_gauges, record_shards
 from kinesis_assets.dagster.sensor.stream_observation import observe_stream
+from kinesis_assets.dagster.sensor.tick_reports import record_gauges, record_shards, report_missing_events
 from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.sensor.sensor_runs import Failing
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.errors import StreamError
     from kinesis_assets.table.positions.positions import ShardPosition
+
 
 _log = logging.getLogger(__name__)
 
@@ -226,3 +229,82 @@ def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.As
         "hash range": " to ".join(shard.hash_range),
     }
     return dg.AssetMaterialization(names.stream_key, partition=shard_id, metadata=metadata)
+
+
+_NAMED = 5
+"""How many shards and tables the reason names. It counts the others."""
+
+_SHARED = (
+    "code locations %s define the stream, so each waits for the runs of the others. Define it in one; or, if "
+    "each has a table of its own, give each another key_prefix"
+)
+
+_NOT_PROBED = "shards could not be probed for new records, so they are requested less and less often: %s"
+
+
+def skip_reason(
+    waiting: Mapping[str, Failing],
+    dead: Collection[str],
+    *,
+    idle: int,
+    busy: bool,
+    not_probed: StreamError | None,
+    locations: Sequence[str],
+) -> str:
+    """Return why a tick requests no run.
+
+    Args:
+        waiting: The shards and derived tables that wait after a failed run.
+        dead: The ids of the runs that show no sign of life.
+        idle: The number of shards that have no unread records, as far as is known.
+        busy: Whether a readable shard has an unfinished run.
+        not_probed: Why it is not known of some shards whether they have unread records.
+        locations: The code locations that evaluate a sensor of the stream.
+    """
+    first = sorted(waiting.items(), key=lambda item: item[1].until)
+    reasons = [_waits(shard_id, failing) for shard_id, failing in first[:_NAMED]]
+    if len(first) > _NAMED:
+        reasons.append(f"{len(first) - _NAMED} more wait")
+    if idle:
+        reasons.insert(0, "1 shard is idle" if idle == 1 else f"{idle} shards are idle")
+    if busy or not idle:
+        other = "other " if reasons else ""
+        reasons.insert(0, f"every {other}readable shard has an unfinished run")
+    if not_probed is not None:
+        reasons.append(_NOT_PROBED % not_probed.reason)
+    if len(locations) > 1:
+        reasons.insert(0, _SHARED % " and ".join(locations))
+    return "; ".join([*reasons, *(DEAD % run_id for run_id in sorted(dead))])
+
+
+def _waits(name: str, failing: Failing) -> str:
+    """Return why a shard or a table waits, and until when."""
+    until = datetime.fromtimestamp(failing.until, UTC)
+    runs = "its last run" if failing.runs == 1 else f"its last {failing.runs} runs"
+    return f"{name} waits until {until:%Y-%m-%dT%H:%M:%SZ}: {runs} failed, the last was {failing.run_id}"
+
+
+FIRST_PAGE = 1000
+"""Size of the first page. Each further page is twice as large."""
+
+
+def newest_partitions(instance: dg.DagsterInstance, names: StreamNames, wanted: Iterable[str]) -> list[str]:
+    """Return the partitions from the oldest wanted one or from an earlier one, in Dagster's order.
+
+    Finished shards keep their partitions, so a stream that is often resharded has many that no run reads.
+
+    Args:
+        instance: The instance that stores the partitions.
+        names: The names of the stream's definitions.
+        wanted: Shard ids. If one of them has no partition, all partitions are returned.
+    """
+    name = names.partitions_name
+    missing, found = set(wanted), list[str]()
+    cursor, limit = None, FIRST_PAGE
+    while True:
+        page = instance.get_paginated_dynamic_partitions(name, limit, ascending=False, cursor=cursor)
+        found += page.results
+        missing.difference_update(page.results)
+        if not missing or not page.has_more:
+            return found[::-1]
+        cursor, limit = page.cursor, 2 * limit

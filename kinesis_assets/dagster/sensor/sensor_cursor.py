@@ -8,8 +8,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import DerivedProgress
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.dagster.sensor.due_shards import Signal
-from kinesis_assets.dagster.sensor.run_liveness import Liveness
-from kinesis_assets.dagster.sensor.sensor_backoff import Failing, ShardBackoff
+from kinesis_assets.dagster.sensor.sensor_runs import Failing, Liveness, ShardBackoff
 from kinesis_assets.dagster.sensor.stream_observation import Observed
 
 

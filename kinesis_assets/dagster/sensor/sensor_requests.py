@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.partitions.partition_ranges import (
+from kinesis_assets.dagster.partition_ranges import (
     continuous_run_tags,
     limited_by_shard,
     range_tags,

@@ -1,27 +1,32 @@
-"""The runs that the sensor observes: which are unfinished, dead or ended, and which shards they have."""
+"""The runs that the sensor observes: which are unfinished, dead or ended, and the back-off after failed ones.
+
+A run whose process has died is detected from what the sensor observes from tick to tick: it shows that it
+is alive by a status or a heartbeat that differs from the previous tick. The sensor measures the silence
+with its own clock, so that no two clocks are compared. Of a long interval between two ticks only a part
+counts, because the machine may have been suspended together with its runs.
+
+After each failed run of a shard, the sensor waits longer before it requests the shard again.
+
+All of this is stored in the sensor's cursor.
+"""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import msgspec
 
+from kinesis_assets import retry
 from kinesis_assets.dagster.events.run_events import events_of
-from kinesis_assets.dagster.partitions.partition_ranges import (
+from kinesis_assets.dagster.partition_ranges import (
     FOLLOW_TAG,
     continuous_run_seconds,
     tagged_partitions,
 )
-from kinesis_assets.dagster.sensor.run_liveness import (
-    SECONDS_SILENT,
-    SECONDS_TO_PLAN,
-    SECONDS_TO_START,
-    Liveness,
-    RunObservation,
-)
-from kinesis_assets.dagster.sensor.sensor_backoff import EndedRun
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
@@ -30,9 +35,9 @@ from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kinesis_assets.dagster.sensor.sensor_backoff import ShardBackoff
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
+
 
 _log = logging.getLogger(__name__)
 
@@ -253,3 +258,201 @@ def assets_of_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Collectio
     if run.execution_plan_snapshot_id is None:
         return ()  # the run executes nothing
     return instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).asset_selection
+
+
+SECONDS_SILENT = 300.0
+"""A run that has written a heartbeat is dead after this time without another one. One is due every 30 s."""
+
+SECONDS_TO_START = 1800.0
+"""A launched run is dead if it has not started after this time."""
+
+SECONDS_TO_PLAN = 1800.0
+"""A run whose step has started is dead after this time without a heartbeat. The first follows the plan."""
+
+_MAX_FRACTION_PER_TICK = 1 / 5
+"""The maximum fraction of these times that counts between two ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunObservation:
+    """The state of an unfinished run at a tick.
+
+    Attributes:
+        status: The run's status.
+        beat: Its last heartbeat; `ENDED` if that marked the end; None if there is none.
+        timeout: Seconds in this status after which a run without a heartbeat is dead.
+    """
+
+    status: str
+    beat: str | None
+    timeout: float
+
+
+class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
+    """The last sign of life of a run.
+
+    Attributes:
+        status: The run's status.
+        beat: The last heartbeat that was observed; None if there was none.
+        since: When a tick first observed both, in seconds since the epoch, plus the time that does not count.
+        is_dead: Whether the run has shown no other sign for too long.
+    """
+
+    status: str
+    beat: str | None
+    since: float
+    is_dead: bool = False
+
+    def after(self, seen: RunObservation, at: float, now: float) -> SignOfLife:
+        """Return the sign after a later tick.
+
+        Args:
+            seen: What the tick observes.
+            at: The time of the previous tick, in seconds since the epoch.
+            now: The time of this tick.
+        """
+        beat = seen.beat or self._beat_without_object()
+        if seen.status != self.status or beat != self.beat or now < self.since:
+            return SignOfLife(seen.status, beat, now)
+        if beat == ENDED:
+            return self
+        timeout = seen.timeout if beat is None else SECONDS_SILENT
+        since = self.since + max(0.0, now - at - timeout * _MAX_FRACTION_PER_TICK)
+        return SignOfLife(self.status, beat, since, self.is_dead or now - since >= timeout)
+
+    def _beat_without_object(self) -> str | None:
+        """Return the heartbeat of a run whose heartbeat object does not exist, or no longer.
+
+        The object is deleted an hour after the run ended, and by maintenance a day after the run died.
+        """
+        return self.beat if self.beat is None or self.is_dead else ENDED
+
+
+class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The sensor's memory of the unfinished runs.
+
+    Attributes:
+        signs: The last sign of life by run id.
+        at: The time of the last tick, in seconds since the epoch; None if it observed no run.
+    """
+
+    signs: dict[str, SignOfLife] = {}
+    at: float | None = None
+
+    @property
+    def dead(self) -> frozenset[str]:
+        """The ids of the runs that show no sign of life."""
+        return frozenset(run_id for run_id, sign in self.signs.items() if sign.is_dead)
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """The ids of the runs that commit nothing more: dead ones, and those whose heartbeat has ended."""
+        return self.dead | {run_id for run_id, sign in self.signs.items() if sign.beat == ENDED}
+
+    def after(self, runs: Mapping[str, RunObservation], now: float) -> Liveness:
+        """Return the state after a later tick. Runs that the tick does not observe are forgotten.
+
+        Args:
+            runs: What the tick observes, by run id.
+            now: The time of the tick, in seconds since the epoch.
+        """
+        at = now if self.at is None else self.at
+        return Liveness(
+            {
+                run_id: self.signs[run_id].after(seen, at, now)
+                if run_id in self.signs
+                else SignOfLife(seen.status, seen.beat, now)
+                for run_id, seen in runs.items()
+            },
+            now if runs else None,
+        )
+
+
+WAITS = retry.Backoff(first=30.0, longest=900.0)
+"""The wait after consecutive failed runs of a shard."""
+
+OVERLAP = 300.0
+"""Seconds for which ended runs are read again, because the clocks of the machines that record them differ."""
+
+
+class Failing(msgspec.Struct, frozen=True, array_like=True):
+    """The failures of a shard.
+
+    Attributes:
+        runs: The number of consecutive failed runs.
+        until: The time before which the shard is not requested, in seconds since the epoch.
+        run_id: The id of the last failed run.
+    """
+
+    runs: int
+    until: float
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that succeeded or failed.
+
+    Attributes:
+        run_id: The run's id.
+        ended: When the end was recorded, in seconds since the epoch.
+        failed: The shards that the run was requested for and did not materialize.
+        materialized: The shards that it materialized.
+    """
+
+    run_id: str
+    ended: float
+    failed: Collection[str] = field(default=())
+    materialized: Collection[str] = field(default=())
+
+
+class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state of the back-off from tick to tick.
+
+    Attributes:
+        shards: The failures by shard id, without the shards whose last run materialized them.
+        newest: The latest end of a counted run, in seconds since the epoch; None before the first.
+        counted: The end of each run that ended within `OVERLAP` before that, by run id.
+    """
+
+    shards: dict[str, Failing] = {}
+    newest: float | None = None
+    counted: dict[str, float] = {}
+
+    def since(self, now: float) -> float:
+        """Return the time after which runs may have ended uncounted. Times are in seconds since the epoch."""
+        return (now if self.newest is None else self.newest) - OVERLAP
+
+    def after(self, runs: Iterable[EndedRun], now: float) -> ShardBackoff:
+        """Return the state with some runs counted, each only once. Their waits start now."""
+        shards, counted = dict(self.shards), dict(self.counted)
+        for run in sorted(runs, key=lambda run: run.ended):
+            if run.run_id in counted:
+                continue
+            counted[run.run_id] = run.ended
+            for shard_id in run.materialized:
+                shards.pop(shard_id, None)
+            for shard_id in run.failed:
+                failures = shards[shard_id].runs + 1 if shard_id in shards else 1
+                shards[shard_id] = Failing(failures, now + WAITS.wait(failures), run.run_id)
+        newest = max([*counted.values(), *([] if self.newest is None else [self.newest])], default=None)
+        if newest is not None:
+            counted = {run_id: ended for run_id, ended in counted.items() if ended > newest - OVERLAP}
+        return ShardBackoff(shards, newest, counted)
+
+    def of(self, shard_ids: Collection[str]) -> ShardBackoff:
+        """Return the state of the given shards only."""
+        kept = {shard_id: failing for shard_id, failing in self.shards.items() if shard_id in shard_ids}
+        return msgspec.structs.replace(self, shards=kept)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The shards whose last run failed, with a sentence about it."""
+        return {
+            shard_id: f"{shard_id}: its last run failed, see run {failing.run_id}"
+            for shard_id, failing in self.shards.items()
+        }
+
+    def waiting(self, now: float) -> dict[str, Failing]:
+        """Return the failures of the shards that must not be requested yet."""
+        return {shard_id: failing for shard_id, failing in self.shards.items() if failing.until > now}

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
-from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks, DerivedChecksField
+from kinesis_assets.dagster.settings.check_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Columns, Settings, valid
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted

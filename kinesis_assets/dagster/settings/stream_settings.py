@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
-from kinesis_assets.dagster.settings.key_prefix import KEY_PREFIX, KeyPrefix
+from kinesis_assets.dagster.settings.asset_settings import (
+    KEY_PREFIX,
+    AssetSettings,
+    DescribedAsset,
+    KeyPrefix,
+)
+from kinesis_assets.dagster.settings.check_settings import ChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
-from kinesis_assets.dagster.settings.stream_check_settings import ChecksField
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.role import check_external_id, check_role, check_role_arn, check_session_name

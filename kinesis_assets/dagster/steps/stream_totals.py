@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.checks.remembered import remembered_checks
-from kinesis_assets.dagster.checks.unread import latest_time
+from kinesis_assets.dagster.checks.shard_checks import latest_time
 from kinesis_assets.dagster.events.metadata import totals_metadata
 from kinesis_assets.errors import ShardThrottled, TableError
 from kinesis_assets.ingest.idle_shards import loss_times

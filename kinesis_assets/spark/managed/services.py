@@ -75,7 +75,7 @@ class Service(ABC):
 
     Args:
         client: The boto3 client of the service.
-        settings: The settings of the session, one of the classes in `dagster/settings/managed_spark.py`, as
+        settings: The settings of the session, one of the classes in `dagster/settings/spark_settings.py`, as
             a map.
         spark_config: The settings of Spark with which a session is started.
 

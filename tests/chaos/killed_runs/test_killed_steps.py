@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
-from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN
+from kinesis_assets.dagster.sensor.sensor_runs import SECONDS_SILENT, SECONDS_TO_PLAN
 from kinesis_assets.table.run_files.heartbeat import heartbeats
 from support.daemon import PARTITION, Daemon, SensorClock, Status
 from support.stream_names import raw_key

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from playwright.sync_api import expect
 
 from benchmarks.harness.waiting import wait_until
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.demo.orders import STREAM
 from support.daemon import FIRST, LAST

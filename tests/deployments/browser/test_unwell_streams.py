@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from benchmarks.harness.waiting import wait_until
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.demo.orders import STREAM
 from kinesis_assets.table.run_files.pause import pause, resume
 from kinesis_assets.table.table import PositionedTable

@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.dagster.partitions.partition_ranges import range_tags
-from kinesis_assets.dagster.settings.check_settings import SCANNING
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.partition_ranges import range_tags
+from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
 from kinesis_assets.errors import LandingFailed
 from support.dagster_runs import execute
 from support.stream_names import raw_key

@@ -11,8 +11,8 @@ import dagster as dg
 import pytest
 
 from benchmarks.harness.waiting import wait_until
-from kinesis_assets.dagster.partitions.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.errors import InvalidInput
 from support.continuous_runs import ContinuousRuns
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status

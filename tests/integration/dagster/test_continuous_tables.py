@@ -17,7 +17,7 @@ from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.dagster_internals import report_event
 from kinesis_assets.dagster.derived import continuous_tables
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.partitions.partition_ranges import range_tags
+from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.table.store.storage import TableFolder
 from support.continuous_runs import MATERIALIZATION, ContinuousRuns

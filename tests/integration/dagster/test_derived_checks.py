@@ -12,8 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.settings.check_settings import SCANNING
-from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
+from kinesis_assets.dagster.settings.check_settings import SCANNING, DerivedChecks
 from kinesis_assets.decoders import from_json
 from support.continuous_runs import ContinuousRuns
 from support.daemon import Daemon, Status

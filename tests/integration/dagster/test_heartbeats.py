@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.waiting import wait_until
-from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT
+from kinesis_assets.dagster.sensor.sensor_runs import SECONDS_SILENT
 from kinesis_assets.table.run_files.heartbeat import ENDED, HEARTBEATS_FOLDER, heartbeats
 from support.daemon import Daemon, SensorClock, Status
 from support.stream_names import raw_key

@@ -8,7 +8,7 @@ from zlib import crc32
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.partitions.partition_ranges import range_tags
+from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.errors import (
     ParentUnfinished,
     ReadFailed,

@@ -13,7 +13,7 @@ import yaml
 import kinesis_assets
 from benchmarks.servers.postgresql import storage_on
 from kinesis_assets.dagster.dagster_internals import report_events
-from kinesis_assets.dagster.partitions.partition_ranges import range_tags
+from kinesis_assets.dagster.partition_ranges import range_tags
 from support.postgresql import postgresql
 from support.stream_names import raw_key
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.dagster.partitions.partition_ranges import range_tags, reporting_news
+from kinesis_assets.dagster.partition_ranges import range_tags, reporting_news
 from kinesis_assets.testing import Clock
 from support.dagster_runs import partition_statuses
 from support.shard_ids import A, B, C, D, E, F

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.derived.bad_records import with_bad_records
+from kinesis_assets.dagster.derived.derived_asset import with_bad_records
 from kinesis_assets.decoders import from_json
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
 from support.derived import order

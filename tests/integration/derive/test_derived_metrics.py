@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.dagster.derived.bad_records import with_bad_records
+from kinesis_assets.dagster.derived.derived_asset import with_bad_records
 from kinesis_assets.decoders import from_json
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS
 from support.derived import order

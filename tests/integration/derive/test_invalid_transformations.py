@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.dagster.derived.bad_records import with_bad_records
+from kinesis_assets.dagster.derived.derived_asset import with_bad_records
 from kinesis_assets.derive.changes import CheckedRows, Rollup
 from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import InvalidInput, LandingFailed

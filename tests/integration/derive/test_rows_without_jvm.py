@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
 
-from kinesis_assets.dagster.derived.bad_records import with_bad_records
+from kinesis_assets.dagster.derived.derived_asset import with_bad_records
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import Avro, Glue, Json, SchemaVersion, decode, from_json

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.dagster.checks.derived_duplicates import check_no_duplicate_keys
-from kinesis_assets.dagster.settings.derived_check_settings import DerivedNoDuplicatesCheck
+from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys
+from kinesis_assets.dagster.settings.check_settings import DerivedNoDuplicatesCheck
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.upsert import Upsert
 

@@ -11,7 +11,7 @@ from dagster._core.storage import tags
 from dagster.components import DefsStateConfig, DefsStateConfigArgs
 
 from kinesis_assets import KinesisResource, ShardIOManager
-from kinesis_assets.dagster import dagster_internals
+from kinesis_assets.dagster import dagster_internals, partition_ranges
 from kinesis_assets.dagster.dagster_internals import (
     EVENTS_OF_A_BATCH,
     EventTimes,
@@ -27,7 +27,6 @@ from kinesis_assets.dagster.dagster_internals import (
     stored_state,
     unpartitioned_materializations,
 )
-from kinesis_assets.dagster.partitions import partition_ranges
 from support.mentions import assert_mentions
 
 A, B = "a", "b"

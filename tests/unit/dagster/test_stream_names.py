@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream
-from kinesis_assets.dagster.settings.key_prefix import prefix_of
+from kinesis_assets.dagster.settings.asset_settings import prefix_of
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 

@@ -14,7 +14,7 @@ from dagster_shared.error import SerializableErrorInfo
 from kinesis_assets import derived_table
 from kinesis_assets.dagster.sensor import derived_runs
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs
-from kinesis_assets.dagster.sensor.run_liveness import (
+from kinesis_assets.dagster.sensor.sensor_runs import (
     SECONDS_SILENT,
     SECONDS_TO_PLAN,
     SECONDS_TO_START,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.sensor_runs import SECONDS_SILENT
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import FIRST, LAST, PARTITION, Daemon, SensorClock, Status

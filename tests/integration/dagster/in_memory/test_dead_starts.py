@@ -9,8 +9,8 @@ import pytest
 from dagster._core.events import EngineEventData
 from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData
 
-from kinesis_assets.dagster.sensor.run_liveness import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.sensor_runs import SECONDS_SILENT, SECONDS_TO_PLAN, SECONDS_TO_START
 from support.daemon import FIRST, LAST, Status
 from support.shard_ids import A, B
 from support.stream_names import raw_key

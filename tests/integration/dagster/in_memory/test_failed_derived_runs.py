@@ -14,9 +14,9 @@ from msgspec import structs
 
 from kinesis_assets import derived_table
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.sensor.sensor_backoff import WAITS
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK
+from kinesis_assets.dagster.sensor.sensor_runs import WAITS
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause
 from support.daemon import NOON, PARTITION, Daemon, Status, origin_of

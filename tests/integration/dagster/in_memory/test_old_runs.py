@@ -8,8 +8,8 @@ from uuid import uuid4
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.jobs.old_runs import SENSOR_TAG, delete_runs, old_runs
-from kinesis_assets.dagster.jobs.prune_history import build_prune_history_job
+from kinesis_assets.dagster.jobs.clean_up import SENSOR_TAG, delete_runs, old_runs
+from kinesis_assets.dagster.jobs.maintenance import build_prune_history_job
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from support.daemon import PARTITION, Daemon, Status
 from support.shard_ids import A, B

@@ -8,8 +8,7 @@ import dagster as dg
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.settings.check_settings import SCANNING
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id

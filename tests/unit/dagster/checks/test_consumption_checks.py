@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.dagster.checks.consumption_checks import (
+from kinesis_assets.dagster.checks.derived_evaluation import (
     check_consumption_continuity,
     check_consumption_lag,
 )
-from kinesis_assets.dagster.settings.derived_check_settings import DerivedContinuityCheck, DerivedLagCheck
+from kinesis_assets.dagster.settings.check_settings import DerivedContinuityCheck, DerivedLagCheck
 from kinesis_assets.derive.backlog import Backlog
 from support.mentions import assert_mentions
 

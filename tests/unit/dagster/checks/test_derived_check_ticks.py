@@ -12,9 +12,9 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.checked_table import CheckedTable, checked_tables
-from kinesis_assets.dagster.checks.derived_tick import derived_check_events
+from kinesis_assets.dagster.checks.tick import derived_check_events
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
-from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
+from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import CallFailed

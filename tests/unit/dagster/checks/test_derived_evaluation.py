@@ -17,7 +17,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedState,
 )
 from kinesis_assets.dagster.checks.file_checks import FILES_EVERY
-from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
+from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.data_files import RecordCounts

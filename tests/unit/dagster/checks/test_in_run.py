@@ -12,12 +12,9 @@ import pytest
 
 from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks import remembered
-from kinesis_assets.dagster.checks.derived_in_run import DerivedRunChecks
-from kinesis_assets.dagster.checks.in_run import RunChecks
-from kinesis_assets.dagster.checks.reports import Reports
-from kinesis_assets.dagster.checks.run_reports import INTERVAL, RunReports
-from kinesis_assets.dagster.settings.derived_check_settings import DerivedChecks
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks
+from kinesis_assets.dagster.checks.reports import INTERVAL, Reports, RunReports
+from kinesis_assets.dagster.settings.check_settings import Checks, DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import ReadFailed, ShardThrottled, TableUnreachable

@@ -5,9 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from kinesis_assets.dagster.checks.result import WORST
-from kinesis_assets.dagster.checks.shard_checks import check_every_shard_read, check_lag, check_time_to_loss
-from kinesis_assets.dagster.checks.unread import Unread, latest_time, readable, unread_shards, waiting_shards
-from kinesis_assets.dagster.settings.stream_check_settings import (
+from kinesis_assets.dagster.checks.shard_checks import (
+    Unread,
+    check_every_shard_read,
+    check_lag,
+    check_time_to_loss,
+    latest_time,
+    readable,
+    unread_shards,
+    waiting_shards,
+)
+from kinesis_assets.dagster.settings.check_settings import (
     EveryShardReadCheck,
     LagCheck,
     TimeToLossCheck,

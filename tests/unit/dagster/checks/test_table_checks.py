@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from kinesis_assets.dagster.checks.bad_records import (
+    DAMAGED,
     BadRecords,
     HourOfRecords,
     check_bad_records,
+    count_reported,
 )
 from kinesis_assets.dagster.checks.data_loss import (
     check_no_accepted_data_loss,
@@ -19,9 +21,8 @@ from kinesis_assets.dagster.checks.data_loss import (
     recorded_gaps,
 )
 from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
-from kinesis_assets.dagster.checks.reported_records import DAMAGED, count_reported
 from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
-from kinesis_assets.dagster.settings.stream_check_settings import (
+from kinesis_assets.dagster.settings.check_settings import (
     BadRecordsCheck,
     CompactionDebtCheck,
     NoAcceptedDataLossCheck,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kinesis_assets.dagster.components.account_state import AccountState, KnownStream, refreshed
+from kinesis_assets.dagster.components.account_component import AccountState, KnownStream, refreshed
 from kinesis_assets.errors import StreamsNotListed
 from kinesis_assets.kinesis.account import ListedStream
 

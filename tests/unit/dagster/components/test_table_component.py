@@ -12,8 +12,7 @@ import pytest
 
 from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.consumption import consumption_of
-from kinesis_assets.dagster.settings.registry_settings import RegisteredSchema, RegistrySettings
-from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.dagster.settings.table_settings import RegisteredSchema, RegistrySettings, TableSettings
 from kinesis_assets.decoders import GlueRegistry
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components

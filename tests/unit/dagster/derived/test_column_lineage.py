@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.derived.column_lineage import column_lineage, lineage_of_errors
+from kinesis_assets.dagster.derived.typed_rows import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.schemas.ddl import KEEPING
 from kinesis_assets.schemas.ddl_parser import parse_columns

@@ -8,7 +8,7 @@ import dagster as dg
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.jobs.finished_partitions import _is_old, prune_partitions
+from kinesis_assets.dagster.jobs.clean_up import _is_old, prune_partitions
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import ClocksDisagree

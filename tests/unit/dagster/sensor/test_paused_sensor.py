@@ -8,8 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.settings.check_settings import SCANNING
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
 from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause, resume
 from support.daemon import SensorClock

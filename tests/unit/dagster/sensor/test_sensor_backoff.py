@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.sensor.sensor_backoff import OVERLAP, WAITS, EndedRun, ShardBackoff
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, WAITS, EndedRun, ShardBackoff
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.mentions import assert_mentions

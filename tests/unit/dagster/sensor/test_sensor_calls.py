@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 
 from docs.scale_table import values
-from kinesis_assets.dagster.partitions.newest_partitions import FIRST_PAGE, newest_partitions
 from kinesis_assets.dagster.sensor import sensor
+from kinesis_assets.dagster.sensor.sensor import FIRST_PAGE, newest_partitions
 from kinesis_assets.errors import StreamNotFound, StreamRecreated
 from support.daemon import FIRST, LAST
 from support.shard_ids import A, B, C, D, E, F, G, H, I, J

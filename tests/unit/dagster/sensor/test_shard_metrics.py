@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.sensor.shard_metrics import record_shards
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.sensor.tick_reports import record_shards
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.stream import ListedShards
 from kinesis_assets.metrics.instruments import LAG, ROWS, TIME_TO_LOSS
 from support.attempts import LISTED_AT

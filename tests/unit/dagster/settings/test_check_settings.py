@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream
-from kinesis_assets.dagster.settings.stream_check_settings import Checks
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.errors import InvalidInput
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.stream_names import io_manager_key, raw_key

@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.settings.managed_spark import SERVICE_SETTINGS, Service
-from kinesis_assets.dagster.settings.spark_settings import SparkSettings
+from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS, Service, SparkSettings
 from kinesis_assets.errors import InvalidInput, LandingFailed
 from kinesis_assets.spark.managed.session import SERVICES
 

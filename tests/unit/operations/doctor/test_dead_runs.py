@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.events.event_log import materializations_since
+from kinesis_assets.dagster.events.missing_events import materializations_since
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
 from support.mentions import assert_mentions
 from support.sensor_state import record_dead_run

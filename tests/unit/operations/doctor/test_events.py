@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 
 from kinesis_assets.dagster.event_audit import EventAudit
-from kinesis_assets.dagster.events.event_log import materializations_since
 from kinesis_assets.dagster.events.metadata import exact_values
+from kinesis_assets.dagster.events.missing_events import materializations_since
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.operations.doctor.row_scan import Scan
 from kinesis_assets.table.commit_ids import new_id

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from kinesis_assets.dagster.settings.managed_spark import parse
+from kinesis_assets.dagster.settings.spark_settings import parse
 from kinesis_assets.spark.managed.services import Endpoint, State
 from kinesis_assets.spark.managed.session import SERVICES
 

@@ -1,0 +1,263 @@
+"""The jobs that replay a range, set positions, and catch up."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from kinesis_assets.dagster.dagster_internals import report_events
+from kinesis_assets.dagster.events.metadata import replay_metadata, seek_metadata
+from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream_names import StreamNames, op_key
+from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.operations.replay.outcome import ReplayResult
+    from kinesis_assets.operations.replay.run import Fill
+    from kinesis_assets.operations.replay.task import FillJob, FillResult
+
+
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
+
+
+MAX_RUNTIME = 24 * 3600
+"""Seconds. It exceeds the time limit of a replay, because Dagster's limit would discard the whole replay."""
+
+
+class ReplayConfig(dg.Config):
+    """The range to replay."""
+
+    start: str = Field(
+        description="Start of the range, inclusive: a time such as 2026-01-31T12:00:00Z; a sequence number, "
+        "with exactly one shard; or TRIM_HORIZON, the oldest record that the stream still has."
+    )
+    end: str = Field(
+        default="",
+        description="End of the range: a time, exclusive, or a sequence number, inclusive. The default and "
+        "the maximum is the committed position.",
+    )
+    shards: list[str] = Field(default=[], description="Shard ids. All shards by default.")
+
+
+def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill":
+    """Return the function that fills in records in Spark, and logs how far it is."""
+    from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
+    from kinesis_assets.operations.replay.task import fill  # noqa: PLC0415
+    from kinesis_assets.table.run_files.task_files import ProgressFiles  # noqa: PLC0415
+
+    def fill_and_log(job: "FillJob", ranges: "Sequence[ShardRange]") -> "FillResult":
+        files = ProgressFiles(job.landing.folder, job.landing.batch_id)
+        with LandingLog(RunLog(context.log.info), files):
+            return fill(spark, job, ranges)
+
+    return fill_and_log
+
+
+def report_replay(context: dg.OpExecutionContext, names: StreamNames, result: "ReplayResult") -> None:
+    """Report a materialization of each shard to which rows were added, and an observation of each other."""
+    report_events(context.get_step_execution_context(), _events(names, result))
+
+
+def _events(
+    names: StreamNames, result: "ReplayResult"
+) -> "Iterator[dg.AssetMaterialization | dg.AssetObservation]":
+    for shard_id, outcome in result.outcomes.items():
+        event = dg.AssetMaterialization if outcome.rows else dg.AssetObservation
+        metadata = replay_metadata(names.stream, outcome, result)
+        reason = None if outcome.error is None else str(outcome.error)
+        yield event(names.raw_key, partition=shard_id, description=reason, metadata=metadata)
+
+
+def build_replay_job(names: StreamNames) -> dg.JobDefinition:
+    """Build the job that reads a range of a stream again and adds the rows that the table lacks.
+
+    The job materializes each shard for which it added rows, and records an observation for each other shard.
+    """
+    name, stream = names.replay_job, names.stream
+
+    @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
+    @shown_as_failures()
+    def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
+        from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415
+        from kinesis_assets.operations.replay.run import replay  # noqa: PLC0415  # only its runs need it
+
+        window = ReplayWindow.of(config.start, config.end)
+        opened = open_stream(context.resources, names)
+        # A missing table, or one of another stream, is an error before anything is started or written.
+        opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
+        opened.start_heartbeat(context.get_step_execution_context())
+        opened.check_executors()
+        spark = opened.start_spark()
+        tag = f"kinesis-{context.run_id}"
+        # An interrupted replay has nothing to commit, so it stops at once.
+        graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
+        with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
+            result = replay(
+                logged_fill(context, spark),
+                opened.client,
+                opened.table,
+                window,
+                config.shards,
+                by=context.run_id,
+            )
+        report_replay(context, names, result)
+        if result.errors:
+            raise ShardsNotCommitted(stream, result.errors)
+
+    @dg.job(
+        name=name,
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
+        description=f"Reads a range of {stream} again and adds the rows that the table lacks. It moves no "
+        "position and adds no duplicates.",
+    )
+    def job() -> None:
+        read_again()
+
+    return job
+
+
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
+
+
+class SeekConfig(dg.Config):
+    """The new position, and the shards to set."""
+
+    to: str = Field(
+        description="A position, as in `start`, such as TRIM_HORIZON or AT_TIMESTAMP:2026-01-31T12:00:00Z."
+    )
+    shards: list[str] = Field(default=[], description="Shard ids.")
+    all_shards: bool = Field(
+        default=False, description="Set every shard that can have the position, instead of naming shards."
+    )
+    apply: bool = Field(default=False, description="Apply the change. Without it, only report the plan.")
+
+
+def report_moves(context: dg.OpExecutionContext, names: StreamNames, facts: Sequence[dict[str, Any]]) -> None:
+    """Log the change of each shard, and record an observation of each to which it was applied.
+
+    Args:
+        context: The context of the op.
+        names: The names of the stream's definitions.
+        facts: As `facts_of_moves` returns them.
+    """
+    for shard in facts:
+        context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
+    report_events(
+        context.get_step_execution_context(),
+        (
+            dg.AssetObservation(names.raw_key, partition=shard["shard"], metadata=seek_metadata(shard))
+            for shard in facts
+            if shard["applied"]
+        ),
+    )
+
+
+def build_seek_job(names: StreamNames) -> dg.JobDefinition:
+    """Build the job that sets the positions of a stream's shards. The positions record the run's id.
+
+    The run's log and its output metadata report each shard's change. Applied changes are also recorded as
+    observations of the raw asset.
+    """
+    name, stream = names.seek_job, names.stream
+
+    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
+    @shown_as_failures()
+    def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
+        from kinesis_assets.operations.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
+
+        if config.all_shards == bool(config.shards):
+            raise InvalidInput("give either shards or all_shards")
+        opened = open_stream(context.resources, names)
+        result = seek(
+            opened.client,
+            opened.table,
+            to=Position.parse(config.to),
+            shard_ids=None if config.all_shards else config.shards,
+            by=context.run_id,
+            apply=config.apply,
+        )
+        facts = facts_of_moves(result)
+        report_moves(context, names, facts)
+        if not config.apply:
+            context.log.info("Nothing was changed. Set apply to apply the change.")
+        context.add_output_metadata({"applied": result.applied, "shards": dg.MetadataValue.json(facts)})
+
+    @dg.job(
+        name=name,
+        description=f"Sets positions of {stream}: forward, which records the gap, or back, which deletes the "
+        "rows after the new position. Without apply it only reports the plan.",
+    )
+    def job() -> None:
+        set_positions()
+
+    return job
+
+
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
+
+
+class CatchUpConfig(dg.Config):
+    """The shards to move, and the requester."""
+
+    shards: list[str] = Field(default=[], description="Shard ids. All shards by default.")
+    by: str = Field(default="", description="Name recorded with the positions. The run's id by default.")
+
+
+def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
+    """Build the job that moves shards to their newest records, and then adds the records in between.
+
+    It records an observation of each shard that was moved, and then the events of a replay.
+    """
+    name, stream = names.catch_up_job, names.stream
+
+    @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
+    @shown_as_failures()
+    def catch_up(context: dg.OpExecutionContext, config: CatchUpConfig) -> None:
+        from kinesis_assets.operations.catch_up import backfill, jump  # noqa: PLC0415  # only its runs need it
+        from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
+
+        opened = open_stream(context.resources, names)
+        opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
+        opened.start_heartbeat(context.get_step_execution_context())
+        # An error of these comes before the jump.
+        opened.check_executors()
+        spark = opened.start_spark()
+        by = config.by or context.run_id
+        moved = jump(opened.client, opened.table, config.shards, by=by, apply=True)
+        report_moves(context, names, facts_of_moves(moved))
+        tag = f"kinesis-{context.run_id}"
+        # As for a replay: the step that was not committed is read again by the next catch-up.
+        graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
+        with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
+            errors = backfill(
+                logged_fill(context, spark),
+                opened.client,
+                opened.table,
+                config.shards,
+                report=partial(report_replay, context, names),
+                by=context.run_id,
+            )
+        if errors:
+            raise ShardsNotCommitted(stream, errors)
+
+    @dg.job(
+        name=name,
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
+        description=f"Moves the positions of {stream} to the newest records, and then adds the records in "
+        "between. If it is interrupted, its next run continues.",
+    )
+    def job() -> None:
+        catch_up()
+
+    return job
