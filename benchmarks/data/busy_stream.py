@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.data.one_record_commits import STREAM
-from kinesis_assets.emulator.sequence_numbers import SequenceNumber
+from kinesis_assets.emulator.shards import SequenceNumber
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions

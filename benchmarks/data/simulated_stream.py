@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from kinesis_assets.emulator.sequence_numbers import SequenceNumber
+from kinesis_assets.emulator.shards import SequenceNumber
 from kinesis_assets.ingest.land import packed
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run

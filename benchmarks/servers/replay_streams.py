@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks.data.payloads import Payloads
 from benchmarks.harness.units import MIB
-from kinesis_assets.emulator.sequence_numbers import SequenceNumber
+from kinesis_assets.emulator.shards import SequenceNumber
 
 MAX_PAYLOADS = 4096
 """Maximum number of different payloads in a stream. A page of a Parquet column, the unit of compression, has

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import click
 
-from kinesis_assets.cli.adopt import adopt
-from kinesis_assets.cli.catch_up import catch_up
 from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.infer import infer
+from kinesis_assets.cli.inspect import plan, positions, show
 from kinesis_assets.cli.interrupts import INTERRUPTED
 from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
+from kinesis_assets.cli.operations import adopt, catch_up, replay, seek
 from kinesis_assets.cli.options import FAILED, storage_error
 from kinesis_assets.cli.output import OutputFailed, guard_output
 from kinesis_assets.cli.pause import pause, resume
-from kinesis_assets.cli.plan import plan
-from kinesis_assets.cli.positions import positions
 from kinesis_assets.cli.rebuild import rebuild
-from kinesis_assets.cli.replay import replay
 from kinesis_assets.cli.run import run
-from kinesis_assets.cli.seek import seek
-from kinesis_assets.cli.show import show
 from kinesis_assets.cli.spark import spark
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, RunCanceled
 

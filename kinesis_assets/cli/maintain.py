@@ -18,7 +18,7 @@ from kinesis_assets.cli.options import (
     stream_options,
     user_name,
 )
-from kinesis_assets.cli.progress import progress_bar
+from kinesis_assets.cli.output import progress_bar
 from kinesis_assets.errors import InvalidInput, TableUnsuitable
 
 if TYPE_CHECKING:

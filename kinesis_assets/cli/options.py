@@ -1,4 +1,4 @@
-"""The shared parts of the commands: the options of a stream, the Dagster instance, and printing rows."""
+"""What the commands share: the options of a stream, `--set`, the Dagster instance, and printing rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
+import yaml
+from pydantic import TypeAdapter, ValidationError
 
+from kinesis_assets.dagster.settings.settings_base import reason_of, without_parser
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.errors.redaction import without_secrets
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.in_process import StreamProject
+
 
 FAILED = 1
 """The exit code of a command whose input was valid, but that failed."""
@@ -94,7 +98,6 @@ def project_of(
         InvalidInput: No table is given, and the Dagster project of the current directory does not define the
             stream; or the options exclude each other.
     """
-    from kinesis_assets.cli.settings import parse_settings  # noqa: PLC0415
     from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415
 
     given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
@@ -182,3 +185,49 @@ def _cell(value: Any) -> str:
     if value is None or value == []:
         return "-"
     return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+_OPTIONS = ("stream", "table")
+"""Settings that have their own options."""
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
+    """Parse settings like the fields of a `defs.yaml`.
+
+    Args:
+        pairs: A field's name, `=`, and its value as YAML.
+
+    Raises:
+        InvalidInput: A pair is malformed, unknown, given twice, or has an invalid value.
+    """
+    names = [name for name in StreamSettings.model_fields if name not in _OPTIONS]
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator:
+            raise InvalidInput(f"--set {pair[:80]!r}: give name=value, as in --set max_records=1000")
+        if name not in names:
+            raise InvalidInput(f"--set {name[:80]}: unknown setting; the settings are {', '.join(names)}")
+        if name in found:
+            raise InvalidInput(f"--set {name}: given twice; give it once")
+        found[name] = _value(name, text)
+    return found
+
+
+def _value(name: str, text: str) -> Any:
+    """Parse a value as YAML, or take the text itself if only that is valid."""
+    try:
+        parsed = yaml.safe_load(text)
+    except yaml.YAMLError:
+        parsed = text
+    adapter: TypeAdapter[Any] = TypeAdapter(
+        without_parser(StreamSettings.model_fields[name]).rebuild_annotation()
+    )
+    try:
+        return adapter.validate_python(parsed)
+    except ValidationError as error:
+        reason = reason_of(error, name)
+    try:
+        return adapter.validate_python(text)
+    except ValidationError:
+        raise InvalidInput(f"--set: {reason}") from None

@@ -1,16 +1,22 @@
-"""Standard output that may be closed or full: a failure to print is an error of one line."""
+"""What commands print: to a standard output that may be closed or full, and as a progress bar."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import KinesisAssetsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from _typeshed import ReadableBuffer
+
+    from kinesis_assets.table.run_files.task_files import Progress
+
 
 _STDOUT, _STDERR = 1, 2
 
@@ -61,3 +67,43 @@ def guard_output() -> None:
         before = sys.stdout
         by_line = before.line_buffering or before.write_through  # a terminal, or PYTHONUNBUFFERED
         sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors, line_buffering=by_line)
+
+
+@contextmanager
+def progress_bar(title: str, *, as_json: bool) -> Iterator[None]:
+    """Show a bar while the context is entered, if standard output and standard error are a terminal.
+
+    It is indeterminate until the tasks of Spark report how far they are, see `run_log`. Maintenance has none.
+
+    Args:
+        title: What is done.
+        as_json: The command prints JSON.
+    """
+    if as_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415  # only on a terminal
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    from kinesis_assets.dagster.steps.run_log import progress_shown_by  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[read]}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None, read="")
+
+        def show(progress: Progress) -> None:
+            bar.update(task, total=100, completed=progress.percent, read=_read(progress))
+
+        with progress_shown_by(show):
+            yield
+
+
+def _read(progress: Progress) -> str:
+    return f"{progress.records:,} records, {progress.bytes / 1e6:,.1f} MB"

@@ -15,7 +15,7 @@ from kinesis_assets.cli.options import (
     project_of,
     stream_options,
 )
-from kinesis_assets.cli.progress import progress_bar
+from kinesis_assets.cli.output import progress_bar
 from kinesis_assets.errors import InvalidInput
 
 SHARD_FIELDS = (

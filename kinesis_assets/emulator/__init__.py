@@ -1,5 +1,5 @@
 """The embedded stream: a small, faithful Kinesis endpoint in memory for demonstrations and tests."""
 
-from kinesis_assets.emulator.server import LocalKinesis, serve
+from kinesis_assets.emulator.app import LocalKinesis, serve
 
 __all__ = ["LocalKinesis", "serve"]

@@ -1,21 +1,28 @@
-"""The service over HTTP: an ASGI application that implements AWS JSON 1.1 and ignores signatures."""
+"""The service over HTTP: an ASGI application of AWS JSON 1.1 that ignores signatures, and its server."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
+import threading
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import msgspec
 
 from kinesis_assets.emulator import requests
-from kinesis_assets.emulator.errors import ServiceError, UnknownOperationException
+from kinesis_assets.emulator.account import ACCOUNT_ID, REGION, Account
 from kinesis_assets.emulator.operations import OPERATIONS
+from kinesis_assets.emulator.shapes import ResourceNotFoundException, ServiceError, UnknownOperationException
 
 if TYPE_CHECKING:
-    from kinesis_assets.emulator.account import Account
+    from collections.abc import Iterable
+    from types import FrameType, TracebackType
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -86,3 +93,168 @@ async def read_body(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         more = message.get("more_body", False)
     return b"".join(parts)
+
+
+try:
+    import uvicorn
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the embedded stream needs uvicorn: pip install 'kinesis-assets[emulator]'", name="uvicorn"
+    ) from error
+
+
+READ_ACTIONS = (
+    "kinesis:DescribeStreamSummary",
+    "kinesis:ListShards",
+    "kinesis:GetShardIterator",
+    "kinesis:GetRecords",
+)
+"""The actions that a consumer needs."""
+
+LOOPBACK = "127.0.0.1"
+"""The only address that is bound: signatures are not checked, so every client has full access."""
+
+
+class LocalKinesis:
+    """A Kinesis endpoint with its own account, which runs while the context is entered.
+
+        with LocalKinesis() as local:
+            boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region, ...)
+
+    Args:
+        port: The port on 127.0.0.1; 0 selects a free port.
+        now: Returns the service's time in seconds since the epoch.
+        wrap: Wraps the ASGI application in a middleware. The scope of a request has the `transport` of its
+            connection (`asyncio.Transport`, or None if the client has disconnected).
+    """
+
+    region = REGION
+
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        now: Callable[[], float] = time.time,
+        wrap: Callable[[KinesisApp], App] = lambda app: app,
+    ) -> None:
+        self.port = port
+        self._account = Account(now)
+        self._server = _Server(wrap(KinesisApp(self._account)))
+
+    @property
+    def endpoint_url(self) -> str:
+        """The URL of the endpoint."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def share(
+        self, stream_arn: str, actions: Iterable[str] = READ_ACTIONS, *, account_id: str = ACCOUNT_ID
+    ) -> None:
+        """Allow an account to call operations on another account's stream, like a resource policy.
+
+        The caller's account is the access key id if it has twelve digits, else `ACCOUNT_ID`.
+
+        Args:
+            stream_arn: The ARN of the stream.
+            actions: The allowed actions as in a policy, such as `kinesis:GetRecords`. They replace
+                those of an earlier call.
+            account_id: The account that is allowed to call them.
+
+        Raises:
+            ResourceNotFoundException: The stream does not exist.
+        """
+        with self._account.lock:
+            owner = self._account.by_id(stream_arn.split(":")[4])
+            stream = owner.own_stream(stream_arn)
+            if stream is None:
+                raise ResourceNotFoundException(f"Stream {stream_arn} not found.")
+            stream.shared[account_id] = frozenset(action.rpartition(":")[2] for action in actions)
+
+    def __enter__(self) -> Self:
+        listener = _listen(self.port)
+        self.port = listener.getsockname()[1]
+        self._thread = threading.Thread(
+            target=self._server.run, args=([listener],), name="local-kinesis", daemon=True
+        )
+        self._thread.start()
+        self._server.ready.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop()
+        self._thread.join()
+
+
+def serve(port: int, announce: Callable[[str], None]) -> None:
+    """Serve until the process receives SIGINT or SIGTERM.
+
+    Args:
+        port: The port on 127.0.0.1; 0 selects a free port.
+        announce: Called with the endpoint's URL as soon as the endpoint accepts connections.
+    """
+    listener = _listen(port)
+    announce(f"http://{LOOPBACK}:{listener.getsockname()[1]}")
+    _Server(KinesisApp(Account(time.time))).run([listener])
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that signals when it is ready, stops at once, and logs only warnings."""
+
+    def __init__(self, app: App) -> None:
+        config = uvicorn.Config(
+            self._with_transport(app),
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+        )
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Stop from any thread, or from a signal handler."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self.stop()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        # uvicorn's own loop notices a stop up to 0.1 seconds late, which is longer than most tests take.
+        await self.on_tick(0)
+        await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.close()  # ends a delayed response, which would otherwise delay the shutdown
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=1)
+
+    def _with_transport(self, app: App) -> App:
+        async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
+            transports = [connection.transport for connection in self.server_state.connections]
+            of_client = (each for each in transports if each.get_extra_info("peername") == scope["client"])
+            scope["transport"] = next(of_client, None)
+            await app(scope, receive, send)
+
+        return with_transport
+
+
+def _listen(port: int) -> socket.socket:
+    """Return a listening socket. From now on connections are queued."""
+    return socket.create_server((LOOPBACK, port))

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 from msgspec import Struct
 
-from kinesis_assets.emulator.errors import (
+from kinesis_assets.emulator.shapes import (
     ExpiredIteratorException,
     ExpiredNextTokenException,
     InvalidArgumentException,

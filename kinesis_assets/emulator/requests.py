@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import inspect
 
-from kinesis_assets.emulator.errors import SerializationException, ValidationException
-from kinesis_assets.emulator.shapes import Member, StreamARN, StreamName
+from kinesis_assets.emulator.shapes import (
+    Member,
+    SerializationException,
+    StreamARN,
+    StreamName,
+    ValidationException,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kinesis_assets.emulator.account import Account
-    from kinesis_assets.emulator.streams import Stream
+    from kinesis_assets.emulator.account import Account, Stream
 
 
 class Request(Member):

@@ -1,18 +1,23 @@
-"""A shard: a range of hash keys and the records that were put to it."""
+"""A shard: a range of hash keys and the records that were put to it.
+
+The 128-bit hash keys and the ranges of them that shards own.
+
+Sequence numbers: 56 decimal digits that increase with each record of a shard. The layout was observed in
+the service's own numbers. From the highest bit down it has a leading 2, the era (36 bits), the lowest 4
+bits of the shard number, the record's ordinal in the shard (64), 8 bits of zero, the second of arrival
+(36), the shard number (32) and the version of the layout (4), which is 2.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from hashlib import md5
 from itertools import accumulate
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from kinesis_assets.emulator.sequence_numbers import LAST_ORDINAL, SequenceNumber
 from kinesis_assets.emulator.shapes import Member
-
-if TYPE_CHECKING:
-    from kinesis_assets.emulator.hash_keys import HashKeyRange
 
 PAGE_RECORDS = 10_000
 """The maximum number of records in a page."""
@@ -132,3 +137,79 @@ class Shard:
         expired = min(max(position - self._first, 0), len(self._records))
         del self._records[:expired]
         self._first += expired
+
+
+HASH_KEYS = 2**128
+
+
+def hash_key(partition_key: str) -> int:
+    """Return the hash key of a partition key: its MD5 digest as an unsigned integer."""
+    return int.from_bytes(md5(partition_key.encode(), usedforsecurity=False).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class HashKeyRange:
+    """A contiguous range of hash keys, both ends inclusive."""
+
+    start: int
+    end: int
+
+    def split(self, at: int) -> tuple[HashKeyRange, HashKeyRange]:
+        """Return the range before `at` and the range that starts at `at`."""
+        return HashKeyRange(self.start, at - 1), HashKeyRange(at, self.end)
+
+    def merge(self, upper: HashKeyRange) -> HashKeyRange:
+        """Return the union of this range and the range that follows it."""
+        return HashKeyRange(self.start, upper.end)
+
+
+def uniform_ranges(count: int) -> list[HashKeyRange]:
+    """Divide all hash keys into `count` ranges of equal width. The last range includes the remainder."""
+    width = HASH_KEYS // count
+    starts = [width * i for i in range(count)]
+    return [HashKeyRange(start, end - 1) for start, end in zip(starts, [*starts[1:], HASH_KEYS], strict=True)]
+
+
+LAST_ORDINAL = 2**63 - 1
+"""The ordinal in the EndingSequenceNumber of a closed shard. It is larger than that of any record."""
+
+_LEADING = 2
+_VERSION = 2
+_SHARD_SHIFT = 4
+_SECOND_SHIFT = _SHARD_SHIFT + 32
+_ORDINAL_SHIFT = _SECOND_SHIFT + 36 + 8
+_NIBBLE_SHIFT = _ORDINAL_SHIFT + 64
+_ERA_SHIFT = _NIBBLE_SHIFT + 4
+_LEADING_SHIFT = _ERA_SHIFT + 36
+
+
+class SequenceNumber(NamedTuple):
+    """The parts of a sequence number; `str()` returns its decimal text."""
+
+    era: int
+    shard_number: int
+    ordinal: int
+    second: int
+
+    def __str__(self) -> str:
+        return str(
+            _LEADING << _LEADING_SHIFT
+            | self.era << _ERA_SHIFT
+            | (self.shard_number & 0xF) << _NIBBLE_SHIFT
+            | self.ordinal << _ORDINAL_SHIFT
+            | self.second << _SECOND_SHIFT
+            | self.shard_number << _SHARD_SHIFT
+            | _VERSION
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> SequenceNumber | None:
+        """Parse a decimal number. Returns None if it does not have this layout."""
+        number = int(text)
+        parts = cls(
+            era=number >> _ERA_SHIFT & 2**36 - 1,
+            shard_number=number >> _SHARD_SHIFT & 2**32 - 1,
+            ordinal=number >> _ORDINAL_SHIFT & 2**64 - 1,
+            second=number >> _SECOND_SHIFT & 2**36 - 1,
+        )
+        return parts if str(parts) == text else None

@@ -8,12 +8,9 @@ It does not depend on a test framework. See docs/testing.md.
 """
 
 from kinesis_assets.emulator import LocalKinesis
-from kinesis_assets.testing.aggregate import UserRecord, aggregate
-from kinesis_assets.testing.clock import Clock
-from kinesis_assets.testing.environment import aws_environment
-from kinesis_assets.testing.fault_chain import CallFilter
+from kinesis_assets.testing.exchange import Answer, Call, CallFilter
 from kinesis_assets.testing.faults import Faults
-from kinesis_assets.testing.messages import Answer, Call
+from kinesis_assets.testing.kit import Clock, UserRecord, aggregate, aws_environment
 
 __all__ = [
     "Answer",

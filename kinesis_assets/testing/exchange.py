@@ -1,25 +1,44 @@
-"""One HTTP request and its response, which faults can delay, truncate or replace by a connection reset."""
+"""The way of an HTTP request through the faults to the embedded stream, and of its response back.
+
+The middleware that passes each request through the faults to the embedded stream.
+
+Calls that reach the endpoint, and the responses to them.
+
+The chain of faults: each fault is a layer around the next one, and the service is the innermost layer.
+
+Routing: the shards that receive the records of a put.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import struct
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate, parsedate_to_datetime
+from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
+from weakref import WeakSet
 
 import msgspec
 
+from kinesis_assets.emulator import iterators
 from kinesis_assets.emulator.app import read_body
-from kinesis_assets.testing.messages import Answer
+from kinesis_assets.emulator.operations import OPERATIONS
+from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
+from kinesis_assets.emulator.shapes import InvalidArgumentException, ServiceError
+from kinesis_assets.emulator.shards import hash_key
+from kinesis_assets.errors import InvalidInput, StreamNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from kinesis_assets.emulator.account import Account
+    from kinesis_assets.emulator.app import App, KinesisApp, Message, Receive, Scope, Send
 
-    from kinesis_assets.emulator.app import KinesisApp, Message, Receive, Scope, Send
-    from kinesis_assets.testing.messages import Call
 
 _NO_LINGER = struct.pack("ii", 1, 0)
 """A value of SO_LINGER with which closing a connection resets it."""
@@ -150,3 +169,268 @@ class DelayedResponses:
         self.generation += 1
         for event, loop in list(self._waiting.items()):
             loop.call_soon_threadsafe(event.set)
+
+
+class Interceptor:
+    """The active faults and the calls that have arrived, for one or more embedded streams.
+
+    Attributes:
+        calls: All calls since the start or the last `clear`, in order of arrival.
+        faults: The faults in the order in which they were added.
+        limits: The limits of shards, which apply after all faults.
+        delayed: The delayed responses.
+        accounts: The accounts of the embedded streams.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.faults: list[Fault] = []
+        self.limits: tuple[Fault, ...] = ()
+        self.delayed = DelayedResponses()
+        self.accounts: WeakSet[Account] = WeakSet()
+
+    def around(self, app: KinesisApp) -> App:
+        """Wrap an application in the faults."""
+        self.accounts.add(app.account)
+
+        async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
+            generation = self.delayed.generation
+            exchange = await Exchange.receive_request(app, scope, receive, send)
+            account = app.caller(dict(scope["headers"]))
+            call = Call.now(exchange.operation, exchange.arguments, account)
+            self.calls.append(call)
+            faults = sorted(self.faults, key=lambda fault: fault.exclusive)
+            downstream = Downstream((*faults, *self.limits), account, exchange.serve)
+            await exchange.respond(await downstream(call), self.delayed, generation)
+
+        return faulty
+
+    def clear(self) -> None:
+        """Remove all faults and limits, send all delayed responses and forget the calls."""
+        self.faults.clear()
+        self.limits = ()
+        self.delayed.release()
+        self.calls.clear()
+
+    def change_stream(self, stream: str, change: Callable[[Account], None]) -> None:
+        """Change a stream in every account that has a stream of this name.
+
+        Raises:
+            StreamNotFound: No account has one.
+        """
+        found = False
+        for account in [each for one in self.accounts for each in list(one.accounts.values())]:
+            with account.lock:
+                if stream in account.stream_names:
+                    change(account)
+                    found = True
+        if not found:
+            raise StreamNotFound(stream, "not found in the embedded stream; create it first")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that reached the endpoint.
+
+    Attributes:
+        operation: The operation, such as `GetRecords`.
+        arguments: The members of the request as they are on the wire: data is base64 text.
+        stream: The name of the stream, which may be derived from an iterator or a token; None if the call is
+            not for a stream.
+        shard_id: The shard, which may be derived from an iterator or a record's hash key; None if the call is
+            not for a single shard.
+        at: The time of arrival, in seconds of `time.monotonic()`.
+    """
+
+    operation: str
+    arguments: dict[str, Any]
+    stream: str | None
+    shard_id: str | None
+    at: float
+
+    @classmethod
+    def now(cls, operation: str, arguments: dict[str, Any], account: Account) -> Call:
+        """Create a call that arrives now."""
+        stream = arguments.get("StreamName") or str(arguments.get("StreamARN", "")).rpartition("/")[2]
+        shard_id = arguments.get("ShardId")
+        if "ShardIterator" in arguments:
+            position = _decoded(arguments["ShardIterator"], iterators.ShardPosition)
+            if position is not None:
+                stream, shard_id = position.stream_name, position.shard_id
+        elif operation == "ListShards" and "NextToken" in arguments:
+            listing = _decoded(arguments["NextToken"], iterators.ShardListing)
+            stream = stream if listing is None else listing.stream_name
+        elif operation == "PutRecord":
+            shard_id = next(iter(shards_of(operation, arguments, account)), None)
+        return cls(operation, arguments, stream or None, shard_id, time.monotonic())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response, and how it is sent.
+
+    Attributes:
+        status: The HTTP status.
+        body: The body, which is JSON unless a test sets another one.
+        delay: Seconds until the response is sent; `inf` delays it until `Faults.clear`.
+        kept: The part of the body that is sent, from 0 to 1.
+        on_wire: If only a part of the body is sent: True closes the connection after it, although
+            Content-Length is that of the whole body. False sends the part as a complete HTTP response.
+        reset: Reset the connection instead of sending the response.
+        skew: Seconds to add to the `Date` header.
+    """
+
+    status: int
+    body: bytes
+    delay: float = 0.0
+    kept: float = 1.0
+    on_wire: bool = False
+    reset: bool = False
+    skew: float = 0.0
+
+    @classmethod
+    def error(cls, code: str, status: int = 400) -> Answer:
+        """Create an error response. Its message says that it does not come from the service."""
+        members = {"__type": code, "message": "not the service: a fault of kinesis_assets.testing"}
+        return cls(status, json.dumps(members).encode())
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """The members of the JSON body."""
+        members: dict[str, Any] = json.loads(self.body)
+        return members
+
+    def with_body(self, body: bytes) -> Answer:
+        """Return this response with another body."""
+        return replace(self, body=body)
+
+    def but(self, **members: Any) -> Answer:
+        """Return this response with some members of its JSON body replaced."""
+        return self.with_body(json.dumps(self.members | members).encode())
+
+
+def _decoded(text: Any, kind: type[iterators.T]) -> iterators.T | None:
+    """Decode a token, even if it has expired. Returns None if it is not a token of that kind."""
+    try:
+        return iterators.decode(str(text), kind, now=0)
+    except InvalidArgumentException:
+        return None
+
+
+class CallFilter(TypedDict, total=False):
+    """The calls of an operation to which a fault applies.
+
+    Attributes:
+        stream: Only calls on this stream.
+        shard_id: Only calls on this shard.
+        after: The number of calls to let through first; 0 by default.
+        times: The maximum number of calls to which the fault applies; no maximum by default.
+    """
+
+    stream: str
+    shard_id: str
+    after: int
+    times: int
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """The inner layers of a fault: other faults, then the service.
+
+    Attributes:
+        faults: The faults of the inner layers, the outermost first.
+        account: The caller's account.
+        serve: Sends a call to the service and returns the response.
+    """
+
+    faults: Sequence[Fault]
+    account: Account
+    serve: Callable[[Call], Awaitable[Answer]]
+
+    async def __call__(self, call: Call) -> Answer:
+        """Send a call through the inner layers and return the response."""
+        for number, fault in enumerate(self.faults, 1):
+            if fault.matches(call):
+                inner = self.faults[number:]
+                if fault.exclusive:
+                    inner = [each for each in inner if not each.exclusive]
+                return await fault.layer(call, replace(self, faults=inner))
+        return await self.serve(call)
+
+
+Layer = Callable[[Call, Downstream], Awaitable[Answer]]
+
+
+@dataclass
+class Fault:
+    """A layer and the calls to which it applies; see `CallFilter`.
+
+    Attributes:
+        exclusive: If the fault applies to a call, later exclusive faults neither apply to it nor count it.
+
+    Raises:
+        InvalidInput: The operation is unknown, or `after` or `times` is out of range.
+    """
+
+    operation: str
+    layer: Layer
+    stream: str | None = None
+    shard_id: str | None = None
+    after: int = 0
+    times: int | None = None
+    exclusive: bool = False
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_operation(self.operation)
+        if self.after < 0 or (self.times is not None and self.times < 1):
+            raise InvalidInput(
+                f"after must be at least 0 and times at least 1, not {self.after} and {self.times}"
+            )
+
+    def matches(self, call: Call) -> bool:
+        """Count a call and return whether the fault applies to it."""
+        if (
+            call.operation != self.operation
+            or self.stream not in (None, call.stream)
+            or self.shard_id not in (None, call.shard_id)
+        ):
+            return False
+        number = next(self._numbers)
+        return number > self.after and (self.times is None or number <= self.after + self.times)
+
+
+def check_operation(operation: str) -> None:
+    """Check the name of an operation.
+
+    Raises:
+        InvalidInput: The embedded stream does not have this operation.
+    """
+    if operation not in OPERATIONS:
+        raise InvalidInput(f"unknown operation {operation!r}; use one of {', '.join(sorted(OPERATIONS))}")
+
+
+def shards_of(operation: str, arguments: dict[str, Any], account: Account) -> list[str]:
+    """Return the shard id of each record of a PutRecord or PutRecords call, in order.
+
+    The list is empty if the service will refuse the call.
+    """
+    kind: type[PutRecord | PutRecords] = PutRecord if operation == "PutRecord" else PutRecords
+    try:
+        request = msgspec.convert(arguments, kind)
+        entries = [request] if isinstance(request, PutRecord) else request.records
+        with account.lock:
+            stream = request.stream(account)
+            if stream.distribution == "AUTO":
+                return [shard.shard_id for shard in stream.next_shards(len(entries))]
+            if any(entry.partition_key is None for entry in entries):
+                return []
+            keys = [
+                hash_key(str(entry.partition_key))
+                if entry.explicit_hash_key is None
+                else int(entry.explicit_hash_key)
+                for entry in entries
+            ]
+            return [stream.shard_for(key).shard_id for key in keys]
+    except (msgspec.ValidationError, ServiceError):
+        return []

@@ -9,17 +9,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.testing import events, layers, pages
-from kinesis_assets.testing.fault_chain import CallFilter, Fault, Layer, check_operation
-from kinesis_assets.testing.interceptor import Interceptor
-from kinesis_assets.testing.limits import THROTTLED, Limits
-from kinesis_assets.testing.partial_puts import fail_some
+from kinesis_assets.testing import fault_layers
+from kinesis_assets.testing.exchange import CallFilter, Fault, Interceptor, Layer, check_operation
+from kinesis_assets.testing.fault_layers import THROTTLED, Limits, fail_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kinesis_assets.emulator.app import App, KinesisApp
-    from kinesis_assets.testing.messages import Answer, Call
+    from kinesis_assets.testing.exchange import Answer, Call
 
 
 class Faults:
@@ -102,7 +100,7 @@ class Faults:
             code: The error code.
             calls: The calls of the operation.
         """
-        self._add_exclusive(operation, layers.refuse(status, code), calls)
+        self._add_exclusive(operation, fault_layers.refuse(status, code), calls)
 
     # The network fails. The call is carried out, but its response is lost, late or truncated.
 
@@ -157,7 +155,7 @@ class Faults:
             behind_ms: MillisBehindLatest.
             calls: The calls of GetRecords.
         """
-        self._add_exclusive("GetRecords", pages.empty(behind_ms), calls)
+        self._add_exclusive("GetRecords", fault_layers.empty(behind_ms), calls)
 
     def null_iterator(self, **calls: Unpack[CallFilter]) -> None:
         """Return pages of GetRecords without NextShardIterator and ChildShards, even if the shard is open.
@@ -167,7 +165,7 @@ class Faults:
         Args:
             calls: The calls of GetRecords.
         """
-        self.answer("GetRecords", pages.without_next_iterator, **calls)
+        self.answer("GetRecords", fault_layers.without_next_iterator, **calls)
 
     def stale_list(self, *, reshards: int = 1, **calls: Unpack[CallFilter]) -> None:
         """List the shards as of before the stream's last splits and merges.
@@ -182,7 +180,7 @@ class Faults:
             InvalidInput: `reshards` is less than 1.
         """
         _check_at_least_1("reshards", reshards)
-        self._add("ListShards", events.stale_list(reshards), calls)
+        self._add("ListShards", fault_layers.stale_list(reshards), calls)
 
     def skew_date(self, seconds: float, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Skew the `Date` header of responses, like a host with a wrong clock.
@@ -196,7 +194,7 @@ class Faults:
 
     def page_size(self, most: int, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Return at most `most` records (GetRecords) or shards (ListShards) in a page."""
-        self._add(operation, layers.limit_page(operation, most), calls)
+        self._add(operation, fault_layers.limit_page(operation, most), calls)
 
     def partial_puts(self, *, every: int = 2, code: str = THROTTLED, **calls: Unpack[CallFilter]) -> None:
         """Let some records of PutRecords fail: they are not put, and the HTTP 200 response reports it.
@@ -229,11 +227,11 @@ class Faults:
             InvalidInput: `back` is less than 1.
         """
         _check_at_least_1("back", back)
-        self._add_exclusive("GetRecords", pages.repeat(back), calls)
+        self._add_exclusive("GetRecords", fault_layers.repeat(back), calls)
 
     def reverse_page(self, **calls: Unpack[CallFilter]) -> None:
         """Return the records of GetRecords pages in reverse order."""
-        self._add_exclusive("GetRecords", pages.reverse(), calls)
+        self._add_exclusive("GetRecords", fault_layers.reverse(), calls)
 
     def wrong_arrival(self, seconds: float = 1e20, **calls: Unpack[CallFilter]) -> None:
         """Return an impossible arrival time for the last record of GetRecords pages.
@@ -242,7 +240,7 @@ class Faults:
             seconds: ApproximateArrivalTimestamp in seconds since the epoch. It may be infinite or NaN.
             calls: The calls of GetRecords.
         """
-        self._add_exclusive("GetRecords", pages.set_last_arrival(seconds), calls)
+        self._add_exclusive("GetRecords", fault_layers.set_last_arrival(seconds), calls)
 
     def long_page(self, *, above: int, size: int = 17 << 20, **calls: Unpack[CallFilter]) -> None:
         """Return GetRecords pages with a longer body, padded with blanks, which are valid JSON.
@@ -254,7 +252,7 @@ class Faults:
             size: The number of blanks, in bytes.
             calls: The calls of GetRecords.
         """
-        self._add_exclusive("GetRecords", pages.pad(above, size), calls)
+        self._add_exclusive("GetRecords", fault_layers.pad(above, size), calls)
 
     # The stream changes.
 
@@ -274,7 +272,7 @@ class Faults:
             StreamNotFound: The stream does not exist.
         """
         self._interceptor.change_stream(
-            stream, lambda account: events.trim(account.stream(stream), shard_id, before)
+            stream, lambda account: fault_layers.trim(account.stream(stream), shard_id, before)
         )
 
     def recreate(self, stream: str) -> None:
@@ -283,7 +281,7 @@ class Faults:
         Raises:
             StreamNotFound: The stream does not exist.
         """
-        self._interceptor.change_stream(stream, lambda account: events.recreate(account, stream))
+        self._interceptor.change_stream(stream, lambda account: fault_layers.recreate(account, stream))
 
     def before(self, operation: str, do: Callable[[], object], **calls: Unpack[CallFilter]) -> None:
         """Call a function before calls are carried out, such as `lambda: faults.trim("orders")`.
@@ -291,7 +289,7 @@ class Faults:
         The function runs in its own thread, so it may call the embedded stream. The faults apply to these
         calls too. If it raises, the response is HTTP 500 and the exception is logged on stderr.
         """
-        self._add(operation, layers.run_before(do), calls)
+        self._add(operation, fault_layers.run_before(do), calls)
 
     # The limits of the service.
 
@@ -312,7 +310,7 @@ class Faults:
         self, operation: str, change: Callable[[Call, Answer], Answer | None], **calls: Unpack[CallFilter]
     ) -> None:
         """Change the response of the service or of another fault. None leaves it unchanged."""
-        self._add(operation, layers.change_answer(change), calls)
+        self._add(operation, fault_layers.change_answer(change), calls)
 
     def request(
         self,
@@ -321,10 +319,10 @@ class Faults:
         **calls: Unpack[CallFilter],
     ) -> None:
         """Change the arguments of calls before the service and the other faults receive them."""
-        self._add(operation, layers.change_arguments(change), calls)
+        self._add(operation, fault_layers.change_arguments(change), calls)
 
     def _override(self, operation: str, calls: CallFilter, **attributes: Any) -> None:
-        self._add_exclusive(operation, layers.override(**attributes), calls)
+        self._add_exclusive(operation, fault_layers.override(**attributes), calls)
 
     def _add_exclusive(self, operation: str, layer: Layer, calls: CallFilter) -> None:
         self._interceptor.faults.append(Fault(operation, layer, exclusive=True, **calls))

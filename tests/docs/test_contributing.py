@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS, wait_until
 from benchmarks.servers.spark_cluster import CLUSTERS
-from kinesis_assets.cli.settings import parse_settings
+from kinesis_assets.cli.options import parse_settings
 from support.shell import Shell
 
 PROJECT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, build_kinesis_stream
-from kinesis_assets.cli.settings import parse_settings
+from kinesis_assets.cli.options import parse_settings
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions

@@ -5,8 +5,8 @@ Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.h
 
 from kinesis_assets.emulator.operations.listing import ListShards
 from kinesis_assets.emulator.operations.reading import GetRecords, GetShardIterator
-from kinesis_assets.emulator.operations.resharding import MergeShards, SplitShard, UpdateShardCount
 from kinesis_assets.emulator.operations.streams import (
+    AddTagsToStream,
     CreateStream,
     DecreaseStreamRetentionPeriod,
     DeleteStream,
@@ -14,11 +14,15 @@ from kinesis_assets.emulator.operations.streams import (
     DescribeStreamSummary,
     IncreaseStreamRetentionPeriod,
     ListStreams,
+    ListTagsForStream,
+    MergeShards,
+    RemoveTagsFromStream,
+    SplitShard,
     UpdateMaxRecordSize,
+    UpdateShardCount,
     UpdateStreamMode,
     UpdateStreamRecordDistributionStrategy,
 )
-from kinesis_assets.emulator.operations.tags import AddTagsToStream, ListTagsForStream, RemoveTagsFromStream
 from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 from kinesis_assets.emulator.requests import Request
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from kinesis_assets.emulator import iterators
-from kinesis_assets.emulator.errors import (
+from kinesis_assets.emulator.operations.listing import ChildShard
+from kinesis_assets.emulator.requests import Request, StreamRequest
+from kinesis_assets.emulator.shapes import (
     DryRunOperationException,
     InvalidArgumentException,
-)
-from kinesis_assets.emulator.operations.shards import ChildShard
-from kinesis_assets.emulator.requests import Request, StreamRequest
-from kinesis_assets.emulator.sequence_numbers import LAST_ORDINAL, SequenceNumber
-from kinesis_assets.emulator.shapes import (
     Member,
     PageLimit,
     SequenceNumberText,
@@ -22,11 +19,10 @@ from kinesis_assets.emulator.shapes import (
     Timestamp,
     milliseconds,
 )
-from kinesis_assets.emulator.shards import PAGE_RECORDS, Record, Shard
+from kinesis_assets.emulator.shards import LAST_ORDINAL, PAGE_RECORDS, Record, SequenceNumber, Shard
 
 if TYPE_CHECKING:
-    from kinesis_assets.emulator.account import Account
-    from kinesis_assets.emulator.streams import Stream
+    from kinesis_assets.emulator.account import Account, Stream
 
 
 class GetShardIteratorOutput(Member):

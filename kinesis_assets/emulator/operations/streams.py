@@ -1,17 +1,18 @@
-"""The operations on streams: create, delete, describe, list and configure."""
+"""The operations on streams: create, delete, describe, list, configure, tag and reshard."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta
 
 from kinesis_assets.emulator import iterators
-from kinesis_assets.emulator.errors import (
-    InvalidArgumentException,
-    ValidationException,
-)
-from kinesis_assets.emulator.operations.shards import ShardMember
+from kinesis_assets.emulator.operations.listing import ShardMember
 from kinesis_assets.emulator.requests import Request, StreamRequest
 from kinesis_assets.emulator.shapes import (
+    HashKey,
+    InvalidArgumentException,
+    LimitExceededException,
     MaxRecordSizeInKiB,
     Member,
     NextToken,
@@ -22,12 +23,14 @@ from kinesis_assets.emulator.shapes import (
     StreamARN,
     StreamMode,
     StreamName,
+    TagKey,
     Tags,
+    ValidationException,
 )
 
 if TYPE_CHECKING:
-    from kinesis_assets.emulator.account import Account
-    from kinesis_assets.emulator.streams import Stream
+    from kinesis_assets.emulator.account import Account, Stream
+
 
 PAGE_STREAMS = 100
 PAGE_DESCRIBED_SHARDS = 100
@@ -315,3 +318,133 @@ def _check_retention(hours: int) -> None:
             f"Maximum allowed retention period is {RETENTION_HOURS[-1]} hours. "
             f"Requested retention period ({hours} hours) is too long."
         )
+
+
+class SplitShard(StreamRequest, kw_only=True):
+    """Split a shard into two at a hash key."""
+
+    shard_to_split: ShardId
+    new_starting_hash_key: HashKey
+
+    def execute(self, account: Account) -> None:
+        """Close the shard and open its children."""
+        stream = _provisioned(self.stream(account))
+        shard = stream.shard(self.shard_to_split)
+        account.check_shard_limit(1)
+        at, keys = int(self.new_starting_hash_key), shard.hash_key_range
+        if not keys.start + 1 < at < keys.end:
+            raise InvalidArgumentException(
+                f"NewStartingHashKey {at} used in SplitShard() on shard {shard.shard_id} in {stream} "
+                f"is not both greater than one plus the shard's StartingHashKey {keys.start} "
+                f"and less than the shard's EndingHashKey {keys.end}."
+            )
+        stream.split(shard, at)
+
+
+class MergeShards(StreamRequest, kw_only=True):
+    """Merge two shards with adjacent hash keys."""
+
+    shard_to_merge: ShardId
+    adjacent_shard_to_merge: ShardId
+
+    def execute(self, account: Account) -> None:
+        """Close both shards and open their child."""
+        stream = _provisioned(self.stream(account))
+        stream.merge(stream.shard(self.shard_to_merge), stream.shard(self.adjacent_shard_to_merge))
+
+
+class UpdateShardCountOutput(Member):
+    """The number of open shards before the call and the requested number."""
+
+    stream_name: str
+    current_shard_count: int
+    target_shard_count: int
+    stream_arn: str
+
+
+class UpdateShardCount(StreamRequest, kw_only=True):
+    """Scale a stream to a number of open shards that divide the hash keys evenly."""
+
+    target_shard_count: PositiveInteger
+    scaling_type: Literal["UNIFORM_SCALING"]
+
+    def execute(self, account: Account) -> UpdateShardCountOutput:
+        """Split and merge shards. One call can at most double and at most halve the number of shards."""
+        stream = _provisioned(self.stream(account))
+        current, target = len(stream.open_shards), self.target_shard_count
+        if target > 2 * current or 2 * target < current:
+            raise LimitExceededException(
+                f"TargetShardCount {target} for {stream} is more than double or less than half of "
+                f"the current open shard count, which is {current}."
+            )
+        account.check_shard_limit(target - current)
+        stream.scale(target)
+        return UpdateShardCountOutput(stream.name, current, target, stream.arn)
+
+
+def _provisioned(stream: Stream) -> Stream:
+    """Return the stream if it is in provisioned capacity mode; only then can it be resharded."""
+    if stream.mode != "PROVISIONED":
+        raise ValidationException(
+            f"This operation is only supported for {stream} in provisioned capacity mode."
+        )
+    return stream
+
+
+MAX_TAGS = 50
+"""The quota of tags of a stream: https://docs.aws.amazon.com/streams/latest/dev/tagging.html"""
+
+TagLimit = Annotated[int, Meta(ge=1, le=50)]
+
+
+class Tag(Member):
+    """A tag."""
+
+    key: str
+    value: str
+
+
+class ListTagsForStreamOutput(Member):
+    """A page of tags."""
+
+    tags: list[Tag]
+    has_more_tags: bool
+
+
+class AddTagsToStream(StreamRequest, kw_only=True):
+    """Add tags to a stream, or replace the values of tags."""
+
+    tags: Tags
+
+    def execute(self, account: Account) -> None:
+        """Set the tags immediately."""
+        stream = self.stream(account)
+        if len(stream.tags | self.tags) > MAX_TAGS:
+            raise InvalidArgumentException(f"Stream {stream.name} would have more than {MAX_TAGS} tags.")
+        stream.tags |= self.tags
+
+
+class RemoveTagsFromStream(StreamRequest, kw_only=True):
+    """Remove tags from a stream. Keys that it does not have are ignored."""
+
+    tag_keys: Annotated[list[TagKey], Meta(min_length=1, max_length=50)]
+
+    def execute(self, account: Account) -> None:
+        """Remove the tags immediately."""
+        stream = self.stream(account)
+        for key in self.tag_keys:
+            stream.tags.pop(key, None)
+
+
+class ListTagsForStream(StreamRequest, kw_only=True):
+    """List the tags of a stream by key, one page at a time."""
+
+    exclusive_start_tag_key: TagKey | None = None
+    limit: TagLimit | None = None
+
+    def execute(self, account: Account) -> ListTagsForStreamOutput:
+        """Return the page that follows the key."""
+        tags = self.stream(account).tags
+        keys = [key for key in sorted(tags) if key > (self.exclusive_start_tag_key or "")]
+        page = keys[: self.limit or MAX_TAGS]
+        return ListTagsForStreamOutput([Tag(key, tags[key]) for key in page], len(keys) > len(page))

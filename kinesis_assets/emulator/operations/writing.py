@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from kinesis_assets.emulator.errors import (
+from kinesis_assets.emulator.requests import StreamRequest, invalid, violation
+from kinesis_assets.emulator.shapes import (
     DryRunOperationException,
+    HashKey,
     InvalidArgumentException,
+    Member,
+    PartitionKey,
+    SequenceNumberText,
     SerializationException,
 )
-from kinesis_assets.emulator.hash_keys import HASH_KEYS, hash_key
-from kinesis_assets.emulator.requests import StreamRequest, invalid, violation
-from kinesis_assets.emulator.sequence_numbers import SequenceNumber
-from kinesis_assets.emulator.shapes import HashKey, Member, PartitionKey, SequenceNumberText
-from kinesis_assets.emulator.shards import record_size
+from kinesis_assets.emulator.shards import HASH_KEYS, SequenceNumber, hash_key, record_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinesis_assets.emulator.account import Account
-    from kinesis_assets.emulator.streams import Stream
+    from kinesis_assets.emulator.account import Account, Stream
 
 MAX_REQUEST_BYTES = 10 * 1024 * 1024
 """The maximum size of a PutRecords request in bytes of decoded data and partition keys."""

@@ -9,7 +9,7 @@ from support.terminal import printed_on_a_terminal
 
 SCRIPT = """
 import sys
-from kinesis_assets.cli.progress import progress_bar
+from kinesis_assets.cli.output import progress_bar
 from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.table.run_files.task_files import Progress
 

@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.testing.messages import Answer
+from kinesis_assets.testing.exchange import Answer
 from support.token_service import BASE_SECRET, EXTERNAL_ID, ROLE, SignedRequests, TokenService
 
 if TYPE_CHECKING:

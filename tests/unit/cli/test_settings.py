@@ -7,8 +7,7 @@ import json
 import pytest
 import yaml
 
-from kinesis_assets.cli.options import project_of
-from kinesis_assets.cli.settings import parse_settings
+from kinesis_assets.cli.options import parse_settings, project_of
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 from support.command_line import single_line_error

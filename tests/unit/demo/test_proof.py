@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kinesis_assets.demo.proof import prove
+from kinesis_assets.demo.run import prove
 
 if TYPE_CHECKING:
     from pathlib import Path

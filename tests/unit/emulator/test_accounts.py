@@ -7,8 +7,8 @@ import pytest
 from botocore.exceptions import ClientError
 from msgspec import inspect
 
-from kinesis_assets.emulator.errors import ResourceNotFoundException
 from kinesis_assets.emulator.operations import OPERATIONS
+from kinesis_assets.emulator.shapes import ResourceNotFoundException
 
 OWNER = "111122223333"
 OTHERS = "444455556666"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from kinesis_assets.cli.replay import REPLAY_FIELDS
+from kinesis_assets.cli.operations import REPLAY_FIELDS
 from kinesis_assets.cli.run import SHARD_FIELDS
 from kinesis_assets.dagster.events.metadata import (
     EXACT,

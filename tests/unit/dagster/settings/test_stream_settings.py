@@ -12,8 +12,7 @@ import pytest
 from dagster_aws.utils import ResourceWithBoto3Configuration
 
 from kinesis_assets import KinesisResource, KinesisStreamComponent, ShardIOManager, build_kinesis_stream
-from kinesis_assets.cli.options import stream_options
-from kinesis_assets.cli.settings import parse_settings
+from kinesis_assets.cli.options import parse_settings, stream_options
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.errors import InvalidInput
 from support.dagster_components import schema_of, validator_of

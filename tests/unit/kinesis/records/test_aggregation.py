@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.records.aggregation import (
     is_damaged,
 )
 from kinesis_assets.kinesis.records.records import Record
-from kinesis_assets.testing.aggregate import UserRecord, aggregate
+from kinesis_assets.testing.kit import UserRecord, aggregate
 from support.aggregates import chunk, deaggregated, number, record_of, sealed, sub_record, with_error
 from support.one_shard import ALL_KEYS
 

@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.records.aggregation import (
     is_damaged,
 )
 from kinesis_assets.kinesis.records.records import Record, Records
-from kinesis_assets.testing.aggregate import UserRecord, aggregate
+from kinesis_assets.testing.kit import UserRecord, aggregate
 from support.aggregates import record_of, sealed, with_error
 from support.one_shard import ALL_KEYS
 

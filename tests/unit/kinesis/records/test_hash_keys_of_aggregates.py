@@ -11,7 +11,7 @@ from kinesis_assets.kinesis.records.aggregation import (
     deaggregate,
     is_damaged,
 )
-from kinesis_assets.testing.aggregate import UserRecord, aggregate
+from kinesis_assets.testing.kit import UserRecord, aggregate
 from support.aggregates import deaggregated, record_of
 from support.one_shard import ALL_KEYS
 

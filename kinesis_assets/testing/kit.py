@@ -1,8 +1,14 @@
-"""Aggregated records in the format of the Kinesis Producer Library (KPL)."""
+"""What tests need besides the stream: aggregated records, a clock, and environment variables.
+
+A clock for the embedded stream that tests control.
+
+Environment variables that direct the AWS SDK to the embedded stream.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.errors import InvalidInput
@@ -10,6 +16,8 @@ from kinesis_assets.kinesis.records.aggregation import MAGIC, AggregatedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from kinesis_assets.emulator import LocalKinesis
 
 
 class UserRecord(NamedTuple):
@@ -53,3 +61,39 @@ def aggregate(records: Iterable[UserRecord]) -> bytes:
     message.explicit_hash_key_table.extend(key.encode() for key in hash_keys)
     body: bytes = message.SerializeToString()
     return MAGIC + body + hashlib.md5(body, usedforsecurity=False).digest()
+
+
+class Clock:
+    """The service's clock in a test, which only moves when it is advanced: `LocalKinesis(now=clock)`.
+
+    It determines arrival times, retention, the expiry of iterators and the `Date` header. It starts at the
+    current second. It must not go back, because the service's time never does.
+
+    Attributes:
+        seconds: The current time in seconds since the epoch.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = float(int(time.time()))
+
+    def __call__(self) -> float:
+        """Return the current time in seconds since the epoch."""
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock."""
+        self.seconds += seconds
+
+
+def aws_environment(local: LocalKinesis) -> dict[str, str]:
+    """Return environment variables with which an AWS SDK uses the embedded stream by default.
+
+    The credentials are placeholders. The embedded stream does not check signatures.
+    """
+    return {
+        "AWS_ENDPOINT_URL_KINESIS": local.endpoint_url,
+        "AWS_REGION": local.region,
+        "AWS_DEFAULT_REGION": local.region,
+        "AWS_ACCESS_KEY_ID": "any",
+        "AWS_SECRET_ACCESS_KEY": "any",
+    }

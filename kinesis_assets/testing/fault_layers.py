@@ -1,0 +1,362 @@
+"""Faults as layers around the service: limits, changed pages, changes of a stream, and faults of any
+operation.
+
+Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause
+after a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+
+Fault layers for pages of GetRecords.
+
+Changes of a stream while it is read.
+
+Fault layers for any operation.
+
+A fault layer that carries out PutRecords only in part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict, deque
+from dataclasses import replace
+from http import HTTPStatus
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from kinesis_assets.emulator import iterators
+from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
+from kinesis_assets.emulator.shapes import ResourceNotFoundException
+from kinesis_assets.emulator.shards import PAGE_RECORDS, SequenceNumber, record_size
+from kinesis_assets.errors import InvalidInput, ShardUnknown
+from kinesis_assets.testing.exchange import Answer, Call, Fault, shards_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from kinesis_assets.emulator.account import Account, Stream
+    from kinesis_assets.emulator.shards import Shard
+    from kinesis_assets.testing.exchange import Call, Downstream, Layer
+
+
+THROTTLED = "ProvisionedThroughputExceededException"
+
+_READS = 5
+_READ_BYTES = 2 * 1024 * 1024
+_WRITES = 1000
+_WRITTEN_BYTES = 1024 * 1024
+
+
+class _Window:
+    """A sliding window over the last second."""
+
+    def __init__(self, clock: Callable[[], float], max_count: int, max_bytes: float) -> None:
+        self._clock = clock
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._admitted: deque[tuple[float, int]] = deque()
+        self._bytes = 0
+
+    def admit(self, size: int) -> bool:
+        """Return whether one more item of `size` bytes is within the limits, and count it if so.
+
+        A single item is always admitted, because a record may be larger than the limit.
+        """
+        now = self._clock()
+        while self._admitted and self._admitted[0][0] <= now - 1:
+            self._bytes -= self._admitted.popleft()[1]
+        if self._admitted and (
+            len(self._admitted) == self._max_count or self._bytes + size > self._max_bytes
+        ):
+            return False
+        self._admitted.append((now, size))
+        self._bytes += size
+        return True
+
+
+class Limits:
+    """The limits of every shard as layers around the service.
+
+    Args:
+        clock: Returns a time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.faults = (
+            Fault("GetRecords", self._read),
+            Fault("PutRecord", self._put_record),
+            Fault("PutRecords", self._put_records),
+        )
+        self._reads: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _READS, inf))
+        self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _WRITES, _WRITTEN_BYTES))
+        self._readable_at: dict[Any, float] = {}
+
+    async def _read(self, call: Call, downstream: Downstream) -> Answer:
+        shard = (call.stream, call.shard_id)
+        if self._clock() < self._readable_at.get(shard, 0) or not self._reads[shard].admit(0):
+            return Answer.error(THROTTLED)
+        answer = await downstream(call)
+        if answer.status == HTTPStatus.OK:
+            records = answer.members["Records"]
+            size = sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
+            self._readable_at[shard] = self._clock() + size / _READ_BYTES
+        return answer
+
+    async def _put_record(self, call: Call, downstream: Downstream) -> Answer:
+        if call.shard_id is None or self._admits_write(call, call.shard_id, call.arguments):
+            return await downstream(call)
+        return Answer.error(THROTTLED)
+
+    async def _put_records(self, call: Call, downstream: Downstream) -> Answer:
+        shard_ids = shards_of(call.operation, call.arguments, downstream.account)
+        failing = [
+            index
+            for index, shard_id in enumerate(shard_ids)
+            if not self._admits_write(call, shard_id, call.arguments["Records"][index])
+        ]
+        return await put_except(call, downstream, failing, THROTTLED) if failing else await downstream(call)
+
+    def _admits_write(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
+        return self._writes[call.stream, shard_id].admit(
+            record_size(entry["Data"], entry.get("PartitionKey"))
+        )
+
+
+def empty(behind_ms: int) -> Layer:
+    """Return empty pages; see `Faults.empty_page`."""
+
+    async def emptied(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
+        if answer.status != HTTPStatus.OK:
+            return answer
+        here = iterators.decode(call.arguments["ShardIterator"], iterators.ShardPosition, now=0)
+        again = structs.replace(here, issued_at=downstream.account.clock.now())
+        page = {
+            "Records": [],
+            "NextShardIterator": iterators.encode(again),
+            "MillisBehindLatest": behind_ms,
+        }
+        return answer.with_body(json.dumps(page).encode())
+
+    return emptied
+
+
+def without_next_iterator(_call: Call, answer: Answer) -> Answer | None:
+    """Remove the next iterator and the child shards; see `Faults.null_iterator`."""
+    if answer.status != HTTPStatus.OK:
+        return None
+    removed = {"NextShardIterator", "ChildShards"}
+    members = {name: value for name, value in answer.members.items() if name not in removed}
+    return answer.with_body(json.dumps(members).encode())
+
+
+def repeat(back: int) -> Layer:
+    """Return pages that start `back` records before the iterator, with the regular next iterator."""
+
+    async def repeated(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
+        if answer.status != HTTPStatus.OK:
+            return answer
+        here = iterators.decode(call.arguments["ShardIterator"], iterators.ShardPosition, now=0)
+        before = structs.replace(
+            here, issued_at=downstream.account.clock.now(), position=max(0, here.position - back)
+        )
+        again = await downstream(
+            replace(call, arguments={**call.arguments, "ShardIterator": iterators.encode(before)})
+        )
+        return again if again.status != HTTPStatus.OK else answer.but(Records=again.members["Records"])
+
+    return repeated
+
+
+def reverse() -> Layer:
+    """Return records in reverse order; see `Faults.reverse_page`."""
+    return _change_records(lambda records: records[::-1])
+
+
+def set_last_arrival(seconds: float) -> Layer:
+    """Change the arrival time of a page's last record; see `Faults.wrong_arrival`."""
+    arrival = {"ApproximateArrivalTimestamp": seconds}
+    return _change_records(lambda records: [*records[:-1], *(record | arrival for record in records[-1:])])
+
+
+def _change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
+
+    async def changed(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
+        if answer.status != HTTPStatus.OK:
+            return answer
+        return answer.but(Records=change(answer.members["Records"]))
+
+    return changed
+
+
+def pad(above: int, size: int) -> Layer:
+    """Append `size` blanks to the body of pages with more than `above` records."""
+
+    async def padded(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
+        if answer.status != HTTPStatus.OK or len(answer.members["Records"]) <= above:
+            return answer
+        return answer.with_body(answer.body + b" " * size)
+
+    return padded
+
+
+def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
+    """Delete records of one shard or of all shards; see `Faults.trim`."""
+    try:
+        shards = stream.shards if shard_id is None else [stream.shard(shard_id)]
+    except ResourceNotFoundException as error:
+        raise ShardUnknown(
+            str(shard_id), f"the shard does not exist in stream {stream.name}; use a shard id from ListShards"
+        ) from error
+    if before is None:
+        for shard in shards:
+            shard.trim_to(shard.next)
+        return
+    if shard_id is None:
+        raise InvalidInput(f"before={before} needs a shard_id: a sequence number belongs to one shard")
+    (shard,) = shards
+    shard.trim_to(_position(shard, before))
+
+
+def recreate(account: Account, name: str) -> None:
+    """Delete a stream and create it again; see `Faults.recreate`."""
+    stream = account.stream(name)
+    account.delete_stream(stream)
+    account.create_stream(name, len(stream.open_shards))
+
+
+def stale_list(reshards: int) -> Layer:
+    """List the shards as of before the last reshards; see `Faults.stale_list`."""
+
+    async def listed_before(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
+        if answer.status != HTTPStatus.OK or call.stream is None:
+            return answer
+        stream = downstream.account.stream(call.stream)
+        return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
+
+    return listed_before
+
+
+def _before_reshards(stream: Stream, listed: list[dict[str, Any]], reshards: int) -> list[dict[str, Any]]:
+    """Return a page of listed shards as of before the last reshards."""
+    shards = {shard.shard_id: shard for shard in stream.shards}
+    closing_times = sorted({shard.closed_at for shard in shards.values() if shard.closed_at is not None})
+    if not closing_times:
+        return listed
+    until = closing_times[max(0, len(closing_times) - reshards)]
+    page = [shard for shard in listed if shards[shard["ShardId"]].opened_at < until]
+    return [
+        _reopened(shard) if (shards[shard["ShardId"]].closed_at or 0) >= until else shard for shard in page
+    ]
+
+
+def _reopened(listed: dict[str, Any]) -> dict[str, Any]:
+    numbers = {name: number for name, number in listed["SequenceNumberRange"].items() if "Ending" not in name}
+    return listed | {"SequenceNumberRange": numbers}
+
+
+def _position(shard: Shard, sequence_number: str) -> int:
+    number = SequenceNumber.parse(sequence_number) if sequence_number.isdecimal() else None
+    if number is None or (number.era, number.shard_number) != (shard.era, shard.number):
+        raise InvalidInput(f"before={sequence_number!r} is not a sequence number of {shard.shard_id}")
+    return number.ordinal
+
+
+_PAGE_SIZES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
+
+
+def refuse(status: int, code: str) -> Layer:
+    """Return an error without carrying out the call; see `Faults.fail`."""
+
+    async def refused(_call: Call, _rest: Downstream) -> Answer:
+        return Answer.error(code, status)
+
+    return refused
+
+
+def override(**attributes: Any) -> Layer:
+    """Set attributes of responses; see `Answer`."""
+
+    async def overridden(call: Call, downstream: Downstream) -> Answer:
+        return replace(await downstream(call), **attributes)
+
+    return overridden
+
+
+def change_answer(change: Callable[[Call, Answer], Answer | None]) -> Layer:
+    """Change responses; see `Faults.answer`."""
+
+    async def changed(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
+        replacement = change(call, answer)
+        return answer if replacement is None else replacement
+
+    return changed
+
+
+def change_arguments(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Layer:
+    """Change the arguments of calls; see `Faults.request`."""
+
+    async def changed(call: Call, downstream: Downstream) -> Answer:
+        return await downstream(replace(call, arguments=change(dict(call.arguments))))
+
+    return changed
+
+
+def limit_page(operation: str, most: int) -> Layer:
+    """Limit the size of pages; see `Faults.page_size`.
+
+    Raises:
+        InvalidInput: The operation has no pages of records or shards.
+    """
+    if operation not in _PAGE_SIZES:
+        raise InvalidInput(f"{operation} has no page size; use one of {', '.join(_PAGE_SIZES)}")
+    name, default = _PAGE_SIZES[operation]
+    return change_arguments(lambda arguments: {**arguments, name: min(arguments.get(name, default), most)})
+
+
+def run_before(action: Callable[[], object]) -> Layer:
+    """Run an action in a thread before the call is carried out; see `Faults.before`."""
+
+    async def preceded(call: Call, downstream: Downstream) -> Answer:
+        await asyncio.to_thread(action)
+        return await downstream(call)
+
+    return preceded
+
+
+def fail_some(every: int, code: str, shard_id: str | None) -> Layer:
+    """Let some records of PutRecords fail; see `Faults.partial_puts`."""
+
+    async def failed(call: Call, downstream: Downstream) -> Answer:
+        shard_ids = shards_of(call.operation, call.arguments, downstream.account)
+        candidates = [index for index, each in enumerate(shard_ids) if shard_id in (None, each)]
+        failing = candidates[every - 1 :: every]
+        return await put_except(call, downstream, failing, code) if failing else await downstream(call)
+
+    return failed
+
+
+async def put_except(call: Call, downstream: Downstream, failing: Collection[int], code: str) -> Answer:
+    """Put the records of a PutRecords call except those at some indexes, which fail with an error code.
+
+    Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
+    """
+    entries = call.arguments["Records"]
+    kept = [entry for index, entry in enumerate(entries) if index not in failing]
+    answer = Answer(HTTPStatus.OK, json.dumps({"Records": []}).encode())  # the service refuses empty requests
+    if kept:
+        answer = await downstream(replace(call, arguments={**call.arguments, "Records": kept}))
+        if answer.status != HTTPStatus.OK:
+            return answer
+    put = iter(answer.members["Records"])
+    failed = {"ErrorCode": code, "ErrorMessage": "not the service: a fault of kinesis_assets.testing"}
+    outcomes = [failed if index in failing else next(put) for index in range(len(entries))]
+    count = sum("ErrorCode" in outcome for outcome in outcomes)  # the shards' limits may add failures
+    return answer.but(FailedRecordCount=count, Records=outcomes)
