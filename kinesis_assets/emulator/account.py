@@ -7,13 +7,13 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kinesis_assets.emulator.clock import Clock
 from kinesis_assets.emulator.shapes import (
     AccessDeniedException,
     InvalidArgumentException,
     LimitExceededException,
     ResourceInUseException,
     ResourceNotFoundException,
+    milliseconds,
 )
 from kinesis_assets.emulator.shards import HashKeyRange, Shard, uniform_ranges
 
@@ -274,3 +274,31 @@ class Stream:
             self._shards[shard.shard_id] = shard
             self.open_shards.append(shard)
         self.open_shards.sort(key=_start)
+
+
+class Clock:
+    """A monotonic clock in milliseconds since the epoch, based on any source of seconds."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._latest = 0
+        self._era = 0
+
+    def now(self) -> int:
+        """Return the current time, which is never earlier than a time returned before."""
+        self._latest = max(self._latest, milliseconds(self._seconds()))
+        return self._latest
+
+    def tick(self) -> int:
+        """Return a time later than every time returned before, so that it separates what is old and new."""
+        self._latest = max(self._latest + 1, milliseconds(self._seconds()))
+        return self._latest
+
+    def era(self) -> int:
+        """Return the second that new shards carry in their sequence numbers. Each call returns a larger one.
+
+        Shards of a later era have larger sequence numbers than all shards of an earlier era. The era runs
+        ahead of the clock if it is called several times within a second; clients cannot observe that.
+        """
+        self._era = max(self._era + 1, self.now() // 1000)
+        return self._era

@@ -4,12 +4,16 @@ One task imports what tasks need, reads a shard if they read a stream, and write
 their table.
 
 Check that an executor can read the stream of a run: it reads a shard, as the tasks of the run will.
+
+Recognizes why no Python worker started on an executor. Spark reports it only in the text of its errors.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
+import re
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,7 +41,6 @@ from kinesis_assets.spark.arrow_steps import TASK_MODULES
 from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.spark.probe_task import examine
 from kinesis_assets.spark.session import wrap_spark_errors
-from kinesis_assets.spark.worker_start import start_failure
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.store.storage import write_new
 from kinesis_assets.table.store.suitability import PROBES_FOLDER
@@ -217,3 +220,33 @@ def _examined(spark: SparkSession, subject: str, check: ExecutorCheck) -> dict[s
         raise ExecutorUnsuitable(f"{subject}: {failure}" if failure else str(error)) from error
     facts: dict[str, Any] = json.loads(row[0]) if row else {}
     return facts
+
+
+# The first group is the version of the executor. PySpark 3.5 gives it as a tuple.
+_OTHER_VERSION = re.compile(r"Python in worker has different version:? (.+?) than that in driver")
+# What the JVM reports, or the last line that the interpreter has printed.
+_NOT_STARTED = re.compile(
+    r"Cannot run program ([^\n]+)|Error from python worker:.*?([^\n]*\S)\s*PYTHONPATH was", re.DOTALL
+)
+_HOST = re.compile(r"\(TID \d+\) \((\S+) executor ")
+
+
+def start_failure(text: str) -> str | None:
+    """Return why no worker started, where, and what to do; None if that is not the reason of an error.
+
+    Args:
+        text: The text of an error of Spark.
+    """
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if other := _OTHER_VERSION.search(text):
+        reason = f"Python is {other[1]}, and {version} on this machine, but Spark requires the same version"
+    elif failed := _NOT_STARTED.search(text):
+        reason = f"the Python interpreter does not start: {(failed[1] or failed[2]).strip()}"
+    else:
+        return None
+    host = _HOST.search(text)
+    return (
+        f"on an executor{f' ({host[1]})' if host else ''}: {reason}. Set python_executable to an interpreter "
+        f"of Python {version} on the executors, or python_environment to an archive for that version, which "
+        f"uses python{version} on their PATH"
+    )

@@ -111,7 +111,7 @@ class TypedRows:
 
     def _glue(self, registry: GlueRegistry) -> Glue:
         from kinesis_assets.decoders import Glue  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.decoders.registered_type import registered_type  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.glue import registered_type  # noqa: PLC0415  # loads PySpark
 
         schema = self.settings.registered_schema
         if schema is None:
