@@ -49,20 +49,6 @@ class FolderFile(msgspec.Struct, frozen=True):
     modified: datetime
 
 
-class _File(msgspec.Struct):
-    path: str | None = None
-
-
-class _Transaction(msgspec.Struct):
-    version: int
-
-
-class _Action(msgspec.Struct):
-    add: _File | None = None
-    remove: _File | None = None
-    txn: _Transaction | None = None
-
-
 def points_at(entry: bytes, commit_id: int) -> bool:
     """Return whether a log entry points at the positions or the amendment with a commit id.
 
@@ -73,8 +59,7 @@ def points_at(entry: bytes, commit_id: int) -> bool:
     Raises:
         msgspec.MsgspecError: The file is not a log entry.
     """
-    actions = (msgspec.json.decode(line, type=_Action) for line in entry.splitlines() if line.strip())
-    return any(action.txn is not None and action.txn.version == commit_id for action in actions)
+    return any(action.txn is not None and action.txn.version == commit_id for action in _actions(entry))
 
 
 def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
@@ -134,7 +119,7 @@ def folder_files(filesystem: pyarrow.fs.FileSystem) -> Iterator[FolderFile]:
 
 
 def _log(filesystem: pyarrow.fs.FileSystem) -> list[str]:
-    """Return the paths of commits, then of checkpoints, which cover commits that are deleted meanwhile."""
+    """Return the paths of commits, then of checkpoints: one covers each commit that is deleted meanwhile."""
     infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG, allow_not_found=True))
     paths = [info.path for info in infos if info.type == pyarrow.fs.FileType.File]
     commits = [path for path in paths if path.endswith(".json") and ".checkpoint." not in path]
@@ -148,8 +133,7 @@ def _named_in(filesystem: pyarrow.fs.FileSystem, path: str) -> Iterator[str]:
             yield from _named_in_checkpoint(pq.ParquetFile(source))
             return
         content = source.read()
-    for line in filter(bytes.strip, content.splitlines()):
-        action = msgspec.json.decode(line, type=_Action)
+    for action in _actions(content):
         for file in (action.add, action.remove):
             if file is not None and file.path is not None:
                 yield unquote(file.path)
@@ -195,21 +179,22 @@ class LogEntry:
     changes_table: bool
 
 
-class _FileLogEntries(msgspec.Struct):
+class _File(msgspec.Struct):
+    path: str | None = None
     dataChange: bool = True  # noqa: N815  # the protocol's name
 
 
-class _TransactionLogEntries(msgspec.Struct):
+class _Transaction(msgspec.Struct):
     appId: str  # noqa: N815  # likewise
     version: int
 
 
-class _ActionLogEntries(msgspec.Struct):
+class _Action(msgspec.Struct):
     # Writers may store any JSON here (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
     commitInfo: object = None  # noqa: N815  # likewise
-    add: _FileLogEntries | None = None
-    remove: _FileLogEntries | None = None
-    txn: _TransactionLogEntries | None = None
+    add: _File | None = None
+    remove: _File | None = None
+    txn: _Transaction | None = None
     metaData: object = None  # noqa: N815  # likewise
     protocol: object = None
 
@@ -319,13 +304,11 @@ def _time(milliseconds: object) -> datetime | None:
         return None
 
 
-def _actions(content: bytes) -> list[_ActionLogEntries]:
-    return [
-        msgspec.json.decode(line, type=_ActionLogEntries) for line in content.splitlines() if line.strip()
-    ]
+def _actions(content: bytes) -> list[_Action]:
+    return [msgspec.json.decode(line, type=_Action) for line in content.splitlines() if line.strip()]
 
 
-def _transactions(actions: Iterable[_ActionLogEntries]) -> dict[str, int]:
+def _transactions(actions: Iterable[_Action]) -> dict[str, int]:
     return {action.txn.appId: action.txn.version for action in actions if action.txn is not None}
 
 
