@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.errors import TableError
     from support.bench import Bench
 
 Row = tuple[str, int, int, int]
@@ -68,10 +69,12 @@ def per_part(rows: DataFrame) -> DataFrame:
 class OperatedTable(DerivedBench):
     """A derived table whose operator starts it again if a run refuses to, because rows would be lost."""
 
+    restarts_for: tuple[type[TableError], ...] = (SourceRowsDeleted, SourceCommitsMissing)
+
     def steps(self, **changes: Any) -> Iterator[DerivedCommit]:
         try:
             yield from super().steps(**changes)
-        except (SourceRowsDeleted, SourceCommitsMissing):
+        except self.restarts_for:
             self.start_again()
             yield from super().steps(**changes)
 
