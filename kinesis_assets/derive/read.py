@@ -217,14 +217,17 @@ def rows_of_file(
         stored = [name for name in parquet.schema_arrow.names if name in wanted]
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(batch_size=batch_rows, row_groups=[group], columns=stored):
-                rows = batch
-                if batch_column is not None:
-                    rows = _selected(batch, selection, batch_column)
+                rows = in_schema(batch, schema, file.partition)
+                selected = _selected(batch, selection, batch_column) if batch_column else None
+                if selected is not None:
+                    # Filtered in these types: pyarrow cannot filter text as a DELETE of delta-rs writes it.
+                    rows = rows.filter(selected)
                 if rows.num_rows:
-                    yield in_schema(rows, schema, file.partition)
+                    yield rows
 
 
-def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) -> pa.RecordBatch:
+def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) -> pa.BooleanArray | None:
+    """Return which rows are selected; None for all."""
     ids = pc.unique(batch[batch_column]).to_pylist()
     if None in ids:
         raise ValueError(
@@ -233,13 +236,14 @@ def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) ->
         )
     chosen = [batch_id for batch_id in ids if selection.includes(batch_id)]
     left_out = [records for records in selection.without_records if records.batch_id in chosen]
-    if len(chosen) < len(ids):
-        batch = batch.filter(pc.is_in(batch[batch_column], pa.array(chosen, pa.int64())))
-    return _without(batch, left_out, batch_column) if left_out else batch
+    if len(chosen) == len(ids) and not left_out:
+        return None
+    selected = pc.is_in(batch[batch_column], pa.array(chosen, pa.int64()))
+    return pc.and_(selected, _without(batch, left_out, batch_column)) if left_out else selected
 
 
-def _without(batch: pa.RecordBatch, left_out: Sequence[Records], batch_column: str) -> pa.RecordBatch:
-    """Return rows without some records."""
+def _without(batch: pa.RecordBatch, left_out: Sequence[Records], batch_column: str) -> pa.BooleanArray:
+    """Return which rows are none of some records."""
     rows = zip(*(batch[name].to_pylist() for name in (batch_column, *RECORD_COLUMNS)), strict=True)
     kept = [
         not any(
@@ -249,7 +253,7 @@ def _without(batch: pa.RecordBatch, left_out: Sequence[Records], batch_column: s
         )
         for batch_id, number, sub, shard_id in rows
     ]
-    return batch.filter(pa.array(kept, pa.bool_()))
+    return pa.array(kept, pa.bool_())
 
 
 def in_schema(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, Any]) -> pa.RecordBatch:
