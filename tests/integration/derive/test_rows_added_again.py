@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.derive.upsert import Upsert
-from kinesis_assets.errors import SourceRowsDeleted
+from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing
 from kinesis_assets.operations.catch_up import jump
 from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.catch_ups import fill_gaps
@@ -93,6 +93,20 @@ def test_a_recovery_doubles_no_row_and_what_was_left_out_is_recorded(bench, deri
 def test_a_rebuild_after_a_recovery_has_each_row_once(derived):
     derived.run(on_deleted=OnDeleted.REBUILD)
     assert derived.values("id") == [0, 1, 2]
+
+
+def test_rows_of_a_replay_that_a_restore_moved_back_to_their_first_batch_need_a_rebuild(bench, derived):
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1))
+    version = bench.version
+    bench.delta.delete("TRUE")
+    bench.replay()
+    restore_and_replay(bench, version)
+    with pytest.raises(SourceRowsMissing):
+        derived.run(on_deleted=OnDeleted.IGNORE)
+    derived.run(on_deleted=OnDeleted.REBUILD)
+    assert derived.values("id") == [0, 1]
 
 
 def test_keys_that_an_upsert_deleted_do_not_come_back(bench, derived):
