@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.derived_table import REBUILD_COMMAND
 from kinesis_assets.derive.files import files_of
+from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted, TableUnreachable
 
 if TYPE_CHECKING:
@@ -36,6 +37,28 @@ def consumed_after(source: Source, rows: NewRows, before: DerivedCommit | None) 
     if consumed is None or not source.keeps_rows:
         return None
     return consumed + (_count(source, rows.selection) if rows.files else 0)
+
+
+def restored_rows(source: Source, rows: NewRows, newest: DerivedCommit | None) -> list[DeletedRows]:
+    """Return the rows that a restore of a source has brought back and that a table has not consumed.
+
+    They are in batches that the table's position has passed, so no step would consume them. They are found
+    by their number: those that have expired or were deleted since they were consumed can hide as many.
+
+    Args:
+        source: The source.
+        rows: The rows of the next step.
+        newest: The newest commit of the table; None if there is none.
+
+    Raises:
+        TableUnreachable: The rows cannot be counted at present.
+    """
+    if newest is None or newest.consumed is None or not source.was_restored(newest.cursor, rows.cursor):
+        return []
+    later = frozenset(commit.batch_id for commit in source.commits_since(newest.cursor))
+    present = _count(source, Selection(without=later, through=newest.cursor.history))
+    found = present - newest.consumed
+    return [DeletedRows(deletion=Deletion.ADDED_AGAIN, rows=found)] if found > 0 else []
 
 
 def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:

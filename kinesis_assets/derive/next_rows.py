@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.derive.derived_table import REBUILD_COMMAND, Kind, refuse_rewritten
-from kinesis_assets.derive.losses import refuse_loss
+from kinesis_assets.derive.losses import refuse_loss, restored_rows
 from kinesis_assets.derive.new_rows import rows_added_again, rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import (
@@ -76,7 +76,7 @@ def next_rows(
         return Restart(error)
     if is_rollup:
         rows = replace(rows, again=())  # groups are computed from all rows that the source has now
-    again = rows_added_again(source, rows.again)
+    again = [*rows_added_again(source, rows.again), *restored_rows(source, rows, newest)]
     rows = replace(rows.without_again(), lost=[*rows.lost, *again])
     if rows.lost and newest is not None and on_deleted is OnDeleted.REBUILD:
         lost = tuple(rows.lost)

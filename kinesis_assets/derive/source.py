@@ -177,6 +177,11 @@ class Source(ABC):
         del cursor, commits
         return ()
 
+    def was_restored(self, after: Cursor, through: Cursor) -> bool:
+        """Return whether a restore or an overwrite was accepted between two positions of a consumer."""
+        del after, through
+        return False
+
     def arrivals(self, commit: SourceCommit, shard_id: str) -> Arrivals:
         """Return the bounds of the arrival times of a shard's rows that a commit added, if they are known."""
         del commit, shard_id
@@ -304,6 +309,13 @@ class RawSource(Source):
             if commit.amends and commit.rows
             for records in consumed.among(commit.batch_id, commit.ranges)
         )
+
+    def was_restored(self, after: Cursor, through: Cursor) -> bool:
+        """Return whether a restore was accepted between two positions, see `Source`."""
+        if after.amendment == through.amendment or through.amendment is None:
+            return False
+        before = None if after.amendment is None else self._table.amendments.at(after.amendment).accepted
+        return self._table.amendments.at(through.amendment).accepted != before
 
     def arrivals(self, commit: SourceCommit, shard_id: str) -> Arrivals:
         """Return the bounds of the arrival times of a shard's rows that a commit added, see `Source`."""

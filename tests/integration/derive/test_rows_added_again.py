@@ -109,6 +109,36 @@ def test_rows_of_a_replay_that_a_restore_moved_back_to_their_first_batch_need_a_
     assert derived.values("id") == [0, 1]
 
 
+@pytest.fixture
+def brought_back(bench, derived):
+    """An order that was deleted before the table consumed the other one, and that a restore brought back."""
+    land(bench, order(1), order(2))
+    version = bench.version
+    bench.delta.delete("sequence_number = '{}'".format(bench.rows[1]["sequence_number"]))
+    derived.run()
+    restore_and_replay(bench, version)
+
+
+@pytest.mark.usefixtures("brought_back")
+def test_rows_that_a_restore_brings_back_fail_the_run(derived):
+    with pytest.raises(SourceRowsDeleted, match="1 rows, which were deleted and added again"):
+        derived.run()
+    assert derived.values("id") == [1]
+
+
+@pytest.mark.usefixtures("brought_back")
+def test_rows_that_a_restore_brings_back_are_consumed_by_a_rebuild(derived):
+    derived.run(on_deleted=OnDeleted.REBUILD)
+    assert derived.values("id") == [1, 2]
+
+
+@pytest.mark.usefixtures("brought_back")
+def test_rows_that_a_restore_brings_back_are_given_up_once_if_they_are_ignored(derived):
+    (commit,) = derived.run(on_deleted=OnDeleted.IGNORE)
+    assert [(each.deletion, each.rows) for each in commit.given_up] == [(Deletion.ADDED_AGAIN, 1)]
+    assert derived.run() == []
+
+
 def test_keys_that_an_upsert_deleted_do_not_come_back(bench, derived):
     upsert = Upsert(key=("id",), order_by=("amount",), delete_where="deleted")
     derived.derivation = replace(derived.derivation, mode=upsert)
