@@ -51,7 +51,7 @@ RUN = (
     Quantity("events", "events in Dagster of a run", "2 * n + 22"),
     Quantity("positions", "bytes of its positions file", "1_000 + 30 * n"),
     Quantity("run_puts", "PUT and LIST requests of a run", "11 + tasks"),
-    Quantity("run_gets", "GET and HEAD requests of a run", "192 + 2 * tasks"),
+    Quantity("run_gets", "GET and HEAD requests of a run", "194 + 2 * tasks"),
     Quantity("commit_calls", "calls to Kinesis of a commit of a continuous run", "1 + 2 * n"),
     Quantity("commit_puts", "PUT and LIST requests of a commit of a continuous run", "6.15 + tasks"),
     Quantity("commit_gets", "GET and HEAD requests of a commit of a continuous run", "78 + 2 * tasks"),
@@ -99,7 +99,7 @@ DAYS = RUNS, CONTINUOUS, IDLE = (
                 "day_calls", "calls to Kinesis", "commits * commit_calls + lists * (1 + ceil(n / 1000))"
             ),
             Quantity("day_tasks", "tasks, and data files before compaction", "commits * tasks"),
-            Quantity("day_events", "events in Dagster", "commits * n + 8640 + 1440"),
+            Quantity("day_events", "events in Dagster", "commits * (n + 2) + 1440"),
             Quantity("hours", "hours to store them in SQLite", _HOURS),
             Quantity("megabytes", "MB of positions files", "commits * positions / 1e6"),
             Quantity("puts", "PUT and LIST requests", "commits * commit_puts + opens * tick_puts + beats"),

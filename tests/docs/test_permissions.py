@@ -85,7 +85,7 @@ def test_the_policy_of_a_caller_has_the_operation_that_assumes_a_role() -> None:
 
 
 def test_the_registry_policy_has_the_operation_that_the_decoder_calls() -> None:
-    source = (PACKAGE / "decoders" / "schema_registry.py").read_text()
+    source = (PACKAGE / "decoders" / "glue.py").read_text()
     (operation,) = re.findall(r"_client\(registry\)\.(\w+)\(", source)
     assert allowed("ReadSchemas") == {"glue:" + operation.title().replace("_", "")}
 

@@ -66,7 +66,7 @@ def test_requests_grow_with_the_tasks_and_not_with_the_shards(
     [
         (QUIET_TICK, Requests(get=57, head=4, list=1)),
         (TICK, Requests(get=57, head=4, list=1)),
-        (RUN, Requests(get=184, head=10, list=7, put=5)),
+        (RUN, Requests(get=185, head=12, list=7, put=5)),
         (COMMIT, Requests(get=72.65, head=7.1, list=4.05, put=3.1)),
         (MAINTENANCE, Requests(get=350, head=11, list=28, put=3)),
     ],

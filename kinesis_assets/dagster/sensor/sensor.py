@@ -166,17 +166,12 @@ def _of_stream(
     turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_requested)
     # A continuous run reads idle shards at little cost.
     ranges = turns[:RUNS_PER_TICK] if continuous else due.within(turns, RUNS_PER_TICK)
-    commits, fills = report_missing_events(
-        instance, names, snapshot, listing.summary.identity, before, ended=ended_ids
-    )
     last_requested = ranges[-1][-1] if ranges else before.last_requested
     seen, observed = observe_stream(names, listing, shards, before.observed, now, pause=pause)
     after = structs.replace(
         before,
         last_requested=last_requested,
         backoff=backoff,
-        commits=commits,
-        fills=fills,
         liveness=liveness,
         signals=due.signals,
         observed=observed,
@@ -192,6 +187,10 @@ def _of_stream(
         pause=pause,
     )
     record_shards(opened, listed, waiting=checks.waiting, now=now)
+    # After the checks: a materialization that is not of a run hides the results that the run has reported.
+    commits, fills = report_missing_events(
+        instance, names, snapshot, listing.summary.identity, before, ended=ended_ids
+    )
     blocked = {
         shard_id
         for record in unfinished
@@ -217,7 +216,7 @@ def _of_stream(
         run_requests=requests,
         dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
         asset_events=[*discoveries, *seen, *evaluations],
-        cursor=structs.replace(after, checks=checks).encode(),
+        cursor=structs.replace(after, commits=commits, fills=fills, checks=checks).encode(),
         skip_reason=None if requests else str(pause or reason),
     )
 
