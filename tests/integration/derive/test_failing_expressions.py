@@ -130,13 +130,21 @@ def test_the_rows_depend_neither_on_steps_nor_on_the_records_around_them(typed, 
     assert sorted((tuple(row[name] for name in columns) for row in again.to_pylist()), key=repr) == expected
 
 
+EXPLODED = {"schema": SCHEMA, "select": ["id", "CAST(at AS DATE) AS day", "explode(list) AS item"]}
+EMPTY, FAILING = event(1, list=[], at="x"), event(2, list=["a"], at="x")
+
+
 def test_a_record_for_which_a_generator_returns_no_row_is_no_bad_record_beside_one_that_is(typed):
     """Spark evaluates the other expressions for the rows of a generator, so its job does not fail for it."""
-    empty, bad = event(1, list=[], at="x"), event(2, list=["a"], at="x")
-    settings = {"schema": SCHEMA, "select": ["id", "CAST(at AS DATE) AS day", "explode(list) AS item"]}
-    typed.consume(empty, bad, event(3, list=["a"]), **settings)
-    assert typed.values("id", "data") == [(3, None), (None, bad)]
-    assert [row["data"] for row in typed.errors(**settings)] == [bad]
+    typed.consume(EMPTY, FAILING, event(3, list=["a"]), **EXPLODED)
+    assert typed.values("id", "data") == [(3, None), (None, FAILING)]
+
+
+def test_a_record_for_which_a_generator_returns_no_row_is_not_set_apart(typed):
+    separate = {**EXPLODED, "on_bad_record": "separate"}
+    typed.consume(EMPTY, FAILING, event(3, list=["a"]), **separate)
+    assert typed.values("id") == [3]
+    assert [row["data"] for row in typed.errors(**separate)] == [FAILING]
 
 
 def test_many_records_with_the_same_values_are_one_failure(typed, monkeypatch):
