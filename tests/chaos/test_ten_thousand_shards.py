@@ -104,7 +104,7 @@ def test_the_work_for_a_shard_does_not_grow_with_their_number(costs):
 def test_a_plan_and_a_run_call_few_functions_for_a_shard(costs):
     _, ten_thousand, _ = costs
     assert ten_thousand.plan / OPEN < 120
-    assert ten_thousand.run / OPEN < 260
+    assert ten_thousand.run / OPEN < 280
 
 
 def test_finished_shards_add_nothing_to_a_plan_and_a_run(costs):
