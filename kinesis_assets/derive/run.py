@@ -17,7 +17,7 @@ from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.losses import consumed_after, refuse_loss
 from kinesis_assets.derive.new_rows import rows_since
-from kinesis_assets.derive.next_rows import Restart, deleted_error, next_rows, refuse_deleted
+from kinesis_assets.derive.next_step import Restart, deleted_error, next_rows, refuse_deleted
 from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.schema import (
