@@ -2,7 +2,7 @@
 
 As in `table.commits.commit`, each try opens the table again and commits through the same version, so that
 Delta refuses the commit if another run has moved the cursor since. A try that raised an error may have
-committed nevertheless: only the records from the newest one back to the expected one show it.
+committed nevertheless: only the entries from the newest one back to the expected one show it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def commit(
 
     Args:
         table: The table.
-        expected: The id of the newest commit when the attempt started; None if there was none. Its record is
+        expected: The id of the newest commit when the attempt started; None if there was none. Its entry is
             read only if another commit came after it, or unless *restarts*.
         cursor: The position in the source after these rows.
         batch_id: The attempt's id, which its rows carry.
@@ -75,7 +75,7 @@ def commit(
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
-        restarts: Whether the record starts a new chain, because the table was emptied.
+        restarts: Whether the commit starts a new chain, because the table was emptied.
         columns: The schema that the table gets; None to keep its own. *base* must have no files.
         decision: What is given up of rows of the source that were deleted.
         definition: The owner and the definition of the table.
@@ -93,7 +93,7 @@ def commit(
         AttemptExpired: The attempt is too old.
         DataFileInvalid: A file is missing, or does not have its rows.
         CommitFailed: Every try failed.
-        CommitUnknown: The records are unreadable, or the table could not be read after a try.
+        CommitUnknown: The commit entries are unreadable, or the table could not be read after a try.
     """
 
     def committed(*, may_commit: bool) -> DerivedCommit | None:
@@ -120,7 +120,7 @@ def commit(
             before = None if restarts else snapshot.newest
             if errors is None and before is not None and not before.records_errors:
                 before = None  # such records are in the table
-            record = DerivedCommit(
+            entry = DerivedCommit(
                 format=FORMAT,
                 commit_id=new_id(table.clock),
                 previous=None if restarts else expected,
@@ -145,7 +145,7 @@ def commit(
                 *map(add_action, manifest.files),
                 *map(remove_action, removed),
             ]
-            snapshot.commit(record, actions, exclusive=base is not None, columns=columns)
+            snapshot.commit(entry, actions, exclusive=base is not None, columns=columns)
         return None
 
     with timed(COMMIT_DURATION, {TABLE: table.uri}, table.clock.monotonic):
@@ -177,10 +177,10 @@ def _own(
 ) -> DerivedCommit | None:
     """Return the commit of a batch since an expected commit, if it was made."""
     try:
-        for record in table.records.back_from(snapshot.newest):
-            if record.batch_id == batch_id:
-                return record
-            if record.previous == expected:
+        for entry in table.entries.back_from(snapshot.newest):
+            if entry.batch_id == batch_id:
+                return entry
+            if entry.previous == expected:
                 return None
     except PositionsUnreadable as error:
         raise CommitUnknown(

@@ -1,6 +1,6 @@
 """The owner and the definition of a derived table, which each of its commits records.
 
-They are in the record of the commit, and not in a property of the table: a record is committed with the rows
+They are in the commit entry, and not in a property of the table: an entry is committed with the rows
 that it describes, through a compare-and-set, and neither a restore nor an overwrite of the table reverts it.
 A commit of an older release records none, and the next one does.
 """

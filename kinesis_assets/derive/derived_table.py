@@ -1,6 +1,6 @@
-"""A derived table: a Delta table whose log points at the record of how much of its source it has consumed.
+"""A derived table: a Delta table whose log points at an entry with how much of its source it has consumed.
 
-The record of a derived table's commit, stored in a file that the table's log points at. As for positions,
+A commit entry describes a commit of the table, in a file that the table's log points at. As for positions,
 each file is immutable and written before the log entry that points at it. A process that dies in between
 leaves a file that nothing refers to.
 
@@ -60,7 +60,7 @@ SOURCE_PROPERTY = "kinesis_assets.source"
 """The property of a derived table with the id of its source table."""
 
 APPLICATION = "kinesis-derived"
-"""The application id of the transaction that points at the newest record."""
+"""The application id of the transaction that points at the newest commit entry."""
 
 
 class DerivedTable:
@@ -76,7 +76,7 @@ class DerivedTable:
         policy: How the table is written.
         folder: The table's folder.
         files: A file system whose root is that folder.
-        records: The records of its commits; caches those it has read.
+        entries: The entries of its commits; caches those it has read.
         rewrites: Finds restores and overwrites in its log.
 
     Raises:
@@ -90,7 +90,7 @@ class DerivedTable:
         self.policy = policy
         self.folder = TableFolder.at(uri, role)
         self.files = self.folder.open()
-        self.records = RecordFiles(uri, self.files)
+        self.entries = CommitEntries(uri, self.files)
         self.rewrites = RewriteLog(uri, self.files)
 
     @property
@@ -166,20 +166,20 @@ class DerivedSnapshot:
 
     @cached_property
     def commit_id(self) -> int | None:
-        """The commit id of the newest commit, at whose record the log points; None if there is none."""
+        """The commit id of the newest commit, at whose entry the log points; None if there is none."""
         with delta_errors(self.table.uri, "opened"):
             found: int | None = self.delta.transaction_version(APPLICATION)
         return found
 
     @cached_property
     def newest(self) -> DerivedCommit | None:
-        """The record of the newest commit; None if nothing has been consumed yet.
+        """The entry of the newest commit; None if nothing has been consumed yet.
 
         Raises:
             PositionsUnreadable: The file that the log points at is missing, damaged or of another commit.
             TableUnreachable: The file cannot be read at present.
         """
-        return None if self.commit_id is None else self.table.records.at(self.commit_id)
+        return None if self.commit_id is None else self.table.entries.at(self.commit_id)
 
     def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
         """Check that the table belongs to a source and has some partition columns.
@@ -205,20 +205,20 @@ class DerivedSnapshot:
 
     def commit(
         self,
-        record: DerivedCommit,
+        entry: DerivedCommit,
         actions: Sequence[AddAction | RemoveAction],
         *,
         exclusive: bool,
         columns: dict[str, Any] | None = None,
     ) -> None:
-        """Add and remove files and point the log at a new record, in one atomic commit.
+        """Add and remove files and point the log at a new commit entry, in one atomic commit.
 
-        The record is first written to a new file. Delta refuses the commit if another one has written the
+        The entry is first written to a new file. Delta refuses the commit if another one has written the
         same transaction entry since this version. An error does not mean that the commit failed, because its
         response may have been lost.
 
         Args:
-            record: The record of the commit.
+            entry: The commit.
             actions: The files to add and to remove.
             exclusive: Refuse the commit after any other commit since this version, even after a compaction.
             columns: The schema that the table gets, as in Delta's metadata; None to keep its own. This
@@ -227,9 +227,10 @@ class DerivedSnapshot:
         Raises:
             CommitOvertaken: Another commit was made after this version.
         """
-        self.table.records.write(record)
-        entries = [Transaction(APPLICATION, record.commit_id)]
-        self._write(actions, entries, exclusive=exclusive, columns=columns)
+        self.table.entries.write(entry)
+        self._write(
+            actions, [Transaction(APPLICATION, entry.commit_id)], exclusive=exclusive, columns=columns
+        )
 
     def replace(self, actions: Sequence[AddAction | RemoveAction]) -> None:
         """Replace files by others with the same rows, if no other commit was made after this version.
@@ -272,10 +273,10 @@ decode, unless they are in the table."""
 
 _ERRORS_FORMAT = 3
 
-RECORDS_FOLDER = "_kinesis/derived"
+ENTRIES_FOLDER = "_kinesis/derived"
 
 REBUILD_COMMAND = "`kinesis-assets rebuild`"
-"""The command that starts a derived table again. It needs neither its rows nor these records."""
+"""The command that starts a derived table again. It needs neither its rows nor these entries."""
 
 _WAY_OUT = f"Restore the original file; or run {REBUILD_COMMAND}, which derives all rows again without it"
 
@@ -384,7 +385,7 @@ class DerivedCommit(
             not record them; None if there is none.
         on_deleted: The policy that decided, if rows of the source were deleted.
         given_up: The rows of the source that were deleted, and are not or no longer derived from here.
-        definition: The owner and the definition of the table; None in records of older releases.
+        definition: The owner and the definition of the table; None in those of older releases.
         consumed: Number of rows of the source that were consumed since the table was last started, also by
             earlier commits; None if it is unknown, or if the source replaces rows.
     """
@@ -420,8 +421,8 @@ class DerivedCommit(
         return self.commit_id if self.errors or not self.records_errors else self.errors_before
 
 
-class RecordFiles:
-    """The records of a derived table's commits, with a cache of those that were read.
+class CommitEntries:
+    """The entries of a derived table's commits, with a cache of those that were read.
 
     Args:
         table: The table's URI, for errors.
@@ -434,13 +435,13 @@ class RecordFiles:
         self._cache = FileCache()
 
     def at(self, commit_id: int) -> DerivedCommit:
-        """Read the record with a commit id.
+        """Read the entry with a commit id.
 
         Raises:
             PositionsUnreadable: The file is missing, damaged, or of another commit.
             TableUnreachable: The file cannot be read at present.
         """
-        path = record_path(commit_id)
+        path = entry_path(commit_id)
         found: DerivedCommit | None = self._cache.get(path)
         if found is None:
             content = read_file(self._table, self._files, path, way_out=_WAY_OUT)
@@ -459,28 +460,28 @@ class RecordFiles:
             yield each
             each = None if each.previous is None else self.at(each.previous)
 
-    def write(self, record: DerivedCommit) -> None:
-        """Write the file of a new record, before the commit that points at it.
+    def write(self, entry: DerivedCommit) -> None:
+        """Write the file of a new entry, before the commit that points at it.
 
         Raises:
             OSError: The file cannot be written.
         """
-        content = msgspec.json.format(msgspec.json.encode(record), indent=1)
-        write_file(self._files, record_path(record.commit_id), content)
+        content = msgspec.json.format(msgspec.json.encode(entry), indent=1)
+        write_file(self._files, entry_path(entry.commit_id), content)
 
 
-def record_path(commit_id: int) -> str:
-    """Return the path of a record, relative to the table's folder."""
-    return f"{RECORDS_FOLDER}/{commit_id}.json"
+def entry_path(commit_id: int) -> str:
+    """Return the path of a commit entry, relative to the table's folder."""
+    return f"{ENTRIES_FOLDER}/{commit_id}.json"
 
 
 def _decode(content: bytes) -> DerivedCommit:
-    record = msgspec.json.decode(content, type=DerivedCommit)
-    if record.format > FORMAT:
+    entry = msgspec.json.decode(content, type=DerivedCommit)
+    if entry.format > FORMAT:
         raise msgspec.ValidationError(
-            f"its format is {record.format}; this release reads formats up to {FORMAT}"
+            f"its format is {entry.format}; this release reads formats up to {FORMAT}"
         )
-    return record
+    return entry
 
 
 _MAX_COMMITS = 100
@@ -513,7 +514,7 @@ def refuse_rewritten(snapshot: DerivedSnapshot) -> None:
 
 
 def refuse_unknown_rows(snapshot: DerivedSnapshot) -> None:
-    """Check that a table whose log points at no record of a commit has no rows.
+    """Check that a table whose log points at no commit entry has no rows.
 
     Raises:
         PositionsMissing: It has rows.
@@ -529,8 +530,8 @@ def refuse_unknown_rows(snapshot: DerivedSnapshot) -> None:
 
 def _rows_are_missing(snapshot: DerivedSnapshot, newest: DerivedCommit) -> bool:
     """Return whether all rows of the newest commit with rows are missing."""
-    commits = islice(snapshot.table.records.back_from(newest), _MAX_COMMITS)
-    with suppress(PositionsUnreadable):  # an earlier record was pruned
+    commits = islice(snapshot.table.entries.back_from(newest), _MAX_COMMITS)
+    with suppress(PositionsUnreadable):  # an earlier entry was pruned
         for commit in commits:
             if commit.rows:
                 batch = Selection(only=frozenset([commit.batch_id]))

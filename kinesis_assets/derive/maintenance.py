@@ -5,16 +5,16 @@ And if every other commit refused a compaction, it would never succeed while a t
 seconds. So the files are written first, with the same rows and batch ids. They are then committed through a
 version that still has all files that they replace, and only if no other commit came after that version.
 
-Deletes records of commits, the files that they name, and heartbeats that nothing can need any more. A
-consumer of the table reads the records from the newest one back to the one at its position, a roll-up also
+Deletes commit entries, the files that they name, and heartbeats that nothing can need any more. A
+consumer of the table reads the entries from the newest one back to the one at its position, a roll-up also
 the files with the rows that these commits replaced, and a table of errors those with the records that they
-set apart. Records are kept as long as positions of a raw table. A consumer that is further behind misses
+set apart. Entries are kept as long as positions of a raw table. A consumer that is further behind misses
 one of them, and fails with `SourceCommitsMissing`.
 
 Performs the due maintenance of a derived table, in the order of its steps. Every step is a commit of its
 own, or deletes files that nothing refers to. A process that dies between two steps leaves the rest to the
 next maintenance. Neither rows nor positions change, so tables that are derived from this one go on exactly
-where they were, unless they are further behind than the records that are kept.
+where they were, unless they are further behind than the entries that are kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kinesis_assets.derive.data_files import (
     DerivedFileWriter,
     statistics_of,
 )
-from kinesis_assets.derive.derived_table import RECORDS_FOLDER, record_path, refuse_rewritten
+from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, entry_path, refuse_rewritten
 from kinesis_assets.derive.files import (
     WITHOUT_PARTITIONS,
     files_of,
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable, RecordFiles
+    from kinesis_assets.derive.derived_table import CommitEntries, DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.files import TableFile
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 
@@ -252,12 +252,12 @@ _OLDER = 2 * MAX_ATTEMPT_AGE
 def prune(
     table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Delete old heartbeats and records, and then the files that only these records name.
+    """Delete old heartbeats and commit entries, and then the files that only these entries name.
 
     Args:
         table: The table.
         clock: The clock that is checked before each folder.
-        limits: From how many records on they are deleted early.
+        limits: From how many entries on they are deleted early.
         dry_run: Change nothing.
 
     Yields:
@@ -265,7 +265,7 @@ def prune(
 
     Raises:
         ClocksDisagree: The clocks differ.
-        PositionsUnreadable: The record that the log points at is missing or damaged; nothing was deleted.
+        PositionsUnreadable: The entry that the log points at is missing or damaged; nothing was deleted.
     """
     newest = table.snapshot().newest
     expired = expired_files(table.files, HEARTBEATS_FOLDER, clock.now())
@@ -273,19 +273,19 @@ def prune(
     if newest is None:
         return
     now = clock.now()
-    records = files_by_id(table.files, RECORDS_FOLDER)
-    _, old = superseded(records, newest.commit_id, partial(_previous_of, table.records), limits, now)
+    entries = files_by_id(table.files, ENTRIES_FOLDER)
+    _, old = superseded(entries, newest.commit_id, partial(_previous_of, table.entries), limits, now)
     # The oldest is deleted first, so that the rest of the chain stays readable if this is interrupted.
-    yield from prune_folder(table.files, RECORDS_FOLDER, map(record_path, old), dry_run=dry_run)
-    kept = min({newest.commit_id, *records} - {*old})
+    yield from prune_folder(table.files, ENTRIES_FOLDER, map(entry_path, old), dry_run=dry_run)
+    kept = min({newest.commit_id, *entries} - {*old})
     for folder in (CHANGES_FOLDER, ERRORS_FOLDER):
         unnamed = _written_before(table, folder, kept, clock.now())
         yield from prune_folder(table.files, folder, unnamed, dry_run=dry_run)
 
 
-def _previous_of(records: RecordFiles, commit_id: int) -> int | None:
+def _previous_of(entries: CommitEntries, commit_id: int) -> int | None:
     try:
-        return records.at(commit_id).previous
+        return entries.at(commit_id).previous
     except PositionsUnreadable:  # the process that wrote it was killed
         return None
 

@@ -1,7 +1,7 @@
 """Starts a derived table again: without its rows, and then with other columns if need be.
 
 Each of the two is one commit. After the first, the table has no rows, and the next step continues. A run does
-it if a policy says so; an operator by `rebuild`, for which no record of the table's commits need be readable.
+it if a policy says so; an operator by `rebuild`, for which no entry of the table's commits need be readable.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rebuild:
         lost: How many rows of the source the table has consumed that the source no longer has, see
             `lost_rows`; None if that is unknown.
         recorded: The owner and the definition that the table had; None if they are unknown.
-        unreadable: Why the record of the table's newest commit cannot be read; None if it can.
+        unreadable: Why the entry of the table's newest commit cannot be read; None if it can.
         commit: The commit that started the table again; None if that is only planned.
     """
 
@@ -117,7 +117,7 @@ def take_over(table: DerivedTable, definition: Definition, *, by: str, apply: bo
     Raises:
         CursorConflict: A run has committed meanwhile; nothing was changed.
         InvalidInput: No other asset owns the table.
-        PositionsUnreadable: The record of the newest commit is missing or damaged.
+        PositionsUnreadable: The entry of the newest commit is missing or damaged.
         TableError: The table cannot be used, or has another definition.
     """
     snapshot = table.snapshot()

@@ -404,13 +404,11 @@ class DerivedSource(Source):
         """Return the commits after a cursor, see `Source`."""
         found: list[SourceCommit] = []
         try:
-            for record in self._snapshot.table.records.back_from(self._snapshot.newest):
-                if record.commit_id == cursor.commit or len(found) == limit:
+            for entry in self._snapshot.table.entries.back_from(self._snapshot.newest):
+                if entry.commit_id == cursor.commit or len(found) == limit:
                     break
                 found.append(
-                    SourceCommit(
-                        record.commit_id, record.batch_id, rows=record.rows, replaced=record.replaced
-                    )
+                    SourceCommit(entry.commit_id, entry.batch_id, rows=entry.rows, replaced=entry.replaced)
                 )
             else:
                 if cursor.commit is not None:
@@ -454,10 +452,10 @@ class ErrorsSource(DerivedSource):
     def start(self) -> Cursor:
         """The cursor before all records that are known, after those of older releases and pruned commits."""
         end = self.end
-        each, records = end.commit, self._snapshot.table.records
+        each, entries = end.commit, self._snapshot.table.entries
         with suppress(PositionsUnreadable):
-            while each is not None and (record := records.at(each)).records_errors:
-                each = record.errors_before
+            while each is not None and (entry := entries.at(each)).records_errors:
+                each = entry.errors_before
         return msgspec.structs.replace(end, commit=each)
 
     @property
@@ -477,7 +475,7 @@ class ErrorsSource(DerivedSource):
             return super().accepted(cursor)
         start, reached = self.start, None
         with suppress(PositionsUnreadable):
-            reached = None if start.commit is None else self._snapshot.table.records.at(start.commit).cursor
+            reached = None if start.commit is None else self._snapshot.table.entries.at(start.commit).cursor
         if reached == cursor:
             return start
         raise TableOfAnotherSource(
@@ -494,12 +492,12 @@ class ErrorsSource(DerivedSource):
         each = self.end.commit
         try:
             while each is not None and each != cursor.commit and len(found) != limit:
-                record = self._snapshot.table.records.at(each)
-                if not record.records_errors:
+                entry = self._snapshot.table.entries.at(each)
+                if not entry.records_errors:
                     raise commits_missing(self.uri, cursor, "an older release made them")
-                rows = sum(file.rows for file in record.errors)
-                found.append(SourceCommit(each, record.batch_id, rows=rows, files=record.errors))
-                each = record.errors_before
+                rows = sum(file.rows for file in entry.errors)
+                found.append(SourceCommit(each, entry.batch_id, rows=rows, files=entry.errors))
+                each = entry.errors_before
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, cursor, str(error)) from error
         if each is None and cursor.commit is not None:

@@ -2,7 +2,7 @@
 
 The records of a raw table, from the totals that runs reported in the last day.
 
-The records of a derived table, from the records of its commits in the last day.
+The records of a derived table, from the entries of its commits in the last day.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kinesis_assets.errors import PositionsUnreadable
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.check_settings import BadRecordsCheck
-    from kinesis_assets.derive.derived_table import DerivedCommit, RecordFiles
+    from kinesis_assets.derive.derived_table import CommitEntries, DerivedCommit
 
 
 WINDOW = 24
@@ -154,7 +154,7 @@ MAX_COMMITS = 200
 
 
 def count_committed(
-    records: RecordFiles,
+    entries: CommitEntries,
     newest: DerivedCommit,
     before: BadRecords,
     now: float,
@@ -164,15 +164,15 @@ def count_committed(
     """Add the records of the commits since the last time. Commits that did not count theirs are left out.
 
     Args:
-        records: The records of the table's commits.
+        entries: The entries of the table's commits.
         newest: The newest commit.
         before: What was counted so far.
         now: The time, in seconds since the epoch.
         max_commits: The maximum number of commits to read.
     """
     counter = RecordCounter(before, now)
-    with suppress(PositionsUnreadable):  # no run needs the earlier records
-        for commit in islice(records.back_from(newest), max_commits):
+    with suppress(PositionsUnreadable):  # no run needs the earlier entries
+        for commit in islice(entries.back_from(newest), max_commits):
             time = commit.at.timestamp()
             if commit.commit_id == before.through or time < counter.since:
                 break

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         DerivedDataLossCheck,
         DerivedLagCheck,
     )
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot, RecordFiles
+    from kinesis_assets.derive.derived_table import CommitEntries, DerivedCommit, DerivedSnapshot
     from kinesis_assets.derive.source import Source
     from kinesis_assets.kinesis.role import AssumedRole
 
@@ -145,17 +145,17 @@ class Losses(msgspec.Struct, frozen=True, omit_defaults=True):
     newest: tuple[Loss, ...] = ()
 
 
-def losses_of(records: RecordFiles, newest: DerivedCommit, before: Losses) -> Losses:
+def losses_of(entries: CommitEntries, newest: DerivedCommit, before: Losses) -> Losses:
     """Add what the commits since the last time gave up. Rows that were consumed before are not given up.
 
     Args:
-        records: The records of the table's commits.
+        entries: The entries of the table's commits.
         newest: The newest commit.
         before: What was found so far.
     """
     found = []
-    with suppress(PositionsUnreadable):  # no run needs the earlier records
-        for commit in islice(records.back_from(newest), _MAX_COMMITS):
+    with suppress(PositionsUnreadable):  # no run needs the earlier entries
+        for commit in islice(entries.back_from(newest), _MAX_COMMITS):
             if commit.commit_id == before.through:
                 break
             lost = [each for each in commit.given_up if each.deletion in _LOST]
@@ -350,7 +350,7 @@ class DerivedEvaluation:
         if snapshot is not None:
             refuse_unknown_rows(snapshot)
             if newest is None:
-                refuse_rewritten(snapshot)  # raises the error of a record that cannot be read
+                refuse_rewritten(snapshot)  # raises the error of an entry that cannot be read
         if newest is not None and newest.definition is not None:
             newest.definition.check_owner(self._table.uri, self._table.name)
             newest.definition.check_same_table(self._table.uri, self._definition)
@@ -410,7 +410,7 @@ class DerivedEvaluation:
         if check is None or state.snapshot is None:
             return
         if state.newest is not None:
-            losses = losses_of(state.snapshot.table.records, state.newest, self.progress.losses)
+            losses = losses_of(state.snapshot.table.entries, state.newest, self.progress.losses)
             self.progress = msgspec.structs.replace(self.progress, losses=losses)
         yield check_no_derived_data_loss(check, self.progress.losses)
 
@@ -419,7 +419,7 @@ class DerivedEvaluation:
         if check is None or state.snapshot is None or state.newest is None:
             return
         records = count_committed(
-            state.snapshot.table.records, state.newest, self.progress.records, self._now
+            state.snapshot.table.entries, state.newest, self.progress.records, self._now
         )
         self.progress = msgspec.structs.replace(self.progress, records=records)
         if records.hours or state.newest.records is not None:  # the table counts its records

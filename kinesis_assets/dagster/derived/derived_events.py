@@ -1,7 +1,7 @@
 """Report the commits of a derived table for which runs could not report an event.
 
 A run reports its commits after the fact. If it dies or fails in between, its last commits have no event,
-and the next run of the table reports them. The search starts from the table: the record of a commit names
+and the next run of the table reports them. The search starts from the table: a commit entry names
 its run and the commit before it. An event names the last commit that it covers, and covers the earlier ones
 of the same run too, because a run reports its commits in their order.
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable, RecordFiles
+    from kinesis_assets.derive.derived_table import CommitEntries, DerivedCommit, DerivedTable
     from kinesis_assets.kinesis.role import AssumedRole
 
 
@@ -69,7 +69,7 @@ def report_missing_events(
         The progress of the comparison, for `metadata_after` of the events of this run.
 
     Raises:
-        PositionsUnreadable: The record of the newest commit is missing or damaged.
+        PositionsUnreadable: The entry of the newest commit is missing or damaged.
         TableUnreachable: The table cannot be read at present.
         TableUnsuitable: The table is not a derived table.
     """
@@ -90,7 +90,7 @@ def report_missing_events(
     read = {
         segment: []
         if segment in waiting
-        else list(islice(_commits_of(opened_table.records, segment), MAX_COMMITS))
+        else list(islice(_commits_of(opened_table.entries, segment), MAX_COMMITS))
         for segment in segments
     }
     commits = [commit for segment in segments for commit in read[segment]]
@@ -159,14 +159,14 @@ def _newest(table: DerivedTable) -> DerivedCommit | None:
         return None
 
 
-def _commits_of(records: RecordFiles, segment: ChainSegment) -> Iterator[DerivedCommit]:
-    """Yield the commits of a segment, newest first, as far as their records can be read."""
+def _commits_of(entries: CommitEntries, segment: ChainSegment) -> Iterator[DerivedCommit]:
+    """Yield the commits of a segment, newest first, as far as their entries can be read."""
     commit_id: int | None = segment.newest
     while commit_id is not None and commit_id != segment.until:
         try:
-            commit = records.at(commit_id)
+            commit = entries.at(commit_id)
         except PositionsUnreadable:
-            return  # no run needs the older records
+            return  # no run needs the older entries
         yield commit
         commit_id = commit.previous
 

@@ -118,7 +118,7 @@ class History:
         ignoring = self._events.ignoring.table
         if DeltaTable.is_deltatable(ignoring.uri):
             with suppress(PositionsUnreadable):  # old ones were pruned
-                for commit in ignoring.records.back_from(ignoring.snapshot().newest):
+                for commit in ignoring.entries.back_from(ignoring.snapshot().newest):
                     self._given_up |= {(commit.commit_id, each) for each in commit.given_up}
 
     # Steps
@@ -203,7 +203,7 @@ class History:
             self.maintain()
 
     def fall_behind(self) -> None:
-        """Let the records of all commits become older than they are kept."""
+        """Let the entries of all commits become older than they are kept."""
         self._days = CHAIN_KEPT.days + 1.0
 
     def rewrite_raw(self) -> None:

@@ -111,7 +111,7 @@ def test_a_run_that_opened_the_source_before_another_one_consumed_more_rebuilds_
     derived.run()
     monkeypatch.setattr(derive_run, "open_source", opened_early)
     derived.run(on_deleted=OnDeleted.REBUILD)
-    records = derived.table.records.back_from(derived.table.snapshot().newest)
+    records = derived.table.entries.back_from(derived.table.snapshot().newest)
     assert [(record.rows, record.deleted) for record in records] == [(1, 0), (1, 0)]
 
 
@@ -246,6 +246,6 @@ def test_a_record_with_another_ones_content_is_not_believed(bench, derived):
     newest = derived.table.snapshot().newest
     files = derived.table.files
     files.copy_file(f"_kinesis/derived/{newest.previous}.json", f"_kinesis/derived/{newest.commit_id}.json")
-    derived.table.records._cache = type(derived.table.records._cache)()  # as another process reads it
+    derived.table.entries._cache = type(derived.table.entries._cache)()  # as another process reads it
     with pytest.raises(PositionsUnreadable):
         derived.run()

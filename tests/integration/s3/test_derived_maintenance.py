@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets import new_rows
-from kinesis_assets.derive.derived_table import RECORDS_FOLDER, DerivedTable
+from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, DerivedTable
 from kinesis_assets.errors import SourceCommitsMissing
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
@@ -26,7 +26,7 @@ def test_a_table_in_a_bucket_is_compacted_and_pruned_and_consumed_afterwards(lak
     rows = derived.rows
     steps = steps_of(derived, days_from_now(CHAIN_KEPT.days + 1))
     assert {step.step for step in steps.values()} == {"compact", "checkpoint", "prune"}
-    assert steps["prune", RECORDS_FOLDER].files == DEFAULT_LIMITS.small_files
+    assert steps["prune", ENTRIES_FOLDER].files == DEFAULT_LIMITS.small_files
     assert (derived.rows, len(derived.active)) == (rows, 1)
     derived.table = DerivedTable(derived.table.uri)
     derived.upsert((1, 101, "a/b=c d"))

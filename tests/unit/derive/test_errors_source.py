@@ -10,7 +10,7 @@ from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive.backlog import backlog_of
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
-from kinesis_assets.derive.derived_table import record_path
+from kinesis_assets.derive.derived_table import entry_path
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import Deletion
 from kinesis_assets.derive.source import open_source
@@ -95,7 +95,7 @@ def test_nothing_is_lost_with_a_rebuilt_table(typed):
 def test_a_table_of_errors_that_starts_late_misses_what_is_no_longer_recorded(typed):
     first = typed.append(errors=[b"one"])
     second = typed.append(errors=[b"two"])
-    (folder_of(typed.table) / record_path(first.commit_id)).unlink()
+    (folder_of(typed.table) / entry_path(first.commit_id)).unlink()
     found, rows = errors_of(typed)
     assert found == [b"two"]
     assert [each.deletion for each in rows.lost] == [Deletion.FORGOTTEN]

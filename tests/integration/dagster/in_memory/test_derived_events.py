@@ -68,7 +68,7 @@ class Orders:
                 )
             )
             self.commits.append(made[-1])
-            self.table.records.write(made[-1])
+            self.table.entries.write(made[-1])
         self.table.open_or_create(SOURCE, SCHEMA, ()).commit(made[-1], [], exclusive=False)
         return made
 

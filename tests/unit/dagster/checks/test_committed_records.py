@@ -1,4 +1,4 @@
-"""The records of a derived table are counted from the records of its commits."""
+"""The records of a derived table are counted from the entries of its commits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.dagster.checks.bad_records import BadRecords, HourOfRecords, count_committed
 from kinesis_assets.derive.data_files import RecordCounts
-from kinesis_assets.derive.derived_table import DerivedTable, record_path
+from kinesis_assets.derive.derived_table import DerivedTable, entry_path
 from support.plain_derived import PlainDerived
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def orders(tmp_path: Path) -> PlainDerived:
 
 def count(orders: PlainDerived, before: BadRecords = NOTHING, *, later: float = 0, **limits: int):
     table = DerivedTable(orders.table.uri)  # without a cache, as in each tick
-    return count_committed(table.records, table.snapshot().newest, before, time.time() + later, **limits)
+    return count_committed(table.entries, table.snapshot().newest, before, time.time() + later, **limits)
 
 
 def totals(counted: BadRecords) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def test_the_number_of_commits_that_are_read_is_bounded(orders):
 def test_a_record_that_is_missing_ends_the_count(orders):
     first = orders.append((1, 0, "a"), counts=RecordCounts(10, 1))
     orders.append((2, 0, "a"), counts=RecordCounts(5, 0))
-    orders.table.files.delete_file(record_path(first.commit_id))
+    orders.table.files.delete_file(entry_path(first.commit_id))
     assert totals(count(orders)) == (5, 0)
 
 

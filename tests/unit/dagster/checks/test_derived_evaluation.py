@@ -21,7 +21,7 @@ from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.data_files import RecordCounts
-from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind, record_path
+from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind, entry_path
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id, time_of_id
@@ -189,8 +189,8 @@ def test_a_source_that_is_gone_breaks_the_continuity(pair, tmp_path):
 
 def test_a_missing_record_of_the_newest_commit_breaks_the_continuity(pair):
     newest = pair.derived.table.snapshot().newest
-    pair.derived.table.files.delete_file(record_path(newest.commit_id))
-    assert record_path(newest.commit_id) in broken(pair.results())
+    pair.derived.table.files.delete_file(entry_path(newest.commit_id))
+    assert entry_path(newest.commit_id) in broken(pair.results())
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import RecordCounts
-from kinesis_assets.derive.derived_table import Definition, Kind, record_path
+from kinesis_assets.derive.derived_table import Definition, Kind, entry_path
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source import open_source
@@ -165,7 +165,7 @@ def copy_without_position(table: Table) -> None:
 def lose_record(table: Table) -> None:
     newest = table.derived.table.snapshot().newest
     assert newest is not None
-    (folder_of(table.derived.table) / record_path(newest.commit_id)).unlink()
+    (folder_of(table.derived.table) / entry_path(newest.commit_id)).unlink()
 
 
 def change_owner(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Pruning of the records of a derived table's commits, and of the rows that these replaced."""
+"""Pruning of the entries of a derived table's commits, and of the rows that these replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_assets import new_rows
 from kinesis_assets.derive.data_files import CHANGES_FOLDER, ERRORS_FOLDER
-from kinesis_assets.derive.derived_table import RECORDS_FOLDER, DerivedTable, record_path
+from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, DerivedTable, entry_path
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
@@ -27,7 +27,7 @@ DAY = timedelta(days=1)
 LATER = CHAIN_KEPT.days + 1
 """Days after which superseded records are deleted."""
 
-RECORDS = f"{RECORDS_FOLDER}/*"
+RECORDS = f"{ENTRIES_FOLDER}/*"
 CHANGES = f"{CHANGES_FOLDER}/*"
 ERRORS = f"{ERRORS_FOLDER}/*"
 
@@ -59,8 +59,8 @@ def test_records_that_were_superseded_long_ago_are_deleted(upserted):
     newest = derived.table.snapshot().newest
     assert not [of for step, of in steps_of(derived) if step == "prune"]
     steps = steps_of(derived, days_from_now(LATER))
-    assert steps["prune", RECORDS_FOLDER].files == 2
-    assert files_of(derived.table, RECORDS) == {record_path(newest.commit_id)}
+    assert steps["prune", ENTRIES_FOLDER].files == 2
+    assert files_of(derived.table, RECORDS) == {entry_path(newest.commit_id)}
     reopen(derived)
     assert derived.table.snapshot().newest == newest
 
@@ -70,7 +70,7 @@ def test_a_consumer_at_a_record_that_was_recently_current_continues(upserted):
     derived, cursors = upserted
     reopen(derived, LATER)
     derived.upsert((1, 9, "a"))
-    assert steps_of(derived, days_from_now(LATER + 0.1))["prune", RECORDS_FOLDER].files == 2
+    assert steps_of(derived, days_from_now(LATER + 0.1))["prune", ENTRIES_FOLDER].files == 2
     reopen(derived)
     assert derived.replaced(cursors[-1]) == [2]
 
@@ -140,7 +140,7 @@ def test_bad_records_are_deleted_once_no_record_names_them(derived):
         derived.append(errors=[b"two"])
     steps = steps_of(derived, days_from_now(2 * LATER + 0.1))
     assert steps["prune", ERRORS_FOLDER].files == 2
-    commits = derived.table.records.back_from(derived.table.snapshot().newest)
+    commits = derived.table.entries.back_from(derived.table.snapshot().newest)
     named = {file.path for commit in islice(commits, 2) for file in commit.errors}
     assert files_of(derived.table, ERRORS) == named
 
@@ -155,7 +155,7 @@ def test_records_beyond_the_bound_are_deleted_if_no_attempt_needs_them(derived, 
     for number in range(12):
         derived.append((number, 0, "a"))
     paths = sorted(files_of(derived.table, RECORDS))
-    assert ("prune", RECORDS_FOLDER) not in steps_of(derived, limits=limits)
+    assert ("prune", ENTRIES_FOLDER) not in steps_of(derived, limits=limits)
     steps_of(derived, days_from_now(CHAIN_NEEDED / DAY + 0.1), limits=limits)
     left = sorted(files_of(derived.table, RECORDS))
     assert 2 <= len(left) < 8
@@ -177,7 +177,7 @@ def test_records_before_a_rebuild_are_deleted(upserted):
     reopen(derived, LATER + 0.1)
     derived.append((1, 1, "a"))
     steps = steps_of(derived, days_from_now(LATER + 0.2))
-    assert steps["prune", RECORDS_FOLDER].files == 3
+    assert steps["prune", ENTRIES_FOLDER].files == 3
     reopen(derived)
     with pytest.raises(SourceCommitsMissing):
         new_rows(derived.table.uri, cursors[-1])
@@ -188,7 +188,7 @@ def test_a_rebuild_that_was_never_committed_deletes_no_record_that_is_needed(ups
     newest = derived.table.snapshot().newest
     reopen(derived, LATER)
     orphan = msgspec.structs.replace(newest, commit_id=new_id(derived.table.clock), previous=None)
-    derived.table.records.write(orphan)
+    derived.table.entries.write(orphan)
     reopen(derived, LATER + 0.1)
     derived.upsert((1, 9, "a"))
     steps_of(derived, days_from_now(LATER + 0.2))
@@ -199,7 +199,7 @@ def test_a_rebuild_that_was_never_committed_deletes_no_record_that_is_needed(ups
 def test_a_damaged_record_of_a_killed_writer_is_passed_over(upserted):
     derived, cursors = upserted
     reopen(derived, LATER)
-    path = record_path(new_id(derived.table.clock))
+    path = entry_path(new_id(derived.table.clock))
     with derived.table.files.open_output_stream(path) as sink:
         sink.write(b"{")
     derived.upsert((1, 9, "a"))
@@ -229,7 +229,7 @@ def test_a_dry_run_deletes_nothing(upserted):
     derived, _ = upserted
     before = files_of(derived.table)
     planned = steps_of(derived, days_from_now(LATER), dry_run=True)
-    assert planned["prune", RECORDS_FOLDER].files == 2
+    assert planned["prune", ENTRIES_FOLDER].files == 2
     assert files_of(derived.table) == before
 
 
@@ -237,7 +237,7 @@ def test_nothing_is_deleted_if_the_newest_record_is_damaged(upserted):
     derived, _ = upserted
     newest = derived.table.snapshot().newest
     reopen(derived)
-    with derived.table.files.open_output_stream(record_path(newest.commit_id)) as sink:
+    with derived.table.files.open_output_stream(entry_path(newest.commit_id)) as sink:
         sink.write(b"{")
     before = files_of(derived.table, RECORDS)
     with pytest.raises(PositionsUnreadable):

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from kinesis_assets import new_rows
 from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.data_files import CHANGES_FOLDER
-from kinesis_assets.derive.derived_table import RECORDS_FOLDER, DerivedSnapshot, DerivedTable
+from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten, TableUnsuitable
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
@@ -160,7 +160,7 @@ def test_a_maintenance_that_is_killed_between_two_steps_is_continued_by_the_next
     assert (derived.rows, len(derived.active)) == (rows, 2)
     assert derived.table.snapshot().newest == newest
     assert not orphans & files_of(derived.table)
-    assert len(files_of(derived.table, f"{RECORDS_FOLDER}/*")) == 1
+    assert len(files_of(derived.table, f"{ENTRIES_FOLDER}/*")) == 1
     assert {step for step, _ in steps_of(derived, days_from_now(LATER))} == {"checkpoint"}
 
 
