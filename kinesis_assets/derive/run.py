@@ -15,9 +15,8 @@ from kinesis_assets.derive.definition import continued, definition_of
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.losses import consumed_after, refuse_loss
-from kinesis_assets.derive.new_rows import rows_since
-from kinesis_assets.derive.next_step import Restart, deleted_error, next_rows, refuse_deleted
+from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
+from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.schema import (
@@ -221,7 +220,7 @@ def _consume(
         return None, False
     mode = derivation.mode
     partition_by = derivation.partition_by
-    consumed = consumed_after(source, rows, newest)
+    consumed = consumed_after(source, rows.selection, newest)
     with (
         session.active() as spark,
         _changes(spark, table, source, rows, derivation, present=present) as changes,

@@ -27,7 +27,7 @@ from kinesis_assets.derive.derived_table import (
     refuse_unknown_rows,
 )
 from kinesis_assets.derive.files import files_of
-from kinesis_assets.derive.next_step import refuse_next_run
+from kinesis_assets.derive.new_rows import refuse_next_run
 from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import (
