@@ -14,7 +14,7 @@ from kinesis_assets.dagster.events.missing_events import (
     commits_without_events,
     materializations_since,
 )
-from kinesis_assets.dagster.sensor.dead_runs import dead_runs
+from kinesis_assets.dagster.sensor.sensor_cursor import dead_runs
 from kinesis_assets.dagster.sensor.sensor_runs import DEAD
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.table.commit_ids import time_of_id

@@ -209,7 +209,7 @@ def _unfinished(
 
 
 def _dead_runs(instance: dg.DagsterInstance, opened: OpenStream) -> Collection[str]:
-    from kinesis_assets.dagster.sensor.dead_runs import dead_runs  # noqa: PLC0415  # its import loads the sensor
+    from kinesis_assets.dagster.sensor.sensor_cursor import dead_runs  # noqa: PLC0415  # its import loads the sensor
 
     try:
         return dead_runs(instance, opened.names, opened.table)

@@ -24,11 +24,15 @@ from kinesis_assets.dagster.checks.shard_checks import readable
 from kinesis_assets.dagster.checks.tick import check_events, derived_check_events, failing_check_events
 from kinesis_assets.dagster.dagster_internals import locations_of_sensor
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
-from kinesis_assets.dagster.sensor.derived_retries import failing_tables, retry_requests
-from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs
-from kinesis_assets.dagster.sensor.due_shards import DueShards, finished_between
+from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs, failing_tables, retry_requests
+from kinesis_assets.dagster.sensor.due_shards import (
+    RUNS_PER_TICK,
+    DueShards,
+    finished_between,
+    in_turn,
+    run_requests,
+)
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
-from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK, in_turn, run_requests
 from kinesis_assets.dagster.sensor.sensor_runs import (
     DEAD,
     ended_runs,
@@ -37,8 +41,12 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     shards_of,
     unfinished_runs,
 )
-from kinesis_assets.dagster.sensor.stream_observation import observe_stream
-from kinesis_assets.dagster.sensor.tick_reports import record_gauges, record_shards, report_missing_events
+from kinesis_assets.dagster.sensor.tick_reports import (
+    observe_stream,
+    record_gauges,
+    record_shards,
+    report_missing_events,
+)
 from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import read_pause
 
@@ -139,7 +147,7 @@ def _of_stream(
     """Return what a tick finds about the stream, and requests."""
     names, continuous = opened.names, opened.settings.follow_for is not None
     listed = opened.listed_shards()
-    listing, snapshot, shards = listed
+    listing, _, shards = listed
     finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
     known = newest_partitions(instance, names, shards.keys() - finished)
     # A shard that was finished before the sensor first listed it needs no partition.
@@ -189,7 +197,7 @@ def _of_stream(
     record_shards(opened, listed, waiting=checks.waiting, now=now)
     # After the checks: a materialization that is not of a run hides the results that the run has reported.
     commits, fills = report_missing_events(
-        instance, names, snapshot, listing.summary.identity, before, ended=ended_ids
+        instance, names, listed, commits=before.commits, fills=before.fills, ended=ended_ids
     )
     blocked = {
         shard_id

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from kinesis_assets.dagster.checks.derived_evaluation import DerivedProgress
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress
+from kinesis_assets.dagster.dagster_internals import sensor_cursors
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.dagster.sensor.due_shards import Signal
-from kinesis_assets.dagster.sensor.sensor_runs import Failing, Liveness, ShardBackoff
-from kinesis_assets.dagster.sensor.stream_observation import Observed
+from kinesis_assets.dagster.sensor.sensor_runs import Failing, Liveness, ShardBackoff, unfinished_runs
+from kinesis_assets.dagster.sensor.tick_reports import Observed
+from kinesis_assets.table.run_files.heartbeat import heartbeats
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.table.table import PositionedTable
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,3 +78,33 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     def encode(self) -> str:
         """Return the cursor as JSON."""
         return msgspec.json.encode(self).decode()
+
+
+def dead_runs(instance: dg.DagsterInstance, names: StreamNames, table: PositionedTable) -> set[str]:
+    """Return the unfinished runs that were dead at the sensor's last tick and have had no heartbeat since.
+
+    It is for commands, which inspect an instance only once: that a run is silent shows over several ticks.
+
+    Args:
+        instance: The instance with the runs and the sensor.
+        names: The names of the stream's definitions.
+        table: The stream's table, which holds the heartbeats.
+
+    Raises:
+        OSError: The heartbeats cannot be listed.
+    """
+    signs = {
+        run_id: sign
+        for cursor in sensor_cursors(instance, names.sensor)
+        for run_id, sign in Cursor.parse(cursor).liveness.signs.items()
+        if sign.is_dead
+    }
+    if not signs:
+        return set()
+    beats = heartbeats(table)
+    unfinished = {record.dagster_run.run_id for record in unfinished_runs(instance, names)}
+    return {
+        run_id
+        for run_id, sign in signs.items()
+        if run_id in unfinished and beats.get(run_id, sign.beat) == sign.beat
+    }

@@ -1,14 +1,19 @@
-"""What a tick of the sensor reports besides checks: missing events of commits, and metrics of shards.
+"""What a tick of the sensor reports besides checks: the stream's properties, missing events, and metrics.
 
-The metrics of a stream's shards at each tick of the sensor, which go on if nothing runs.
+The properties of a stream are reported at a long fixed interval or when they change. The metrics of its
+shards are recorded at each tick, so they go on if nothing runs.
 """
 
 from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import dagster as dg
+import msgspec
+
+from kinesis_assets.dagster.checks.result import PAUSED
 from kinesis_assets.dagster.checks.shard_checks import lags, latest_time, readable
 from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress, find_missing_events
@@ -22,18 +27,98 @@ from kinesis_assets.table.positions.commit_link import CommitLink
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    import dagster as dg
-
-    from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.amendments import Amendment
-    from kinesis_assets.table.positions.positions import StreamPositions
-    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.run_files.pause import Pause
 
 
 _log = logging.getLogger(__name__)
+
+INTERVAL = 3600.0
+"""Seconds after which a stream that did not change is observed again."""
+
+_RECENT = timedelta(hours=1)
+"""The age of its last record from which on a shard counts as idle."""
+
+
+class Observed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last event of a stream.
+
+    Attributes:
+        facts: What it reported, without what changes all the time.
+        at: When, in seconds since the epoch.
+    """
+
+    facts: dict[str, str | int] = {}
+    at: float = 0.0
+
+
+def observe_stream(
+    names: StreamNames,
+    listing: StreamListing,
+    shards: Mapping[str, ShardPosition],
+    before: Observed,
+    now: float,
+    *,
+    pause: Pause | None,
+) -> tuple[list[dg.AssetMaterialization | dg.AssetObservation], Observed]:
+    """Return the event that is due, if any. If a pause starts or ends, the raw asset has one too.
+
+    It has no partition. It is a materialization, because the asset's page shows the metadata of the latest
+    one. No call is made for it.
+
+    Args:
+        names: The names of the stream's definitions.
+        listing: The stream and its shards.
+        shards: The position of each shard.
+        before: The last event.
+        now: The time in seconds since the epoch.
+        pause: The pause of the stream; None if it is not paused.
+
+    Returns:
+        The events, and what to remember of it.
+    """
+    facts = ({} if pause is None else {PAUSED: str(pause)}) | _facts(listing)
+    if facts == before.facts and now - before.at < INTERVAL:
+        return [], before
+    metadata: dict[str, Any] = {**facts, "incoming (MB/s)": _incoming(listing, shards) / 1e6}
+    events: list[dg.AssetMaterialization | dg.AssetObservation] = [
+        dg.AssetMaterialization(names.stream_key, metadata=metadata)
+    ]
+    if facts.get(PAUSED) != before.facts.get(PAUSED):
+        said = "resumed" if pause is None else str(pause)
+        events.append(dg.AssetObservation(names.raw_key, description=f"The stream is {said}"))
+    return events, Observed(facts, now)
+
+
+def _facts(listing: StreamListing) -> dict[str, str | int]:
+    summary = listing.summary
+    closed = sum(shard.closed for shard in listing.shards)
+    facts: dict[str, str | int] = {
+        "open shards": len(listing.shards) - closed,
+        "closed shards": closed,
+        "capacity mode": "on-demand" if summary.on_demand else "provisioned",
+        "retention (h)": summary.retention_hours,
+        "ARN": summary.identity.arn,
+    }
+    if summary.record_distribution is not None:
+        facts["record distribution"] = summary.record_distribution
+    return facts
+
+
+def _incoming(listing: StreamListing, shards: Mapping[str, ShardPosition]) -> int:
+    """Return the bytes per second that the stream receives, as of the last commit of each open shard."""
+    recent = listing.summary.service_time - _RECENT
+    positions = (shards[shard.shard_id] for shard in listing.shards if shard.shard_id in shards)
+    return sum(
+        position.bytes_per_second or 0
+        for position in positions
+        if not position.finished and position.last_arrival is not None and position.last_arrival >= recent
+    )
+
 
 _NOT_COMPARED = "stream %s: the search for missing events failed and is repeated in the next tick: %s"
 
@@ -41,10 +126,10 @@ _NOT_COMPARED = "stream %s: the search for missing events failed and is repeated
 def report_missing_events(
     instance: dg.DagsterInstance,
     names: StreamNames,
-    snapshot: TableSnapshot | None,
-    identity: StreamIdentity,
-    before: Cursor,
+    listed: ListedShards,
     *,
+    commits: ComparisonProgress,
+    fills: ComparisonProgress,
     ended: Collection[str],
 ) -> tuple[ComparisonProgress, ComparisonProgress]:
     """Store the events of runs that died between the commit and its event.
@@ -55,16 +140,17 @@ def report_missing_events(
     Args:
         instance: The instance with the events.
         names: The names of the stream's definitions.
-        snapshot: The newest version of the stream's table; None if the table does not exist.
-        identity: The stream.
-        before: The cursor of the previous tick.
+        listed: The stream's shards and its table.
+        commits: How far the commits of positions were compared before.
+        fills: The same for the commits that changed rows behind the positions.
         ended: The runs that commit nothing more.
 
     Returns:
-        The progress for the cursor's `commits` and `fills`.
+        The new `commits` and `fills`.
     """
+    snapshot, identity = listed.snapshot, listed.listing.summary.identity
     if snapshot is None:
-        return before.commits, before.fills
+        return commits, fills
 
     def compare(
         newest: Callable[[], StreamPositions | Amendment | None],
@@ -85,12 +171,12 @@ def report_missing_events(
     commits = compare(
         lambda: snapshot.positions(identity, or_older=True),
         lambda commit_id: CommitLink.of_positions(snapshot.positions_at(commit_id)),
-        before.commits,
+        commits,
     )
     fills = compare(
         lambda: snapshot.amendment(identity),
         lambda commit_id: CommitLink.of_amendment(snapshot.amendment_at(commit_id)),
-        before.fills,
+        fills,
     )
     return commits, fills
 

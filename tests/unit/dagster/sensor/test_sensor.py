@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.dagster.sensor.sensor_requests import RUNS_PER_TICK
+from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK
 from support.daemon import FIRST, LAST, PARTITION, Daemon
 from support.shard_ids import A, B, C, D, E, F, G, H, I, J
 from support.stream_names import raw_key, stream_key

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kinesis_assets.dagster.sensor.stream_observation import INTERVAL, Observed, observe_stream
+from kinesis_assets.dagster.sensor.tick_reports import INTERVAL, Observed, observe_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
