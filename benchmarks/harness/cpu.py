@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,19 +48,3 @@ def tree_cpu(pid: int) -> float:
         if process in stats:
             ticks += sum(map(int, stats[process][_USER : _CHILDREN_SYSTEM + 1]))
     return ticks / _TICKS
-
-
-def process_cpu(pid: int) -> float:
-    """Return the CPU seconds of a process without its children."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
-def thread_cpu(native_id: int) -> float:
-    """Return the CPU seconds of a thread of this process.
-
-    Python's own function takes a pthread id, which is not safe to use for a thread that may have just ended.
-
-    Raises:
-        OSError: The thread has ended.
-    """
-    return time.clock_gettime((~native_id << 3) | 6)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -31,39 +29,15 @@ NO_CALL_PACING = ReadTiming(seconds_between_calls=0.0, bytes_per_second=1 << 60)
 shard. Waiting for them costs time, but no CPU."""
 
 
-@dataclass(frozen=True)
-class ProcessUsage:
-    """What a piece of work in this process took.
-
-    Attributes:
-        cpu: CPU seconds of all threads.
-        wall: Seconds of wall-clock time.
-        rows: Rows that it read.
-        bytes: Bytes of their payloads.
-    """
-
-    cpu: float
-    wall: float
-    rows: int
-    bytes: int
-
-
-def run(url: str, stream: str, folder: str) -> ProcessUsage:
+def run(url: str, stream: str, folder: str) -> None:
     """Plan the next range of every shard, land it as one task, and commit it to the table in a folder."""
     client = client_of(stream, ClientSettings(REGION, url, timing=NO_CALL_PACING))
     table = PositionedTable(folder)
-
-    def work() -> tuple[int, int]:
-        listing = client.listing()
-        asked = [shard.shard_id for shard in listing.shards]
-        plan = plan_run(client, table, asked=asked, policy=ReadPolicy(), listing=listing)
-        result = execute_run(land_group, client, table, plan)
-        assert not result.errors, result.errors
-        outcomes = result.outcomes.values()
-        stats = [shard.stats for shard in outcomes if shard.stats is not None]
-        return sum(each.rows for each in stats), sum(each.bytes for each in stats)
-
-    return _measure(work)
+    listing = client.listing()
+    asked = [shard.shard_id for shard in listing.shards]
+    plan = plan_run(client, table, asked=asked, policy=ReadPolicy(), listing=listing)
+    result = execute_run(land_group, client, table, plan)
+    assert not result.errors, result.errors
 
 
 def prepare_landing(
@@ -85,20 +59,3 @@ def prepare_landing(
         return landing
 
     return land
-
-
-def land(url: str, stream: str, folder: str) -> ProcessUsage:
-    """Measure the function that `prepare_landing` returns."""
-    landing = prepare_landing(url, stream, folder)
-
-    def work() -> tuple[int, int]:
-        landed = landing()
-        return landed.rows, landed.bytes
-
-    return _measure(work)
-
-
-def _measure(work: Callable[[], tuple[int, int]]) -> ProcessUsage:
-    cpu, started = time.process_time(), time.perf_counter()
-    rows, size = work()
-    return ProcessUsage(time.process_time() - cpu, time.perf_counter() - started, rows, size)

@@ -61,7 +61,7 @@ def _write(uri: str, shard_id: str) -> int:
     table, made = PositionedTable(uri), 0
     barrier.wait(timeout=120)
     while left.value > 0:
-        _, landed = commit_one_record(table, shard_id)
+        landed = commit_one_record(table, shard_id)
         assert landed, "no other writer commits to this shard"
         with left.get_lock():  # a commit after the last one does not count, because writers stop then
             made += left.value > 0

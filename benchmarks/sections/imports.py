@@ -6,13 +6,8 @@ import os
 import statistics
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
-from benchmarks.harness.import_times import difference, medians, milliseconds
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_SECONDS = 0.3
 
@@ -27,9 +22,6 @@ DESCRIPTIONS = {
     RUN: "Dagster, the package, and the modules that a run imports in addition",
 }
 
-PROFILED_PROCESSES = 5
-"""Number of processes of each kind that report the time of their imports."""
-
 
 def cpu(statement: str) -> float:
     """Return the CPU seconds of a new interpreter that runs a statement.
@@ -43,34 +35,6 @@ def cpu(statement: str) -> float:
     if child.returncode:
         raise RuntimeError(f"{statement!r} ended with {child.returncode}")
     return used.ru_utime + used.ru_stime
-
-
-def by_package() -> str:
-    """Return the part of the section that shows the import time by package."""
-    location, run = [], []
-    for _ in range(PROFILED_PROCESSES):
-        location.append(milliseconds(BUILT))
-        run.append(difference(milliseconds(RUN), location[-1]))
-    both = (medians(location), medians(run))
-    names = sorted(both[0], key=lambda name: -sum(times[name] for times in both))
-    rows = [
-        [name, *(_share(name, times) for times in both)]
-        for name in names
-        if any(times[name] for times in both)
-    ]
-    return (
-        "The time of these imports by package: wall-clock time and its share, the median of "
-        f"{PROFILED_PROCESSES} processes each, as `python -X importtime` reports it for each module without "
-        "the modules that it imports. The last column contains only modules that a code location does not "
-        "import.\n\n"
-        + markdown_table(
-            ["package", "a code location, with a stream's definitions", "a run, in addition"], rows
-        )
-    )
-
-
-def _share(name: str, times: Mapping[str, float]) -> str:
-    return f"{times[name]:,.0f} ms, {times[name] / sum(times.values()):.0%}" if times[name] else ""
 
 
 def section(full: bool) -> Section:
@@ -89,8 +53,6 @@ def section(full: bool) -> Section:
     return Section(
         "Imports: the start of a code location",
         f"CPU of a new process, from its start to its end; {rounds} processes of each kind, one after the "
-        "other.\n\n"
-        + markdown_table(["imported", "median", "lowest", "highest"], rows)
-        + (f"\n\n{by_package()}" if full else ""),
+        "other.\n\n" + markdown_table(["imported", "median", "lowest", "highest"], rows),
         [Target(Goal.IMPORTS, f"{added:.2f} s", met=added <= MAX_SECONDS)],
     )

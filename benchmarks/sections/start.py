@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +12,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.command_usage import usage_of
 from benchmarks.harness.cpu import Usage, tree_cpu
-from benchmarks.harness.cpu_profile import hottest
-from benchmarks.harness.paths import ROOT
 from benchmarks.harness.section import Section, markdown_table
 from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.servers.replay_client import replay_server
 from benchmarks.servers.replay_streams import StreamSpec
-from benchmarks.workers.run_profile import RunProfile
 from kinesis_assets.spark.local_settings import local_settings
 from kinesis_assets.spark.server import SparkServer
 
@@ -162,37 +156,4 @@ def describe(starts: Starts) -> str:
 def section(full: bool) -> Section:
     """Measure, and return the section of the report."""
     del full
-    profiles = describe_profiles(measure_profiles(SMALL, ROUNDS))
-    return Section("Start of Spark", f"{describe(measure(ROUNDS))}\n\n{profiles}")
-
-
-def measure_profiles(spec: StreamSpec, rounds: int) -> list[RunProfile]:
-    """Profile runs over the same stream, each the first of its process."""
-    with replay_server() as server:
-        server.create(spec)
-        command = [sys.executable, "-m", "benchmarks.workers.run_profile"]
-        command += [server.url, spec.name, str(spec.records)]
-        return [RunProfile(**json.loads(subprocess.check_output(command, cwd=ROOT))) for _ in range(rounds)]
-
-
-def describe_profiles(profiles: Sequence[RunProfile]) -> str:
-    """Return the part of the section about the CPU of a run after Spark has started."""
-    by_package: Counter[str] = Counter()
-    for profile in profiles:
-        by_package.update(profile.own)
-    own, jvm, python_workers = (
-        Spread.of(seconds).text()
-        for seconds in (
-            [sum(profile.own.values()) for profile in profiles],
-            [profile.jvm for profile in profiles],
-            [profile.python_workers for profile in profiles],
-        )
-    )
-    shares = "; ".join(f"{package} {share:.0%}" for package, share in hottest(by_package))
-    return (
-        "The CPU of a run after Spark has started: such a run, the first of its process and with Dagster on "
-        f"a new SQLite database, uses {jvm} CPU s in Spark's JVM, {python_workers} in Spark's Python "
-        f"processes, and {own} in its own process. {describe_rounds(len(profiles))}. The CPU of its own "
-        "process by package, from samples of all threads (a package includes the standard library functions "
-        f"that it calls): {shares}."
-    )
+    return Section("Start of Spark", describe(measure(ROUNDS)))

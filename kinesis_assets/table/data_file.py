@@ -55,12 +55,11 @@ class Compression:
 
 
 NEW_FILES = Compression("SNAPPY")
-"""The compression of new files. zstd makes files 40% smaller for 67% more CPU (benchmarks, codecs)."""
+"""The compression of new files. zstd makes files 40% smaller for 67% more CPU."""
 
 REWRITTEN_FILES = Compression("ZSTD", 3)
 """The compression of files that maintenance or a seek writes in place of others, which are kept for long.
-They are 10% smaller than at level 1 for 10% more CPU; level 6 takes three times the CPU (benchmarks,
-codecs)."""
+They are 10% smaller than at level 1 for 10% more CPU; level 6 takes three times the CPU."""
 
 ROW_GROUP_BYTES = 16 << 20
 """Approximate size of a row group in bytes, uncompressed."""

@@ -8,7 +8,6 @@ from benchmarks.sections.scale import (
     deployed_run,
     empty_calls,
     idle_shards,
-    profiles,
     sensor_ticks,
     small_pages,
 )
@@ -30,7 +29,6 @@ def section(full: bool) -> Section:
             *small_pages.measure(server, 64, 200 if full else 100, ROUNDS, paced_rounds=slow_rounds),
             *small_pages.measure(server, 256, 10, ROUNDS, paced_rounds=slow_rounds),
         ]
-        profile = profiles.measure(server)
     text = [
         idle_shards.describe(idle, ROUNDS),
         empty_calls.describe(calls),
@@ -38,7 +36,6 @@ def section(full: bool) -> Section:
         deployed_run.describe(deployed),
         sensor_ticks.describe(ticks),
         small_pages.describe(rates, ROUNDS, paced_rounds=slow_rounds),
-        profiles.describe(profile),
     ]
     results = [
         *small_pages.targets(rates),
