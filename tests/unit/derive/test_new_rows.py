@@ -12,7 +12,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows
 from kinesis_assets.derive.cursor import Selection
-from kinesis_assets.errors import InvalidInput, TableMissing, TableOfAnotherSource, TableUnsuitable
+from kinesis_assets.errors import (
+    InvalidInput,
+    SourceRowsMissing,
+    TableMissing,
+    TableOfAnotherSource,
+    TableUnsuitable,
+)
 from kinesis_assets.table.ownership import OWNER
 from support.derived import maintain_table
 from support.single_task import land_as_in_spark
@@ -167,6 +173,15 @@ def test_a_table_of_an_older_release_that_names_no_stream_has_positions_neverthe
     cursor = new_rows(landed.table.uri).cursor
     land(landed, 3)
     assert items(landed, new_rows(landed.table.uri, cursor)) == [3]
+
+
+@pytest.mark.parametrize("deleted", ["data = '3'", "TRUE"], ids=["one of two", "all"])
+def test_rows_that_are_missing_without_an_amendment_are_an_error(landed, deleted):
+    cursor = new_rows(landed.table.uri).cursor
+    land(landed, 3, 4)
+    DeltaTable(landed.table.uri).delete(deleted)
+    with pytest.raises(SourceRowsMissing, match=landed.shard_ids[0]):
+        new_rows(landed.table.uri, cursor)
 
 
 def test_rows_that_expired_below_a_floor_that_was_consumed_before_are_reported_as_deleted(bench_of_today):

@@ -132,6 +132,11 @@ FALSE_LANDINGS: dict[str, Tamper] = {
         lambda manifest: read_through(manifest, start_of(manifest["shards"][0]))
     ),
     "a first record before the start": with_stats(first_sequence_number="1"),
+    "the record at the start again": changed_by(
+        lambda manifest: manifest["shards"][0]["stats"].update(
+            first_sequence_number=manifest["shards"][0]["stats"]["start"]["sequence_number"]
+        )
+    ),
     "a first record after the last": with_stats(first_sequence_number=str(BEYOND)),
     "no first record": with_stats(first_sequence_number=None),
     "no last record": with_stats(last_sequence_number=None),
