@@ -31,7 +31,7 @@ from kinesis_assets.operations.replay.run import RETRIES, replay
 from kinesis_assets.operations.seek.probe import first_record
 from kinesis_assets.operations.seek.run import SeekResult, seek
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.positions.amendments import ranges_to_fill
 from kinesis_assets.table.positions.positions import FORMAT
@@ -73,8 +73,12 @@ def jump(
     """
     if not shard_ids:
         return seek(client, table, to=_LATEST, shard_ids=None, by=by, apply=apply, to_fill=True)
-    finished = _finished(client, table)
-    unfinished = [shard_id for shard_id in shard_ids if shard_id not in finished]
+    snapshot, identity = table.snapshot(), client.describe().identity
+    positions = snapshot.positions(identity)  # `seek` refuses a stream without any
+    shards = {} if positions is None else snapshot.with_all_archived(positions).shards
+    unfinished = [
+        shard_id for shard_id in shard_ids if shard_id not in shards or not shards[shard_id].finished
+    ]
     if not unfinished:
         return SeekResult({})
     return seek(client, table, to=_LATEST, shard_ids=unfinished, by=by, apply=apply, to_fill=True)
@@ -200,19 +204,15 @@ def gaps_to_fill(
     """
     identity, snapshot = client.describe().identity, table.snapshot()
     amendment = snapshot.amendment(identity)
-    found = ranges_to_fill(amendment, _shards(snapshot, identity))
+    found = ranges_to_fill(amendment, _shards(table, snapshot, identity))
     return {shard_id: gaps for shard_id, gaps in found.items() if not shard_ids or shard_id in shard_ids}
 
 
-def _finished(client: StreamClient, table: PositionedTable) -> Mapping[str, object]:
-    shards = _shards(table.snapshot(), client.describe().identity)
-    return {shard_id: shard for shard_id, shard in shards.items() if shard.finished}
-
-
-def _shards(snapshot: TableSnapshot, identity: StreamIdentity) -> Mapping[str, ShardPosition]:
+def _shards(
+    table: PositionedTable, snapshot: TableSnapshot, identity: StreamIdentity
+) -> Mapping[str, ShardPosition]:
     """Return the position of each shard by its id, also of archived ones."""
-    positions = snapshot.positions(identity)
-    return {} if positions is None else snapshot.with_all_archived(positions).shards
+    return snapshot.with_all_archived(require_positions(table.uri, snapshot, identity)).shards
 
 
 def _listing(client: StreamClient) -> StreamListing:
@@ -349,14 +349,12 @@ def record_lost(
             of the commit is unknown.
     """
     identity, batch_id = client.describe().identity, new_id(table.clock)
-    expected = table.snapshot().positions(identity)
-    if expected is None:
-        return
+    expected = require_positions(table.uri, table.snapshot(), identity)
 
     def attempt(*, may_commit: bool) -> bool | None:
         snapshot = table.snapshot()
-        current = snapshot.positions(identity)
-        if current is None or find_commit(table, current, expected, batch_id) is not None:
+        current = require_positions(table.uri, snapshot, identity)
+        if find_commit(table, current, expected, batch_id) is not None:
             return True
         if not may_commit:
             return None
@@ -422,11 +420,9 @@ def expired_gaps(
         gaps: Gaps, each with its unfilled part, by shard id.
     """
     unlisted = gaps.keys() - {shard.shard_id for shard in listing.shards}
-    snapshot = table.snapshot()
-    positions = snapshot.positions(listing.summary.identity) if unlisted else None
-    if positions is None:
+    if not unlisted:
         return {}, {}
-    shards = snapshot.with_all_archived(positions).shards
+    shards = _shards(table, table.snapshot(), listing.summary.identity)
     lists = [listing, retry_listing(client, lambda listing: listing)]
     lost: dict[str, dict[Gap, Parts]] = {}
     errors: dict[str, ShardError] = {}

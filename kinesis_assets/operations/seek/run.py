@@ -22,7 +22,7 @@ from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_
 from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves
 from kinesis_assets.operations.seek.probe import TIME_TO_READ, first_unread, probe_newest, probe_shard
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions import amendments as amendment_file
@@ -141,12 +141,7 @@ def seek(
 
     def attempt(*, may_commit: bool) -> SeekResult | None:
         snapshot = table.snapshot()
-        current = snapshot.positions(identity)
-        if current is None:
-            raise InvalidInput(
-                f"table {table.uri} no longer has positions of {client.stream}; nothing was changed. It may "
-                "have been replaced: examine its history before the next run"
-            )
+        current = require_positions(table.uri, snapshot, identity)
         commit_id = find_commit(table, current, expected, batch_id)
         if commit_id is not None:
             return replace(results[commit_id], version=snapshot.version_of(commit_id), applied=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.commits.commit import check_files
-from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commit_loop import commit_until_known, require_positions
 from kinesis_assets.table.positions.amendments import next_amendment
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def _rewrite(
     if current is not None and current.accepted is not None and current.accepted > version:
         return f"version {current.accepted}, which an operator accepted,"
     # Runs have checked the log up to the version that the newest positions are based on.
-    positions = snapshot.positions(identity, or_older=True)
-    examined = None if positions is None else positions.examined
+    examined = require_positions(table.uri, snapshot, identity, or_older=True).examined
     rewrites = table.rewrites.between(max(version, examined or 0), snapshot.version)
     if rewrites is None:
         return "a version that is no longer in the log may have"

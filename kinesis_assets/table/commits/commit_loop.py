@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.errors import TableNotWritable
     from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.policy import TablePolicy
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -148,13 +149,7 @@ def open_with_positions(
         openings += 1
         snapshot = table.snapshot_for_rows() if for_rows else table.snapshot()
         files_read = table.chain.files_read
-        current = snapshot.positions(expected.identity)
-        if current is None:
-            raise CommitUnknown(
-                table.uri,
-                f"the positions from which batch {batch_id} of {expected.identity.name} started are missing. "
-                "The table may have been replaced: examine its history before the next run",
-            )
+        current = require_positions(table.uri, snapshot, expected.identity)
         commit_id = find_commit(table, current, expected, batch_id)
         if (
             commit_id is not None
@@ -162,6 +157,24 @@ def open_with_positions(
             or openings == _MAX_OPENINGS
         ):
             return snapshot, current, commit_id
+
+
+def require_positions(
+    table: str, snapshot: TableSnapshot, identity: StreamIdentity, *, or_older: bool = False
+) -> StreamPositions:
+    """Return the positions of a stream whose table had positions before. Raises as `TableSnapshot.positions`.
+
+    Raises:
+        CommitUnknown: They are missing.
+    """
+    found = snapshot.positions(identity, or_older=or_older)
+    if found is None:
+        raise CommitUnknown(
+            table,
+            f"the positions of {identity.name} are missing, so it is unknown what was committed before. The "
+            "table may have been replaced: examine its history before the next run",
+        )
+    return found
 
 
 def find_commit(

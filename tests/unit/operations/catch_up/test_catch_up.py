@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed
+from kinesis_assets.errors import CommitUnknown, DataLost, InvalidInput, ReadFailed
 from kinesis_assets.operations.catch_up import gaps_to_fill, jump
+from kinesis_assets.table.snapshot import TableSnapshot
 from support.catch_ups import catch_up, expire_partly, fill_gaps, open_gaps
 from support.replays import fill_then
 from support.shard_ids import A, B, C
@@ -190,6 +193,39 @@ def test_a_gap_that_has_expired_is_reported_once(behind):
     assert fill_gaps(behind).keys() == {A, B}
     assert fill_gaps(behind) == {}
     assert open_gaps(behind) == {A: 1, B: 1}
+
+
+def replace_table(bench):
+    """Have another process replace the table by an empty one."""
+    shutil.rmtree(f"{bench.table.uri}/_delta_log")
+    bench.table.create_if_missing()
+
+
+def test_a_lost_part_is_not_recorded_in_a_table_that_was_replaced(behind, monkeypatch):
+    jump(behind.client, behind.table, by="ann", apply=True)
+    behind.later(hours=25)
+
+    def replace_and_fail(*_, **__):
+        replace_table(behind)
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(TableSnapshot, "commit", replace_and_fail)
+    with pytest.raises(CommitUnknown, match="are missing, so it is unknown"):
+        fill_gaps(behind)
+
+
+def test_gaps_of_a_table_that_was_replaced_are_not_reported_as_done(behind, faults):
+    jump(behind.client, behind.table, by="ann", apply=True)
+    behind.later(hours=25)
+    faults.answer("ListShards", lambda *_: replace_table(behind))
+    with pytest.raises(CommitUnknown, match="are missing, so it is unknown"):
+        fill_gaps(behind)
+
+
+def test_records_are_not_added_to_a_table_that_was_replaced_while_they_were_read(behind):
+    jump(behind.client, behind.table, by="ann", apply=True)
+    with pytest.raises(CommitUnknown, match="are missing, so it is unknown"):
+        fill_gaps(behind, fill=fill_then(lambda: replace_table(behind)))
 
 
 def test_a_gap_of_another_catch_up_is_not_given_up(behind):
