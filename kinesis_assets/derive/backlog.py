@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.derive.cursor import Selection
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
         TableUnreachable: A file cannot be read at present.
     """
     if cursor is None:
-        return Backlog(_created(source), None) if files_of(source.delta) else Backlog(None)
+        return Backlog(_created(source), None) if source.snapshot.data_files() else Backlog(None)
     cursor = source.accepted(cursor)
     commits = source.commits_since(cursor, max_commits)
     deleted = tuple(str(each) for commit in commits if commit.rewound for each in commit.deleted)
@@ -103,4 +102,4 @@ def _has_news(source: Source, commit: SourceCommit) -> bool:
 
 def _created(source: Source) -> float:
     """Return when a table was created, in seconds since the epoch."""
-    return source.delta.metadata().created_time / 1000
+    return source.snapshot.created

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from deltalake.schema import PrimitiveType
 from pyspark import StorageLevel
 from pyspark.errors import (
     AnalysisException,
@@ -225,8 +224,7 @@ def changes_of(
             return
         source_rows = read(
             spark,
-            source.folder,
-            source.delta,
+            source.snapshot,
             rows.files,
             schema=source.schema,
             selection=rows.selection,
@@ -395,13 +393,13 @@ def _refuse_empty_keys(table: str, rows: DataFrame, columns: Sequence[str]) -> N
 
 def _check_groups(table: str, source: Source, by: Sequence[str]) -> None:
     """Check that a source has the columns of a roll-up, and that their values can be compared."""
-    types = {field.name: field.type for field in source.delta.schema().fields}
+    types = {field["name"]: field["type"] for field in source.snapshot.schema["fields"]}
     if missing := [name for name in by if name not in types]:
         raise InvalidInput(
             f"table {table}: by: the source {source.uri} has no column {', '.join(missing)}. Nothing was "
             f"written. Its columns are {', '.join(types)}"
         )
-    if nested := [name for name in by if not isinstance(types[name], PrimitiveType)]:
+    if nested := [name for name in by if not isinstance(types[name], str)]:
         raise InvalidInput(
             f"table {table}: by: the values of {', '.join(nested)} have parts, so they cannot be compared. "
             "Nothing was written. Add columns with these parts to the source"

@@ -7,14 +7,10 @@ committed nevertheless: only the entries from the newest one back to the expecte
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from deltalake.transaction import AddAction, RemoveAction
 
 from kinesis_assets.derive.data_files import Manifest
 from kinesis_assets.derive.derived_table import FORMAT, DerivedCommit, ReplacedFile, refuse_rewritten
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
@@ -31,8 +27,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
     from kinesis_assets.derive.derived_table import Definition, DerivedSnapshot, DerivedTable
-    from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.policy import Decision
+    from kinesis_assets.table.data_file import TableFile
 
 _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 
@@ -110,7 +106,7 @@ def commit(
         if base is not None and not _still_holds(base, snapshot, removed):
             raise UpsertOvertaken(
                 table.uri,
-                f"another commit came after version {base.delta.version()}, on which this one is based. "
+                f"another commit came after version {base.version}, on which this one is based. "
                 "Nothing was committed; run again",
             )
         if not restarts:
@@ -127,7 +123,7 @@ def commit(
                 batch_id=batch_id,
                 at=utc_now(table.clock),
                 by=by,
-                examined=snapshot.delta.version(),
+                examined=snapshot.version,
                 cursor=cursor,
                 rows=sum(file.new_rows for file in manifest.files),
                 deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced)),
@@ -141,11 +137,7 @@ def commit(
                 definition=definition,
                 consumed=consumed,
             )
-            actions: list[AddAction | RemoveAction] = [
-                *map(add_action, manifest.files),
-                *map(remove_action, removed),
-            ]
-            snapshot.commit(entry, actions, exclusive=base is not None, columns=columns)
+            snapshot.commit(entry, manifest.files, removed, exclusive=base is not None, columns=columns)
         return None
 
     with timed(COMMIT_DURATION, {TABLE: table.uri}, table.clock.monotonic):
@@ -163,12 +155,12 @@ def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequen
 
     Compactions in between change nothing if they have left these files: all rows that are replaced are there.
     """
-    first, last = base.delta.version(), newest.delta.version()
+    first, last = base.version, newest.version
     if first == last:
         return True
     if not newest.table.rewrites.are_compactions(first, last):
         return False
-    present = {file.path for file in files_of(newest.delta)}
+    present = {file.path for file in newest.data_files()}
     return all(file.path in present for file in removed)
 
 
@@ -189,31 +181,3 @@ def _own(
             "this batch before the next run",
         ) from error
     return None
-
-
-def add_action(file: DerivedFile, *, data_change: bool = True) -> AddAction:
-    """Return the log entry that adds a file, with new rows or with rows of files that it replaces."""
-    return AddAction(
-        path=file.path,
-        size=file.size,
-        partition_values=file.partition,
-        modification_time=_now(),
-        data_change=data_change,
-        stats=file.statistics,
-    )
-
-
-def remove_action(file: TableFile, *, data_change: bool = True) -> RemoveAction:
-    """Return the log entry that removes a file, see `add_action`."""
-    return RemoveAction(
-        path=file.path,
-        data_change=data_change,
-        deletion_timestamp=_now(),
-        size=file.size,
-        partition_values=file.partition_texts,
-    )
-
-
-def _now() -> int:
-    """Return the time in milliseconds since the epoch, by this machine's clock as delta-rs uses it."""
-    return time.time_ns() // 1_000_000

@@ -21,15 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.files import partition_folder
-from kinesis_assets.table.data_file import NEW_FILES, Compression
+from kinesis_assets.table.data_file import NEW_FILES, Compression, partition_folder
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.store.storage import write_new
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.store.storage import TableFolder
 
 

@@ -11,9 +11,7 @@ reverts files but not transactions, so the position is ahead of the rows afterwa
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -21,39 +19,33 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.fs
-from deltalake import CommitProperties, Schema
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import Transaction
 
 from kinesis_assets.derive.cursor import Cursor, Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN, bounded_columns
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.policy import DeletedRows, OnDeleted  # msgspec evaluates the annotations
 from kinesis_assets.errors import (
-    CommitOvertaken,
     PositionsMissing,
     PositionsUnreadable,
     TableOfAnotherSource,
     TableRewritten,
     TableUnsuitable,
 )
-from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
 from kinesis_assets.table.log.rewrites import RewriteLog
-from kinesis_assets.table.opening import delta_errors, has_later_version, open_delta, open_or_create
+from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.referenced_files import FileCache, decoded, read_file, write_file
 from kinesis_assets.table.store.storage import TableFolder
+from kinesis_assets.table.version import TableVersion, arrow_schema, commit_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
+    import pyarrow.fs
 
+    from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.data_file import TableFile
 
 
 SOURCE_PROPERTY = "kinesis_assets.source"
@@ -106,12 +98,12 @@ class DerivedTable:
             TableUnreachable: The table's log cannot be read.
             TableUnsuitable: The table is not a derived table.
         """
-        delta = open_delta(self.uri, self.folder)
-        if SOURCE_PROPERTY not in delta.metadata().configuration:
+        opened = DerivedSnapshot(self, open_delta(self.uri, self.folder))
+        if SOURCE_PROPERTY not in opened.properties:
             raise TableUnsuitable(
                 self.uri, "was not created as a derived table; use a table of its own for each derived table"
             )
-        return DerivedSnapshot(self, delta)
+        return opened
 
     def open_or_create(
         self, source: str, schema: dict[str, Any], partition_by: Sequence[str]
@@ -130,13 +122,12 @@ class DerivedTable:
             TableUnreachable: The table can be neither opened nor created.
             TableUnsuitable: The table is not a derived table, or has other partition columns.
         """
-        columns = Schema.from_json(json.dumps(schema))
-        stored = [field for field in pa.schema(columns.to_arrow()) if field.name not in partition_by]
+        stored = [field for field in arrow_schema(schema) if field.name not in partition_by]
         snapshot = open_or_create(
             self.snapshot,
             self.uri,
             self.folder,
-            columns,
+            schema,
             self.clock,
             partition_by=partition_by,
             configuration=HISTORY_PROPERTIES
@@ -146,30 +137,15 @@ class DerivedTable:
         return snapshot
 
 
-@dataclass(frozen=True)
-class DerivedSnapshot:
-    """One version of a derived table.
-
-    Attributes:
-        table: The table.
-        delta: The table, opened by delta-rs.
-    """
+class DerivedSnapshot(TableVersion):
+    """One version of a derived table."""
 
     table: DerivedTable
-    delta: DeltaTable
 
-    @cached_property
-    def schema(self) -> dict[str, Any]:
-        """The table's schema, as in Delta's metadata, with the column of the batch id."""
-        found: dict[str, Any] = json.loads(self.delta.schema().to_json())
-        return found
-
-    @cached_property
+    @property
     def commit_id(self) -> int | None:
         """The commit id of the newest commit, at whose entry the log points; None if there is none."""
-        with delta_errors(self.table.uri, "opened"):
-            found: int | None = self.delta.transaction_version(APPLICATION)
-        return found
+        return self.commit_id_of(APPLICATION)
 
     @cached_property
     def newest(self) -> DerivedCommit | None:
@@ -188,25 +164,25 @@ class DerivedSnapshot:
             TableOfAnotherSource: The table belongs to another source.
             TableUnsuitable: The table has other partition columns.
         """
-        metadata = self.delta.metadata()
-        owner = metadata.configuration.get(SOURCE_PROPERTY)
+        owner = self.properties.get(SOURCE_PROPERTY)
         if owner != source:
             raise TableOfAnotherSource(
                 self.table.uri,
                 f"was derived from the table with the id {owner}, but the source now has the id {source}; "
                 "nothing was changed. Correct the source, or use another table",
             )
-        if metadata.partition_columns != list(partition_by):
+        if self.partition_columns != list(partition_by):
             raise TableUnsuitable(
                 self.table.uri,
-                f"is partitioned by {metadata.partition_columns}, and not by {list(partition_by)}; use "
+                f"is partitioned by {self.partition_columns}, and not by {list(partition_by)}; use "
                 "another table for other partition columns",
             )
 
     def commit(
         self,
         entry: DerivedCommit,
-        actions: Sequence[AddAction | RemoveAction],
+        added: Iterable[DerivedFile] = (),
+        removed: Iterable[TableFile] = (),
         *,
         exclusive: bool,
         columns: dict[str, Any] | None = None,
@@ -219,7 +195,8 @@ class DerivedSnapshot:
 
         Args:
             entry: The commit.
-            actions: The files to add and to remove.
+            added: The files to add.
+            removed: The files to remove.
             exclusive: Refuse the commit after any other commit since this version, even after a compaction.
             columns: The schema that the table gets, as in Delta's metadata; None to keep its own. This
                 version must have no files, and the commit must be exclusive.
@@ -228,42 +205,17 @@ class DerivedSnapshot:
             CommitOvertaken: Another commit was made after this version.
         """
         self.table.entries.write(entry)
-        self._write(
-            actions, [Transaction(APPLICATION, entry.commit_id)], exclusive=exclusive, columns=columns
-        )
+        properties = commit_properties({APPLICATION: entry.commit_id}, exclusive=exclusive)
+        self._write(added, removed, properties=properties, columns=columns)
 
-    def replace(self, actions: Sequence[AddAction | RemoveAction]) -> None:
+    def replace(self, added: Iterable[DerivedFile], removed: Iterable[TableFile]) -> None:
         """Replace files by others with the same rows, if no other commit was made after this version.
 
         Raises:
             CommitOvertaken: Another commit was made. As in `commit`, an error does not prove that this one
                 was not.
         """
-        self._write(actions, [], exclusive=True)
-
-    def _write(
-        self,
-        actions: Sequence[AddAction | RemoveAction],
-        entries: list[Transaction],
-        *,
-        exclusive: bool,
-        columns: dict[str, Any] | None = None,
-    ) -> None:
-        try:
-            self.delta.create_write_transaction(
-                list(actions),
-                mode="append" if columns is None else "overwrite",
-                schema=self.delta.schema() if columns is None else Schema.from_json(json.dumps(columns)),
-                partition_by=self.delta.metadata().partition_columns,
-                commit_properties=CommitProperties(
-                    app_transactions=entries, max_commit_retries=0 if exclusive else None
-                ),
-                post_commithook_properties=KEEP_ENTRIES,
-            )
-        except CommitFailedError as error:
-            if has_later_version(self.table.files, self.delta.version()):
-                raise CommitOvertaken(self.table.uri, str(error)) from None
-            raise
+        self._write(added, removed, properties=commit_properties({}, exclusive=True), data_change=False)
 
 
 FORMAT = 3
@@ -500,7 +452,7 @@ def refuse_rewritten(snapshot: DerivedSnapshot) -> None:
     newest = snapshot.newest
     if newest is None:
         return
-    rewrites = snapshot.table.rewrites.between(newest.examined, snapshot.delta.version())
+    rewrites = snapshot.table.rewrites.between(newest.examined, snapshot.version)
     if rewrites is None:
         cause = "a version whose log entry was deleted" if _rows_are_missing(snapshot, newest) else ""
     else:
@@ -519,7 +471,7 @@ def refuse_unknown_rows(snapshot: DerivedSnapshot) -> None:
     Raises:
         PositionsMissing: It has rows.
     """
-    if snapshot.commit_id is None and files_of(snapshot.delta):
+    if snapshot.commit_id is None and snapshot.data_files():
         raise PositionsMissing(
             snapshot.table.uri,
             "it has rows, but no position in its source, so it is unknown which rows of the source they were "
@@ -537,7 +489,7 @@ def _rows_are_missing(snapshot: DerivedSnapshot, newest: DerivedCommit) -> bool:
                 batch = Selection(only=frozenset([commit.batch_id]))
                 return not any(
                     batch.may_include(file.smallest[BATCH_COLUMN], file.greatest[BATCH_COLUMN])
-                    for file in files_of(snapshot.delta, [BATCH_COLUMN])
+                    for file in snapshot.data_files([BATCH_COLUMN])
                 )
             if commit.deleted:
                 return False  # it may have deleted the rows of an earlier one

@@ -65,15 +65,14 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, transfor
     Returns:
         None if no record alone makes it fail, or rows of the source do not say which record they are of.
     """
-    if not {*PLACE} <= {field.name for field in source.schema.fields}:
+    if not {*PLACE} <= {field["name"] for field in source.schema["fields"]}:
         return None
     files = list(rows.files)
 
     def source_rows() -> DataFrame:
         return read(
             spark,
-            source.folder,
-            source.delta,
+            source.snapshot,
             files,
             schema=source.schema,
             selection=rows.selection,

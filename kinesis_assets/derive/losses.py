@@ -14,18 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from deltalake import QueryBuilder
-from deltalake.exceptions import DeltaError
-
 from kinesis_assets.derive.cursor import Records, Selection
 from kinesis_assets.derive.derived_table import REBUILD_COMMAND
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import (
     SourceCommitsMissing,
     SourceRowsDeleted,
     SourceRowsMissing,
-    TableUnreachable,
     TableUnsuitable,
 )
 from kinesis_assets.table.row_predicates import sql_text
@@ -36,8 +31,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
-    from kinesis_assets.derive.files import RankedFile
-    from kinesis_assets.derive.source import Source
+    from kinesis_assets.derive.source import RankedFile, Source
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.errors import TableError
 
@@ -213,11 +207,7 @@ def _counted(source: Source, condition: str) -> Mapping[int, int]:
     """Return the number of rows for which a condition is true, by batch id."""
     column = source.batch_column
     query = f"SELECT {column}, count(*) AS found FROM rows WHERE {condition} GROUP BY {column}"  # noqa: S608
-    try:
-        result = QueryBuilder().register("rows", source.delta).execute(query).read_all()
-    except (DeltaError, OSError) as error:
-        raise TableUnreachable(source.uri, f"its rows cannot be counted: {error}") from None
-    return dict(zip(result[column].to_pylist(), result["found"].to_pylist(), strict=True))
+    return {row[column]: row["found"] for row in source.snapshot.query(query)}
 
 
 def consumed_after(source: Source, selection: Selection, before: DerivedCommit | None) -> int | None:
@@ -302,7 +292,7 @@ def refuse_loss(snapshot: DerivedSnapshot, source: Source, cause: TableError) ->
         SourceRowsDeleted: It would lose some, or that is unknown.
         TableError: What `lost_rows` raises.
     """
-    lost = lost_rows(source, snapshot.newest) if files_of(snapshot.delta) else 0
+    lost = lost_rows(source, snapshot.newest) if snapshot.data_files() else 0
     if lost == 0:
         return
     instead = "Set on_deleted to ignore to keep it, or r" if isinstance(cause, SourceRowsDeleted) else "R"

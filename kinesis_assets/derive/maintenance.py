@@ -30,7 +30,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.commit import add_action, remove_action
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
@@ -40,13 +39,6 @@ from kinesis_assets.derive.data_files import (
     statistics_of,
 )
 from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, entry_path, refuse_rewritten
-from kinesis_assets.derive.files import (
-    WITHOUT_PARTITIONS,
-    files_of,
-    partition_folder,
-    refuse_irreplaceable,
-    refuse_unreadable,
-)
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
@@ -60,7 +52,7 @@ from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE, check_files
 from kinesis_assets.table.commits.commit_loop import commit_until_known
-from kinesis_assets.table.data_file import REWRITTEN_FILES
+from kinesis_assets.table.data_file import REWRITTEN_FILES, WITHOUT_PARTITIONS, partition_folder
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
 from kinesis_assets.table.maintenance.pruning import (
@@ -74,13 +66,14 @@ from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State, Step
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.store.storage import files_in, write_new
 from kinesis_assets.table.store.suitability import require_writable
+from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from kinesis_assets.derive.derived_table import CommitEntries, DerivedSnapshot, DerivedTable
-    from kinesis_assets.derive.files import TableFile
+    from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 
 
@@ -116,7 +109,7 @@ def compact(
         if len(files) >= limits.small_files or not all(file.is_in_folder for file in files)
     }
     try:
-        refuse_irreplaceable(table.uri, snapshot.delta)
+        snapshot.refuse_irreplaceable()
     except TableUnsuitable as error:
         if due:
             yield Step("compact", WITHOUT_PARTITIONS, State.LEFT, reason=str(error))
@@ -153,7 +146,7 @@ def _replaceable_files(snapshot: DerivedSnapshot) -> Mapping[str, list[TableFile
     """
     found: defaultdict[str, list[TableFile]] = defaultdict(list)
     moved: Counter[str] = Counter()
-    for file in files_of(snapshot.delta, [BATCH_COLUMN]):
+    for file in snapshot.data_files([BATCH_COLUMN]):
         if file.size >= SMALL_BYTES:
             if file.is_in_folder or moved[file.partition_name] >= _MOVED_BYTES:
                 continue
@@ -187,10 +180,10 @@ def _moved(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int)
 def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
     """Write the rows of some files to new files, without committing them."""
     table = snapshot.table
-    partition_by = snapshot.delta.metadata().partition_columns
+    partition_by = snapshot.partition_columns
     job = writing_job(table, snapshot.schema, partition_by, batch_id)
     writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
-    schema = pa.schema(snapshot.delta.schema().to_arrow())
+    schema = arrow_schema(snapshot.schema)
     read = 0
     try:
         for file in files:
@@ -220,8 +213,8 @@ def _replace(
         if may_commit:  # before the table is opened, so that fewer commits come in between
             check_files(table, batch_id, new)
         snapshot = table.snapshot()
-        refuse_irreplaceable(table.uri, snapshot.delta)
-        present = {file.path for file in files_of(snapshot.delta)}
+        snapshot.refuse_irreplaceable()
+        present = {file.path for file in snapshot.data_files()}
         if added <= present and present.isdisjoint(removed):
             return True
         if not removed <= present:
@@ -231,12 +224,7 @@ def _replace(
                 "again later",
             )
         if may_commit:
-            snapshot.replace(
-                [
-                    *(add_action(file, data_change=False) for file in new),
-                    *(remove_action(file, data_change=False) for file in old),
-                ]
-            )
+            snapshot.replace(new, old)
         return None
 
     commit_until_known(table, replaced)
@@ -330,7 +318,7 @@ def maintain(
         TableError: The table cannot be used; the steps that were yielded are done.
     """
     snapshot = table.snapshot()
-    refuse_unreadable(table.uri, snapshot.delta)  # delta-rs would delete the files of deletion vectors
+    snapshot.refuse_unreadable()  # delta-rs would delete the files of deletion vectors
     # Files that may be needed to undo a restore, and its log entry, must not be deleted.
     refuse_rewritten(snapshot)
     clock = AgreedClock(table.uri, service_time, machine)

@@ -14,7 +14,6 @@ import msgspec
 
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.derived_table import Kind, refuse_rewritten
-from kinesis_assets.derive.files import TableFile, files_of
 from kinesis_assets.derive.losses import (
     deleted_error,
     deleted_rows,
@@ -29,6 +28,7 @@ from kinesis_assets.derive.read import read
 from kinesis_assets.derive.row_order import RowOrder
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsMissing, TableError, TableRewritten
+from kinesis_assets.table.data_file import TableFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.cursor import Cursor, Records
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
-    from kinesis_assets.derive.files import RankedFile
     from kinesis_assets.derive.losses import Missing
     from kinesis_assets.derive.policy import DeletedRows
-    from kinesis_assets.derive.source import Source
+    from kinesis_assets.derive.source import RankedFile, Source
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.kinesis.role import AssumedRole
 
@@ -151,7 +150,7 @@ def _history(
     selection = msgspec.structs.replace(selection, through=through)
     return NewRows(
         table=source.folder.uri,
-        version=source.delta.version(),
+        version=source.snapshot.version,
         files=[each.file for each in files if selection.may_include(each.first, each.last)],
         selection=selection,
         order=RowOrder(source.batch_column, None, source.order_columns),
@@ -207,7 +206,7 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
     amended = [commit.id for commit in taken if commit.amends]
     return NewRows(
         table=source.folder.uri,
-        version=source.delta.version(),
+        version=source.snapshot.version,
         files=[each.file for each in files],
         selection=selection,
         order=RowOrder(source.batch_column, tuple(commit.batch_id for commit in taken), source.order_columns),
@@ -364,11 +363,11 @@ def read_table(
             overwritten.
     """
     source = open_source(table, role)
-    files = files_of(source.delta)
+    files = source.snapshot.data_files()
     counts = [file.rows for file in files if file.rows is not None]
     metadata: dict[str, str | int] = {
         **({"source_rows": sum(counts)} if len(counts) == len(files) else {}),
-        "source_version": source.delta.version(),
+        "source_version": source.snapshot.version,
         "cursor": str(source.end),
     }
-    return read(spark, source.folder, source.delta, files), metadata
+    return read(spark, source.snapshot, files), metadata

@@ -5,7 +5,6 @@ Tasks open the files themselves, so neither Spark nor a cluster needs a library 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +21,14 @@ from kinesis_assets.spark.session import parallelism
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deltalake import DeltaTable, Schema
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.cursor import Records
-    from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.spark.arrow_steps import ArrowStep
+    from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.store.storage import TableFolder
+    from kinesis_assets.table.version import TableVersion
 
 FILE_COLUMN = "__file"
 """The column with the number of each row's file, where it is requested."""
@@ -51,11 +50,10 @@ BATCH_ROWS = 1024
 
 def read(
     spark: SparkSession,
-    folder: TableFolder,
-    delta: DeltaTable,
+    version: TableVersion,
     files: Sequence[TableFile],
     *,
-    schema: Schema | None = None,
+    schema: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     selection: Selection = _ALL,
     batch_column: str | None = None,
@@ -66,10 +64,9 @@ def read(
 
     Args:
         spark: The session.
-        folder: The table's folder.
-        delta: The version of the table to which the files belong.
+        version: The version of the table to which the files belong.
         files: The files.
-        schema: The columns of the files; None if they are those of the table.
+        schema: The columns of the files, as in Delta's metadata; None if they are those of the table.
         columns: The columns that are read; None for all.
         selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.
@@ -79,21 +76,23 @@ def read(
     """
     from pyspark.sql.types import IntegerType, LongType, StringType, StructType  # noqa: PLC0415  # not for tasks
 
-    schema = schema or delta.schema()
-    fields, arrow_schema = StructType.fromJson(json.loads(schema.to_json())), pa.schema(schema.to_arrow())
+    from kinesis_assets.table.version import arrow_schema  # noqa: PLC0415  # tasks must not load it
+
+    schema = dict(schema or version.schema)
+    fields, columns_read = StructType.fromJson(schema), arrow_schema(schema)
     if columns is not None:
         fields = StructType([fields[name] for name in columns])
-        arrow_schema = pa.schema([arrow_schema.field(name) for name in columns])
+        columns_read = pa.schema([columns_read.field(name) for name in columns])
     size = sum(file.size for file in files)
     groups = _groups(files, max(parallelism(spark), size // _TASK_BYTES)) or [[]]
     numbers = spark.range(0, len(groups), 1, len(groups))
-    task = _reading(folder, groups, arrow_schema, selection, batch_column)
+    task = _reading(version.folder, groups, columns_read, selection, batch_column)
     if order is not None:
         task = _adding_order(task, order)
         fields = fields.add(ORDER_COLUMN, StringType())
     if with_place:
         fields = fields.add(FILE_COLUMN, IntegerType()).add(POSITION_COLUMN, LongType())
-        task = _reading_places(folder, groups, arrow_schema)
+        task = _reading_places(version.folder, groups, columns_read)
     return map_in_arrow(numbers, task, fields)
 
 

@@ -11,22 +11,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
-from deltalake import Schema, TableFeatures
-from deltalake.exceptions import CommitFailedError
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import bounded_columns
 from kinesis_assets.derive.definition import continued
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
-from kinesis_assets.derive.files import files_of, refuse_irreplaceable
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import NOTHING_DELETED
-from kinesis_assets.errors import InvalidInput, PositionsUnreadable, UpsertOvertaken
+from kinesis_assets.errors import CommitOvertaken, InvalidInput, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
-from kinesis_assets.table.opening import delta_errors, has_later_version
 from kinesis_assets.table.policy import STATISTICS_PROPERTY
+from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +30,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.policy import Decision
     from kinesis_assets.derive.source import Source
 
-_TIMESTAMP_NTZ, _TIMESTAMP_NTZ_FEATURE = '"timestamp_ntz"', "timestampNtz"
-"""The type in a schema, and the feature of a table with such a column, at any depth."""
+_TIMESTAMP_NTZ = '"timestamp_ntz"'
+"""The type in a schema, at any depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,7 @@ def rebuild(
     """
     snapshot = table.snapshot()
     snapshot.check_identity(source.origin_id, partition_by)
-    refuse_irreplaceable(table.uri, snapshot.delta)
+    snapshot.refuse_irreplaceable()
     newest, unreadable = None, None
     try:
         newest = snapshot.newest
@@ -164,13 +159,13 @@ def emptied(
 
     def attempt() -> DerivedCommit:
         snapshot = table.snapshot()
-        refuse_irreplaceable(table.uri, snapshot.delta)
+        snapshot.refuse_irreplaceable()
         return commit(
             table,
             expected=expected,
             cursor=source.start,
             batch_id=new_id(table.clock),
-            removed=files_of(snapshot.delta),
+            removed=snapshot.data_files(),
             base=snapshot,
             restarts=True,
             decision=decision,
@@ -202,13 +197,13 @@ def restarted(
         The commit; None if another one has added rows to the empty table.
     """
     table, newest = present.table, present.newest
-    if files_of(present.delta):
+    if present.data_files():
         return emptied(table, source, present.commit_id, definition, by=by)
 
     def attempt() -> DerivedCommit | None:
         prepare_columns(table.snapshot(), columns)
         base = table.snapshot()
-        if files_of(base.delta):
+        if base.data_files():
             return None
         return commit(
             table,
@@ -226,38 +221,26 @@ def restarted(
 
 
 def _rows(snapshot: DerivedSnapshot) -> int:
-    return sum(file.rows or 0 for file in files_of(snapshot.delta))
+    return sum(file.rows or 0 for file in snapshot.data_files())
 
 
 def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
     """Make the table's properties and features those that a table with other columns needs.
 
-    The property of columns with statistics must stay true: readers find no rows by one that files lack. A
-    write transaction adds no feature, and a table that lacks the one of its columns cannot be opened.
+    The property of columns with statistics must stay true: readers find no rows by one that files lack.
 
     Raises:
         UpsertOvertaken: Another commit was made after this version.
         TableNotWritable: Writing is refused.
         TableUnreachable: The table cannot be changed at present.
     """
-    delta, schema = snapshot.delta, Schema.from_json(json.dumps(columns))
-    listed = delta.metadata().configuration.get(STATISTICS_PROPERTY, "").split(",")
-    bounded = bounded_columns(pa.schema(schema.to_arrow()))
+    listed = snapshot.properties.get(STATISTICS_PROPERTY, "").split(",")
+    bounded = bounded_columns(arrow_schema(columns))
     kept = [name for name in listed if name in bounded]
-    features = delta.protocol().writer_features or []
-    with delta_errors(snapshot.table.uri, "changed", writes=True):
-        try:
-            if _TIMESTAMP_NTZ in json.dumps(columns) and _TIMESTAMP_NTZ_FEATURE not in features:
-                delta.alter.add_feature(
-                    TableFeatures.TimestampWithoutTimezone,
-                    allow_protocol_versions_increase=True,
-                    post_commithook_properties=KEEP_ENTRIES,
-                )
-            if len(kept) < len(listed):
-                delta.alter.set_table_properties(
-                    {STATISTICS_PROPERTY: ",".join(kept)}, post_commithook_properties=KEEP_ENTRIES
-                )
-        except CommitFailedError as error:
-            if has_later_version(snapshot.table.files, snapshot.delta.version()):
-                raise UpsertOvertaken(snapshot.table.uri, str(error)) from None
-            raise
+    try:
+        if _TIMESTAMP_NTZ in json.dumps(columns):
+            snapshot.allow_timestamp_ntz()
+        if len(kept) < len(listed):
+            snapshot.set_properties({STATISTICS_PROPERTY: ",".join(kept)})
+    except CommitOvertaken as error:
+        raise UpsertOvertaken(snapshot.table.uri, error.reason) from None

@@ -14,7 +14,6 @@ from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
 from kinesis_assets.derive.definition import continued, definition_of
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
 from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
 from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
@@ -322,7 +321,7 @@ def _outdated(
     except SchemaChangeRefused as error:
         # If the columns are those of a registry, registering a schema would delete the rows.
         rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
-        if files_of(present.delta):
+        if present.data_files():
             if not rebuilds:
                 raise
             refuse_loss(present, source, error)
@@ -363,7 +362,7 @@ def _check_before_rebuild(
     Raises the errors of the check.
     """
     changes.check_all()
-    more = changes.new.check is not None and bool(files_of(outdated.delta))
+    more = changes.new.check is not None and bool(outdated.data_files())
     cursor = None
     while more:
         rows = rows_since(source, cursor, derivation.step_bytes)

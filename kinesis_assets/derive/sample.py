@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.files import files_of, refuse_unreadable
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -32,7 +30,7 @@ def sample_payloads(table: PositionedTable, snapshot: TableSnapshot, count: int)
     Raises:
         TableError: The table cannot be read.
     """
-    refuse_unreadable(table.uri, snapshot.delta)
+    snapshot.refuse_unreadable()
     found: list[bytes] = []
     size = 0
     for payload in _payloads(table, snapshot, count):
@@ -46,7 +44,7 @@ def sample_payloads(table: PositionedTable, snapshot: TableSnapshot, count: int)
 def _payloads(table: PositionedTable, snapshot: TableSnapshot, count: int) -> Iterator[bytes]:
     """Yield payloads, about the same number from each of the newest files."""
     files = sorted(
-        files_of(snapshot.delta, ["batch_id"]), key=lambda each: each.greatest["batch_id"] or 0, reverse=True
+        snapshot.data_files(["batch_id"]), key=lambda each: each.greatest["batch_id"] or 0, reverse=True
     )[:_MAX_FILES]
     filesystem = table.folder.open()
     for number, file in enumerate(files):

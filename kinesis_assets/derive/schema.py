@@ -7,14 +7,9 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from deltalake import Field
-from deltalake.exceptions import CommitFailedError
-
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import REBUILD_COMMAND
-from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
-from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
-from kinesis_assets.table.opening import delta_errors
+from kinesis_assets.errors import CommitOvertaken, InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.schema import refusal_of
 
 if TYPE_CHECKING:
@@ -150,15 +145,10 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
     new = _new_columns(snapshot, wanted)
     if not new:
         return
-    fields = [Field.from_json(json.dumps(field)) for field in new]
-    with delta_errors(snapshot.table.uri, "changed", writes=True):
-        try:
-            snapshot.delta.alter.add_columns(fields, post_commithook_properties=KEEP_ENTRIES)
-        except CommitFailedError:
-            newer = snapshot.table.snapshot()
-            if newer.delta.version() == snapshot.delta.version():
-                raise
-            accept_columns(newer, wanted)  # another run may have added the same ones
+    try:
+        snapshot.add_columns(new)
+    except CommitOvertaken:
+        accept_columns(snapshot.table.snapshot(), wanted)  # another run may have added the same ones
 
 
 def accepted_schema(snapshot: DerivedSnapshot | None, wanted: dict[str, Any]) -> dict[str, Any]:

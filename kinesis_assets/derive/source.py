@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import merge
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import pyarrow as pa
-from deltalake import Schema
 
 from kinesis_assets.derive.added_again import ConsumedRecords
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
@@ -27,7 +26,6 @@ from kinesis_assets.derive.derived_table import (
     refuse_rewritten,
     refuse_unknown_rows,
 )
-from kinesis_assets.derive.files import RankedFile, TableFile, files_of, refuse_unreadable
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
 from kinesis_assets.errors import (
@@ -36,19 +34,16 @@ from kinesis_assets.errors import (
     TableOfAnotherSource,
     TableUnsuitable,
 )
-from kinesis_assets.table.data_file import TABLE_SCHEMA
+from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.log import rewrite_checks
-from kinesis_assets.table.opening import delta_errors, open_delta
-from kinesis_assets.table.ownership import application_of_arn
+from kinesis_assets.table.opening import open_delta
 from kinesis_assets.table.positions.positions_file import CommitRef
-from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.version import TableVersion, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date, datetime
-
-    from deltalake import DeltaTable
 
     from kinesis_assets.derive.cursor import Records
     from kinesis_assets.kinesis.role import AssumedRole
@@ -61,13 +56,27 @@ Arrivals = tuple["datetime | None", "datetime | None"]
 """The times after which the first row arrived, and at which the last one did; None if unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class RankedFile:
+    """A data file with the smallest and the greatest batch id of its rows; None if unknown."""
+
+    file: TableFile
+    first: int | None
+    last: int | None
+
+    @property
+    def rows_of_one_batch(self) -> int | None:
+        """The number of its rows if they have the same batch id; None otherwise, or if it is unknown."""
+        return None if self.first is None or self.first != self.last else self.file.rows
+
+
 class Source(ABC):
     """One version of a table that a consumer reads.
 
     Attributes:
         uri: The table's path or URI.
         folder: The table's folder.
-        delta: The table, opened by delta-rs.
+        snapshot: The version.
         batch_column: The column with each row's batch id.
         date_column: The partition column with the date by which rows expire; None if they do not.
         order_columns: The columns by which the rows of a commit are ordered, see `RowOrder`.
@@ -77,16 +86,16 @@ class Source(ABC):
     date_column: ClassVar[str | None] = None
     order_columns: ClassVar[Sequence[str]] = ()
 
-    def __init__(self, uri: str, folder: TableFolder, delta: DeltaTable) -> None:
-        self.uri = uri
-        self.folder = folder
-        self.delta = delta
-        refuse_unreadable(uri, delta)
+    def __init__(self, snapshot: TableVersion) -> None:
+        self.uri = snapshot.uri
+        self.folder = snapshot.folder
+        self.snapshot = snapshot
+        snapshot.refuse_unreadable()
 
     @property
     def id(self) -> str:
         """The table's id, from its Delta metadata."""
-        return str(self.delta.metadata().id)
+        return self.snapshot.id
 
     @property
     def origin_id(self) -> str:
@@ -94,9 +103,9 @@ class Source(ABC):
         return self.id
 
     @property
-    def schema(self) -> Schema:
-        """The columns of the rows."""
-        return self.delta.schema()
+    def schema(self) -> dict[str, Any]:
+        """The columns of the rows, as in Delta's metadata."""
+        return self.snapshot.schema
 
     @property
     @abstractmethod
@@ -130,7 +139,7 @@ class Source(ABC):
     def ranked_files(self, selection: Selection) -> list[RankedFile]:
         """Return the files that may have selected rows."""
         column = self.batch_column
-        files = files_of(self.delta, [column])
+        files = self.snapshot.data_files([column])
         if any(file.nulls[column] for file in files):
             raise TableUnsuitable(
                 self.uri,
@@ -210,10 +219,10 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     """
     if uri.endswith(f"/{ERRORS_FOLDER}"):
         return ErrorsSource(DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role).snapshot())
-    folder = TableFolder.at(uri, role)
-    delta = open_delta(uri, folder, "the first run of its own asset")
-    if SOURCE_PROPERTY in delta.metadata().configuration:
-        return DerivedSource(DerivedTable(uri, role=role).snapshot())
+    table = DerivedTable(uri, role=role)
+    snapshot = DerivedSnapshot(table, open_delta(uri, table.folder, "the first run of its own asset"))
+    if SOURCE_PROPERTY in snapshot.properties:
+        return DerivedSource(snapshot)
     return RawSource(PositionedTable(uri, role=role))
 
 
@@ -232,7 +241,7 @@ class RawSource(Source):
 
     def __init__(self, table: PositionedTable) -> None:
         snapshot = table.snapshot()
-        super().__init__(table.uri, table.folder, snapshot.delta)
+        super().__init__(snapshot)
         self._table = table
         self._positions: StreamPositions | None = None
         self._amendment: Amendment | None = None
@@ -246,11 +255,7 @@ class RawSource(Source):
         if not owners:
             return
         (owner,) = owners
-        with delta_errors(table.uri, "opened"):
-            commit_id = snapshot.delta.transaction_version(application_of_arn(owner))
-        if commit_id is None:
-            return
-        positions = snapshot.positions(snapshot.positions_at(commit_id).identity)
+        positions = snapshot.positions_of(owner)
         if positions is not None:
             rewrite_checks.refuse_rewritten(table, snapshot, positions)
             self._positions, self._amendment = positions, snapshot.amendment(positions.identity)
@@ -384,7 +389,7 @@ class DerivedSource(Source):
     batch_column = BATCH_COLUMN
 
     def __init__(self, snapshot: DerivedSnapshot) -> None:
-        super().__init__(snapshot.table.uri, snapshot.table.folder, snapshot.delta)
+        super().__init__(snapshot)
         refuse_unknown_rows(snapshot)
         refuse_rewritten(snapshot)
         self._snapshot = snapshot
@@ -434,13 +439,13 @@ class ErrorsSource(DerivedSource):
     @property
     def origin_id(self) -> str:
         """The id of the source of the typed table, from which older releases derived its table of errors."""
-        return str(self.delta.metadata().configuration[SOURCE_PROPERTY])
+        return self.snapshot.properties[SOURCE_PROPERTY]
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> dict[str, Any]:
         """The columns of the raw table that a table of errors has, and the one that the format glue adds."""
         fields = [field for field in TABLE_SCHEMA if field.name not in {"stream", RawSource.batch_column}]
-        return Schema.from_arrow(pa.schema([*fields, pa.field("schema_id", pa.string())]))
+        return schema_of(pa.schema([*fields, pa.field("schema_id", pa.string())]))
 
     @property
     def end(self) -> Cursor:

@@ -30,7 +30,6 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import DateType, DoubleType, FloatType, IntegralType, StringType
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN
-from kinesis_assets.derive.files import files_of, refuse_irreplaceable
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read, with_null_for_empty
 from kinesis_assets.derive.row_order import ORDER_COLUMN
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
-    from kinesis_assets.derive.files import TableFile
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.source import Source
+    from kinesis_assets.table.data_file import TableFile
 
 
 _PLACE_COLUMN = "__place"
@@ -114,7 +113,7 @@ def upserted(
     Raises:
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
-    refuse_irreplaceable(snapshot.table.uri, snapshot.delta)
+    snapshot.refuse_irreplaceable()
     has_key = _all_present(upsert.key)
     keyed = new.where(has_key)
     compared = without_place(keyed)
@@ -123,7 +122,7 @@ def upserted(
         names = {field["name"] for field in snapshot.schema["fields"]}
         needed = upsert.columns if ORDER_COLUMN in new.columns else [*upsert.columns, *new.columns]
         columns = [name for name in dict.fromkeys(needed) if name in names]
-        present = read(spark, snapshot.table.folder, snapshot.delta, files, columns=columns, with_place=True)
+        present = read(spark, snapshot, files, columns=columns, with_place=True)
         keys = keyed.select(*(F.col(f"`{name}`") for name in upsert.key))
         known = present.join(keys, list(upsert.key), "left_semi")
         compared = compared.unionByName(known, allowMissingColumns=True)
@@ -200,7 +199,7 @@ def _files_within(snapshot: DerivedSnapshot, limits: Mapping[str, tuple[Any, Any
     """Return the files of the table that may have a key within some limits; none without limits."""
     if limits is None:
         return []
-    return [file for file in files_of(snapshot.delta, list(limits)) if _may_contain(file, limits)]
+    return [file for file in snapshot.data_files(list(limits)) if _may_contain(file, limits)]
 
 
 def _limits(rows: DataFrame, key: Sequence[str]) -> dict[str, tuple[Any, Any]] | None:
@@ -265,14 +264,13 @@ def touched_groups(
     """
     added = read(
         spark,
-        source.folder,
-        source.delta,
+        source.snapshot,
         rows.files,
         columns=by,
         selection=rows.selection,
         batch_column=rows.order.batch_column,
     )
-    replaced = read(spark, source.folder, source.delta, rows.replaced, columns=by)
+    replaced = read(spark, source.snapshot, rows.replaced, columns=by)
     return with_null_for_empty(added.unionByName(replaced), partition_by).distinct()
 
 
@@ -280,7 +278,7 @@ def rows_of_groups(
     spark: SparkSession, source: Source, groups: DataFrame, by: Sequence[str], partition_by: Sequence[str]
 ) -> DataFrame:
     """Return all rows of some groups in a version of a source. The arguments are as above."""
-    rows = read(spark, source.folder, source.delta, files_of(source.delta))
+    rows = read(spark, source.snapshot, source.snapshot.data_files())
     rows = with_null_for_empty(rows, [name for name in by if name in partition_by])
     return _matching(rows, groups, by, "left_semi")
 
@@ -297,7 +295,7 @@ def first_arrivals(
     """Return the columns *by* and `FIRST_ARRIVAL` of groups in a raw table. The arguments are as above."""
     date_column = str(source.date_column)
     columns = list(dict.fromkeys([*by, date_column]))
-    rows = read(spark, source.folder, source.delta, files_of(source.delta), columns=columns)
+    rows = read(spark, source.snapshot, source.snapshot.data_files(), columns=columns)
     rows = with_null_for_empty(rows, [name for name in by if name in partition_by])
     found = _matching(rows, groups, by, "left_semi").groupBy(*by)
     return found.agg(F.min(date_column).alias(FIRST_ARRIVAL))
@@ -325,10 +323,10 @@ def incomplete_groups(
     Returns:
         The columns *by* and `FIRST_ARRIVAL`, that of the table; None if it has no such column.
     """
-    if FIRST_ARRIVAL not in {field.name for field in snapshot.delta.schema().fields}:
+    if FIRST_ARRIVAL not in {field["name"] for field in snapshot.schema["fields"]}:
         return None
     columns = [*by, FIRST_ARRIVAL]
-    present = read(spark, snapshot.table.folder, snapshot.delta, files_of(snapshot.delta), columns=columns)
+    present = read(spark, snapshot, snapshot.data_files(), columns=columns)
     before = present.groupBy(*by).agg(F.min(FIRST_ARRIVAL).alias(FIRST_ARRIVAL))
     lacks = F.col(_NOW) > F.col(FIRST_ARRIVAL)
     if floor is not None:
@@ -369,13 +367,13 @@ def rolled_up(
     Raises:
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
-    refuse_irreplaceable(snapshot.table.uri, snapshot.delta)
-    files = files_of(snapshot.delta)
+    snapshot.refuse_irreplaceable()
+    files = snapshot.data_files()
     if incomplete is not None:
-        kept = read(spark, snapshot.table.folder, snapshot.delta, files).drop(BATCH_COLUMN)
+        kept = read(spark, snapshot, files).drop(BATCH_COLUMN)
         kept = _matching(kept, incomplete, by, "left_semi")
         new = _matching(new, incomplete, by, "left_anti").unionByName(kept, allowMissingColumns=True)
-    present = read(spark, snapshot.table.folder, snapshot.delta, files, columns=by, with_place=True)
+    present = read(spark, snapshot, files, columns=by, with_place=True)
     replaced = cache(_matching(present, groups, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))
     rows = without_place(new).unionByName(replaced, allowMissingColumns=True)
     return ChangedRows(rows, removed_files(replaced, files))

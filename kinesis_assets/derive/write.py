@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import Schema
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType, StructType
 
@@ -23,6 +21,7 @@ from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, 
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.ingest.manifest import decode_all, invalid
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
+from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +71,7 @@ def writing_job(
     """
     return WritingJob(
         folder=table.folder,
-        schema=pa.schema(Schema.from_json(json.dumps(schema)).to_arrow()),
+        schema=arrow_schema(schema),
         partition_by=tuple(partition_by),
         batch_id=batch_id,
         layout=table.policy.data_files,

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from deltalake import QueryBuilder
-from deltalake.exceptions import DeltaError
 from msgspec import structs
 
 from kinesis_assets.errors import (
@@ -25,7 +23,6 @@ from kinesis_assets.errors import (
     InvalidInput,
     ShardListIncomplete,
     StreamRecreated,
-    TableUnreachable,
     TableUnsuitable,
 )
 from kinesis_assets.ingest.shard_lists import check_first_list, check_unlisted_parents, exists
@@ -162,7 +159,7 @@ def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: 
 
 
 def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mapping[str, NewestRow]:
-    found = newest_rows(table.uri, snapshot)
+    found = newest_rows(snapshot)
     if not found:
         raise InvalidInput(
             f"table {table.uri} has no rows, so there is nothing to adopt; the first run creates positions"
@@ -367,7 +364,7 @@ def refuse_rows_ahead(
     """
     listing = retry_listing(client, lambda listing: listing)
     starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
-    rows = newest_rows(table.uri, snapshot).get(client.stream, {})
+    rows = newest_rows(snapshot).get(client.stream, {})
     ahead = {
         shard_id: row.sequence_number
         for shard_id, row in rows.items()
@@ -428,20 +425,19 @@ class NewestRow:
     last_arrival: datetime
 
 
-def newest_rows(uri: str, snapshot: TableSnapshot) -> Mapping[str, Mapping[str, NewestRow]]:
+def newest_rows(snapshot: TableSnapshot) -> Mapping[str, Mapping[str, NewestRow]]:
     """Return the newest row of each shard, by stream name and shard id.
 
     Memory grows with the number of shards only.
 
     Args:
-        uri: URI of the table, for errors.
         snapshot: The table.
 
     Raises:
         TableUnreachable: The rows cannot be read.
     """
     found: dict[str, dict[str, NewestRow]] = {}
-    for row in _query(uri, snapshot, _NUMBERS):
+    for row in snapshot.query(_NUMBERS):
         shards = found.setdefault(row["stream"], {})
         other = shards.get(row["shard_id"])
         number, rows, arrival = row["number"], int(row["found"]), row["arrival"]
@@ -457,19 +453,10 @@ def newest_rows(uri: str, snapshot: TableSnapshot) -> Mapping[str, Mapping[str, 
         f"WHERE sequence_number IN ({', '.join(map(sql_text, sorted(numbers)))}) "
         "GROUP BY stream, shard_id, sequence_number"
     )
-    for row in _query(uri, snapshot, subs):
+    for row in snapshot.query(subs):
         newest = found[row["stream"]][row["shard_id"]]
         if newest.sequence_number == row["sequence_number"]:
             found[row["stream"]][row["shard_id"]] = NewestRow(
                 newest.sequence_number, int(row["sub"]), newest.rows, newest.last_arrival
             )
     return found
-
-
-def _query(uri: str, snapshot: TableSnapshot, query: str) -> list[dict[str, Any]]:
-    try:
-        table = QueryBuilder().register("rows", snapshot.delta).execute(query).read_all()
-    except (DeltaError, OSError) as error:
-        raise TableUnreachable(uri, f"its rows cannot be read: {error}") from None
-    columns = {name: table[name].to_pylist() for name in table.column_names}
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +23,9 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FILE_SCHEMA = RECORD_SCHEMA.insert(
     RECORD_SCHEMA.get_field_index("error"), pa.field("batch_id", pa.int64(), nullable=False)
@@ -113,8 +117,14 @@ class DataFile(msgspec.Struct, frozen=True):
         """Number of rows of all shards."""
         return sum(self.rows_by_shard.values())
 
+    @property
+    def partition(self) -> dict[str, str | None]:
+        """The value of the partition column as the log stores it."""
+        return {"arrival_date": self.arrival_date}
+
+    @property
     def statistics(self) -> str:
-        """Return the per-file statistics of the Delta protocol, as JSON."""
+        """The per-file statistics of the Delta protocol, as JSON."""
 
         def values(shard_id: str, arrival: datetime) -> dict[str, Any]:
             return {
@@ -184,6 +194,77 @@ def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: WrittenFile) -> 
             table,
             f"{file.path}: {file.rows} rows were written, {rows} found; nothing was committed, run again",
         )
+
+
+WITHOUT_PARTITIONS = "data files"
+"""The name of the only part of a table that has no partition columns, and of all parts together."""
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The name of null in the folders of partitions."""
+
+_MAX_FOLDER = 255
+"""Maximum length of the folder of a partition in bytes: no disk has a longer name, and a key of S3, which
+includes the path of the table, has at most 1,024."""
+
+
+def partition_folder(partition: Mapping[str, Any]) -> str:
+    """Return the folder of a partition's files within that of the table, with a slash at its end.
+
+    Spark and delta-rs name it likewise. Polars takes the values of partition columns from its name, and not
+    from the log. Where no store could have such a folder, it is that of the table.
+
+    Args:
+        partition: The values of the partition columns, by name, or their texts in the log.
+    """
+    folder = "".join(f"{part}/" for part in _parts(partition))
+    is_possible = len(folder.encode()) <= _MAX_FOLDER and not any("/" in name for name in partition)
+    return folder if is_possible else ""
+
+
+def _parts(partition: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name}={_NULL if value is None else quote(str(value), safe='')}"
+        for name, value in partition.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file of one version of a table.
+
+    Attributes:
+        path: Path relative to the table's folder.
+        size: Size in bytes.
+        rows: Number of rows; None if it is unknown.
+        partition: The values of the partition columns, by name.
+        smallest: The smallest values of some columns in the file, by name; None if unknown. Dates are days
+            since 1970, because Python has none after the year 9999.
+        greatest: The greatest values of some columns in the file, likewise.
+        nulls: How often some columns are null in the file, by name; None if unknown.
+    """
+
+    path: str
+    size: int
+    rows: int | None
+    partition: Mapping[str, Any] = field(default_factory=dict)
+    smallest: Mapping[str, Any] = field(default_factory=dict)
+    greatest: Mapping[str, Any] = field(default_factory=dict)
+    nulls: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def partition_name(self) -> str:
+        """The name of the file's partition, as in `partition_folder`, however long it is."""
+        return "/".join(_parts(self.partition)) or WITHOUT_PARTITIONS
+
+    @property
+    def partition_texts(self) -> dict[str, str | None]:
+        """The values of the partition columns as the log stores them."""
+        return {name: None if value is None else str(value) for name, value in self.partition.items()}
+
+    @property
+    def is_in_folder(self) -> bool:
+        """Whether the file is in the folder of its partition. Older versions of this package used none."""
+        return "/" in self.path or not partition_folder(self.partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from deltalake import Schema
 
 from kinesis_assets.table.data_file import TABLE_SCHEMA
-from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
+from kinesis_assets.table.version import KEEP_ENTRIES
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -7,10 +7,11 @@ request, which includes the session token.
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, reason_of
@@ -19,9 +20,6 @@ from kinesis_assets.table.store.suitability import check_conditional_puts, not_w
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import pyarrow.fs
-    from deltalake import Schema
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.table.store.storage import TableFolder
@@ -80,7 +78,7 @@ def open_or_create(
     opened: Callable[[], _Opened],
     uri: str,
     folder: TableFolder,
-    schema: Schema,
+    schema: Mapping[str, Any],
     clock: Clock,
     *,
     partition_by: Sequence[str],
@@ -93,7 +91,7 @@ def open_or_create(
         opened: Opens the table, and raises `TableMissing` if it does not exist.
         uri: The table's path or URI, for errors.
         folder: The table's folder.
-        schema: The schema of a new table.
+        schema: The schema of a new table, as in Delta's metadata.
         clock: The clock by which to wait for a table that another process creates.
         partition_by: The partition columns of a new table.
         configuration: The properties of a new table, also those that Delta does not know.
@@ -112,7 +110,7 @@ def open_or_create(
         try:
             DeltaTable.create(
                 folder.uri,
-                schema,
+                Schema.from_json(json.dumps(schema)),
                 mode="error",
                 partition_by=list(partition_by),
                 description=description,
@@ -139,19 +137,6 @@ def open_or_create(
             if failures == _CREATIONS or isinstance(refused, OSError | RoleNotAssumed):
                 raise _unreachable(uri, "created", refused or missing) from None
         clock.sleep(_BACKOFF.wait(failures))
-
-
-def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
-    """Return whether a table's log has the version after another one; False if that cannot be read.
-
-    Args:
-        files: The table's folder.
-        version: The number of the other version.
-    """
-    try:
-        return bool(files.get_file_info(f"_delta_log/{version + 1:020}.json").is_file)
-    except OSError:
-        return False
 
 
 def _unreachable(uri: str, done: str, error: Exception) -> TableUnreachable:

@@ -1,25 +1,15 @@
-"""One version of a table: reads its contents, and commits on top of it.
-
-The entries of a Delta commit: added files, and pointers to new positions and amendments.
-
-A table's folder, and the positions and amendment files in it.
-"""
+"""One version of a raw table: reads the positions that it points at, and commits new ones on top of it."""
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
-from deltalake import CommitProperties, PostCommitHookProperties, QueryBuilder, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, Transaction
+from deltalake import PostCommitHookProperties
 
 from kinesis_assets.errors import (
-    CommitOvertaken,
     PositionsUnreadable,
     StreamRecreated,
     TableUnreachable,
@@ -27,10 +17,9 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.clocks import clocks_agree
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA, ActiveFile, FileStats
-from kinesis_assets.table.log.delta_log import KEEP_ENTRIES, Transactions, applications, newest_version_of
+from kinesis_assets.table.data_file import ActiveFile, FileStats
+from kinesis_assets.table.log.delta_log import applications, newest_version_of
 from kinesis_assets.table.nullable_columns import columns_without_null
-from kinesis_assets.table.opening import has_later_version
 from kinesis_assets.table.ownership import (
     OWNER,
     WAY_OUT_OF_RECREATION,
@@ -46,12 +35,12 @@ from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.rewritten_files import writer_properties
 from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL
 from kinesis_assets.table.store.storage import TableFolder
+from kinesis_assets.table.version import KEEP_ENTRIES, TableVersion, commit_properties
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from deltalake import DeltaTable
-    from deltalake.transaction import RemoveAction
+    from deltalake import CommitProperties
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
@@ -61,43 +50,15 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.positions import StreamPositions
 
 
-_FILE_FACTS = [
-    "path",
-    "partition.arrival_date",
-    "min.approximate_arrival_timestamp",
-    "max.approximate_arrival_timestamp",
-    "min.shard_id",
-    "max.shard_id",
-]
+class TableSnapshot(TableVersion):
+    """One version of a raw table. Delta refuses a commit onto it if another one has moved a pointer since."""
 
-
-class TableSnapshot:
-    """One version of a table. Delta refuses a commit onto it if another one has moved the same pointer since.
-
-    Args:
-        table: The table's files.
-        delta: The table, opened by delta-rs.
-    """
-
-    def __init__(self, table: TableFiles, delta: DeltaTable) -> None:
-        self._table = table
-        self._delta = delta
-        self._transactions = Transactions(table.uri, delta, table.files)
-
-    @property
-    def delta(self) -> DeltaTable:
-        """The table, opened by delta-rs."""
-        return self._delta
-
-    @property
-    def version(self) -> int:
-        """The number of the table's version."""
-        return self._delta.version()
+    table: TableFiles
 
     @cached_property
     def owner(self) -> str | None:
         """The ARN of the stream that the table's properties name; None if no stream has claimed the table."""
-        return self._delta.metadata().configuration.get(OWNER)
+        return self.properties.get(OWNER)
 
     @cached_property
     def owners(self) -> frozenset[str]:
@@ -117,9 +78,9 @@ class TableSnapshot:
             TableUnreachable: The log cannot be read.
         """
         try:
-            return arns_of(applications(self._table.files))
+            return arns_of(applications(self.table.files))
         except (OSError, msgspec.MsgspecError) as error:
-            raise TableUnreachable(self._table.uri, f"its log cannot be read: {error}") from None
+            raise TableUnreachable(self.table.uri, f"its log cannot be read: {error}") from None
 
     def refuse_other_stream(self, identity: StreamIdentity) -> None:
         """Check that the table belongs to a stream, or to none yet.
@@ -128,7 +89,7 @@ class TableSnapshot:
             TableOfAnotherStream: The table belongs to another stream.
             TableUnreachable: The table's log cannot be read.
         """
-        refuse_other_stream(self._table.uri, self.owners, identity)
+        refuse_other_stream(self.table.uri, self.owners, identity)
 
     def claim(self, identity: StreamIdentity) -> None:
         """Set a stream as the table's owner, by a commit that Delta refuses if another stream came first.
@@ -136,7 +97,7 @@ class TableSnapshot:
         The current owner is not checked, and an error does not mean that the commit failed: see
         `claims.claim`.
         """
-        self._delta.alter.set_table_properties(
+        self.delta.alter.set_table_properties(
             {OWNER: identity.arn}, raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
         )
 
@@ -160,7 +121,7 @@ class TableSnapshot:
         if not (or_older and found.identity.created < identity.created):
             raise StreamRecreated(
                 identity.name,
-                f"the table {self._table.uri} has positions of the stream created at "
+                f"the table {self.table.uri} has positions of the stream created at "
                 f"{found.identity.created:%Y-%m-%dT%H:%M:%SZ}, but this one was created at "
                 f"{identity.created:%Y-%m-%dT%H:%M:%SZ}; sequence numbers do not carry over",
                 advice=WAY_OUT_OF_RECREATION,
@@ -169,7 +130,7 @@ class TableSnapshot:
 
     def positions_of(self, arn: str) -> StreamPositions | None:
         """Read the positions of the newest stream with an ARN. Raises as `positions_at`."""
-        commit_id = self._transactions.commit_id_of(application_of_arn(arn))
+        commit_id = self.commit_id_of(application_of_arn(arn))
         if commit_id is None:
             return None
         found = self.positions_at(commit_id)
@@ -183,11 +144,11 @@ class TableSnapshot:
             PositionsUnreadable: The file is missing or invalid.
             TableUnreachable: The file cannot be read at the moment.
         """
-        return self._table.chain.positions_at(commit_id)
+        return self.table.chain.positions_at(commit_id)
 
     def with_all_archived(self, positions: StreamPositions) -> StreamPositions:
         """Return positions with each shard that is only in the archive. Raises as `positions_at`."""
-        archived = self._table.chain.archived(positions)
+        archived = self.table.chain.archived(positions)
         return (
             msgspec.structs.replace(positions, shards={**archived, **positions.shards})
             if archived
@@ -197,7 +158,7 @@ class TableSnapshot:
     def amendment(self, identity: StreamIdentity) -> Amendment | None:
         """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
         self.refuse_other_stream(identity)
-        commit_id = self._transactions.commit_id_of(amendment_application(identity))
+        commit_id = self.commit_id_of(amendment_application(identity))
         if commit_id is None:
             return None
         found = self.amendment_at(commit_id)
@@ -207,29 +168,27 @@ class TableSnapshot:
 
     def amendment_at(self, commit_id: int) -> Amendment:
         """Read the amendment file with a commit id. Raises as `positions_at`."""
-        return self._table.amendments.at(commit_id)
+        return self.table.amendments.at(commit_id)
 
     def _refuse_of_another(self, file: str, arn: str, expected: str) -> None:
         if arn != expected:
             raise PositionsUnreadable(
-                self._table.uri,
+                self.table.uri,
                 f"{file} is of {arn}, but the log names it for {expected}: it was overwritten or "
                 f"restored from another file. {RESTORE_ORIGINAL}",
             )
 
     def file_stats(self) -> Iterator[FileStats]:
         """Yield the data files of this version, with their statistics."""
-        actions = pa.table(self._delta.get_add_actions(flatten=True))
-        # A column of statistics that no file has is missing.
-        wanted = [name for name in _FILE_FACTS if name in actions.column_names]
-        for action in actions.select(wanted).to_pylist():
+        arrival, shard = "approximate_arrival_timestamp", "shard_id"
+        for file in self.data_files([arrival, shard]):
             yield FileStats(
-                path=action["path"],
-                arrival_date=action["partition.arrival_date"],
-                first_arrival=action.get("min.approximate_arrival_timestamp"),
-                last_arrival=action.get("max.approximate_arrival_timestamp"),
-                first_shard_id=action.get("min.shard_id"),
-                last_shard_id=action.get("max.shard_id"),
+                path=file.path,
+                arrival_date=file.partition["arrival_date"],
+                first_arrival=file.smallest[arrival],
+                last_arrival=file.greatest[arrival],
+                first_shard_id=file.smallest[shard],
+                last_shard_id=file.greatest[shard],
             )
 
     def commit(
@@ -260,28 +219,20 @@ class TableSnapshot:
             TableUnsuitable: There are files to add, and the schema of this table from an older release does
                 not accept them yet, see `snapshot_for_rows`.
         """
-        added: list[AddAction | RemoveAction] = [add_action(file) for file in files]
-        if added and (refused := columns_without_null(self._delta)):
+        added = list(files)
+        if added and (refused := columns_without_null(self.delta)):
             raise TableUnsuitable(
-                self._table.uri,
+                self.table.uri,
                 f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
             )
         self._write_files(identity, positions, amendment, retired)
-        try:
-            self._delta.create_write_transaction(
-                added,
-                mode="append",
-                schema=Schema.from_arrow(TABLE_SCHEMA),
-                partition_by=PARTITION_COLUMNS,
-                commit_properties=commit_properties(identity, positions, amendment),
-                post_commithook_properties=PostCommitHookProperties(
-                    cleanup_expired_logs=positions is not None and may_clean_up(positions)
-                ),
-            )
-        except CommitFailedError as error:
-            if has_later_version(self._table.files, self.version):
-                raise CommitOvertaken(self._table.uri, str(error)) from None
-            raise
+        self._write(
+            added,
+            properties=_pointers(identity, positions, amendment),
+            hooks=PostCommitHookProperties(
+                cleanup_expired_logs=positions is not None and may_clean_up(positions)
+            ),
+        )
 
     def _write_files(
         self,
@@ -292,9 +243,9 @@ class TableSnapshot:
     ) -> None:
         """Write the files that the next commit points at. Until then, nothing refers to them."""
         if positions is not None:
-            self._table.chain.write(positions, retired)
+            self.table.chain.write(positions, retired)
         if amendment is not None:
-            self._table.amendments.write(msgspec.structs.replace(amendment, arn=identity.arn))
+            self.table.amendments.write(msgspec.structs.replace(amendment, arn=identity.arn))
 
     def remove(
         self,
@@ -320,20 +271,20 @@ class TableSnapshot:
         files = self.active_files()
         row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
         self._write_files(identity, positions, amendment)
-        metrics = self._delta.delete(
+        metrics = self.delta.delete(
             predicate,
             writer_properties=writer_properties(row_bytes),
-            commit_properties=commit_properties(identity, positions, amendment),
+            commit_properties=_pointers(identity, positions, amendment),
             post_commithook_properties=KEEP_ENTRIES,
         )
         return int(metrics["num_deleted_rows"])
 
     def active_files(self) -> list[ActiveFile]:
         """Return the data files of this version, with their sizes."""
-        found = self._delta.get_add_actions(flatten=True)
-        columns = ("path", "size_bytes", "num_records", "partition.arrival_date")
-        rows = zip(*(found[name].to_pylist() for name in columns), strict=True)
-        return [ActiveFile(path, size, count or 0, day.isoformat()) for path, size, count, day in rows]
+        return [
+            ActiveFile(file.path, file.size, file.rows or 0, file.partition["arrival_date"].isoformat())
+            for file in self.data_files()
+        ]
 
     def count(self, predicate: str) -> dict[str, int]:
         """Count the rows that match a predicate, by shard id; shards without such rows are omitted.
@@ -345,12 +296,7 @@ class TableSnapshot:
             TableUnreachable: The rows cannot be read.
         """
         query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {predicate} GROUP BY shard_id"  # noqa: S608
-        try:
-            result = QueryBuilder().register("rows", self._delta).execute(query).read_all()
-        except (DeltaError, OSError) as error:
-            raise TableUnreachable(self._table.uri, f"its rows cannot be counted: {error}") from None
-        found = zip(result["shard_id"].to_pylist(), result["found"].to_pylist(), strict=True)
-        return {str(shard_id): int(count) for shard_id, count in found}
+        return {row["shard_id"]: row["found"] for row in self.query(query)}
 
     def version_of(self, commit_id: int) -> int | None:
         """Return the version whose commit points at a commit id, if it is among the newest hundred.
@@ -358,7 +304,7 @@ class TableSnapshot:
         The history of delta-rs is not used, because it fails on some values that other writers store in
         commitInfo.
         """
-        return newest_version_of(self._table.files, self.version, commit_id)
+        return newest_version_of(self.table.files, self.version, commit_id)
 
 
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # the stored name of a commit id
@@ -371,21 +317,21 @@ _OLDEST_LISTING = HISTORY_RETENTION / 3
 """No attempt commits with an older listing of its shards, see `commit.MAX_ATTEMPT_AGE`."""
 
 
-def commit_properties(
+def _pointers(
     identity: StreamIdentity, positions: StreamPositions | None, amendment: Amendment | None
 ) -> CommitProperties:
     """Return the properties of a commit that points at new positions, a new amendment, or both.
 
     A pointer is a transaction in the name of the stream. Its version is the commit id, which names the file.
     """
-    entries, audit = [], {}
+    transactions, audit = {}, {}
     if positions is not None:
-        entries.append(Transaction(application(identity), positions.commit_id))
+        transactions[application(identity)] = positions.commit_id
         audit[_TOKEN_KEY] = str(positions.commit_id)
     if amendment is not None:
-        entries.append(Transaction(amendment_application(identity), amendment.commit_id))
+        transactions[amendment_application(identity)] = amendment.commit_id
         audit[_AMENDMENT_KEY] = str(amendment.commit_id)
-    return CommitProperties(app_transactions=entries, custom_metadata=audit)
+    return commit_properties(transactions, audit)
 
 
 def may_clean_up(positions: StreamPositions) -> bool:
@@ -398,18 +344,6 @@ def may_clean_up(positions: StreamPositions) -> bool:
         return False
     drawn = datetime.fromtimestamp(time_of_id(positions.commit_id), UTC)
     return clocks_agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
-
-
-def add_action(file: DataFile) -> AddAction:
-    """Return the log entry that adds a data file."""
-    return AddAction(
-        path=file.path,
-        size=file.size,
-        partition_values={"arrival_date": file.arrival_date},
-        modification_time=time.time_ns() // 1_000_000,
-        data_change=True,
-        stats=file.statistics(),
-    )
 
 
 class TableFiles:

@@ -1,20 +1,14 @@
 """The raw table: a Delta table whose log points at the positions of its stream.
 
 Never import this module in a Spark task, see `opening`.
-
-How many rows, bytes and files a table has, from its log.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs
-from deltalake import Schema
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
@@ -25,10 +19,9 @@ from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import TABLE_PROPERTIES, TablePolicy
 from kinesis_assets.table.snapshot import TableFiles, TableSnapshot
 from kinesis_assets.table.store.suitability import require_writable
+from kinesis_assets.table.version import schema_of
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
 
@@ -77,7 +70,7 @@ class PositionedTable(TableFiles):
             self.snapshot,
             self.uri,
             self.folder,
-            Schema.from_arrow(TABLE_SCHEMA),
+            schema_of(TABLE_SCHEMA),
             self.clock,
             partition_by=PARTITION_COLUMNS,
             configuration=TABLE_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
@@ -97,20 +90,22 @@ class PositionedTable(TableFiles):
             TableUnsuitable: The table has another schema or partitioning.
         """
         try:
-            delta = open_delta(self.uri, self.folder)
+            opened = TableSnapshot(self, open_delta(self.uri, self.folder))
         except TableUnreachable:
             self._refuse_a_file()
             raise
-        found = {field.name: field.type for field in delta.schema().fields}
-        wanted = {field.name: field.type for field in Schema.from_arrow(TABLE_SCHEMA).fields}
+        found, wanted = (
+            {field["name"]: field["type"] for field in schema["fields"]}
+            for schema in (opened.schema, schema_of(TABLE_SCHEMA))
+        )
         wrong = [name for name, kind in wanted.items() if found.get(name) != kind]
-        if wrong or delta.metadata().partition_columns != PARTITION_COLUMNS:
+        if wrong or opened.partition_columns != PARTITION_COLUMNS:
             raise TableUnsuitable(
                 self.uri,
                 f"not a raw Kinesis table (wrong or missing: {', '.join(wrong) or 'its partition column'}); "
                 "use a separate table for the stream",
             )
-        return TableSnapshot(self, delta)
+        return opened
 
     def snapshot_for_rows(self) -> TableSnapshot:
         """Open the newest version of the table with a schema that accepts the rows of this release.
@@ -131,26 +126,3 @@ class PositionedTable(TableFiles):
             path = self.files.base_path.rstrip("/")
             if self.files.base_fs.get_file_info(path).type is pyarrow.fs.FileType.File:
                 raise TableUnsuitable(self.uri, "is a file, not a folder; use a folder for the table")
-
-
-@dataclass(frozen=True, slots=True)
-class TableTotals:
-    """The totals of one version of a table.
-
-    Attributes:
-        rows: Number of rows; None if the log does not have the number of each file.
-        bytes: Size of the data files.
-        files: Number of data files.
-    """
-
-    rows: int | None
-    bytes: int
-    files: int
-
-
-def table_totals(delta: DeltaTable) -> TableTotals:
-    """Return the totals of an open table. No data file is read."""
-    actions = pa.table(delta.get_add_actions()).select(["size_bytes", "num_records"])
-    counts = actions["num_records"]
-    rows = None if counts.null_count else pc.sum(counts).as_py() or 0
-    return TableTotals(rows, pc.sum(actions["size_bytes"]).as_py() or 0, actions.num_rows)

@@ -26,7 +26,6 @@ from kinesis_assets.derive.data_files import (
     Manifest,
 )
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.new_rows import new_rows
 from kinesis_assets.derive.read import rows_of_file
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
-    from kinesis_assets.derive.files import TableFile
     from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.policy import TablePolicy
 
@@ -165,7 +164,7 @@ class PlainDerived:
             expected=base.commit_id,
             cursor=Cursor(source=self._source),
             batch_id=new_id(self.table.clock),
-            removed=files_of(base.delta),
+            removed=base.data_files(),
             base=base,
             restarts=True,
         )
@@ -213,7 +212,7 @@ class PlainDerived:
     @property
     def active(self) -> set[str]:
         """The paths of the data files of the newest version."""
-        return {file.path for file in files_of(self.table.snapshot().delta)}
+        return {file.path for file in self.table.snapshot().data_files()}
 
     def replaced(self, cursor: Cursor) -> list[int]:
         """Return the values of the rows that commits after a position replaced, as a roll-up reads them."""
@@ -230,7 +229,7 @@ class PlainDerived:
     def _files_with(self, snapshot: DerivedSnapshot, keys: set[int]) -> list[TableFile]:
         return [
             file
-            for file in files_of(snapshot.delta)
+            for file in snapshot.data_files()
             if any(keys & {*batch["key"].to_pylist()} for batch in self.read(snapshot, file))
         ]
 

@@ -26,7 +26,6 @@ from kinesis_assets.derive.derived_table import (
     refuse_rewritten,
     refuse_unknown_rows,
 )
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.new_rows import refuse_next_run
 from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.derive.source import open_source
@@ -430,9 +429,8 @@ class DerivedEvaluation:
         if check is None or snapshot is None:
             return
         files, now = self.progress.files, datetime.fromtimestamp(self._now, UTC)
-        version = snapshot.delta.version()
-        if files is None or files.may_be_outdated(version, now):
-            active = ((file.partition_name, file.size) for file in files_of(snapshot.delta))
-            files = file_facts(active, version, now)
+        if files is None or files.may_be_outdated(snapshot.version, now):
+            active = ((file.partition_name, file.size) for file in snapshot.data_files())
+            files = file_facts(active, snapshot.version, now)
             self.progress = msgspec.structs.replace(self.progress, files=files)
         yield check_compaction_debt(check, files, "partition")

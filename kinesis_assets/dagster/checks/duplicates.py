@@ -92,22 +92,21 @@ def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
     """Return the number of rows with a key, and of keys with several rows."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # only an execution needs Spark
 
-    from kinesis_assets.derive.files import files_of  # noqa: PLC0415  # as above
-    from kinesis_assets.derive.read import read, shuffle_tasks  # noqa: PLC0415
+    from kinesis_assets.derive.read import read, shuffle_tasks  # noqa: PLC0415  # as above
     from kinesis_assets.derive.source import open_source  # noqa: PLC0415
     from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
     try:
-        opened = open_source(table.uri, table.role)
+        snapshot = open_source(table.uri, table.role).snapshot
     except TableMissing:
         return 0, 0
-    files = files_of(opened.delta)
+    files = snapshot.data_files()
     if not files:
         return 0, 0
     key = [F.col(f"`{name}`") for name in table.unique]
     has_key = reduce(lambda condition, column: condition & column.isNotNull(), key, F.lit(True))
     with wrap_spark_errors(f"table {table.uri}"):
-        keys = read(spark, opened.folder, opened.delta, files, columns=table.unique).where(has_key)
+        keys = read(spark, snapshot, files, columns=table.unique).where(has_key)
         tasks = shuffle_tasks(spark, sum(file.size for file in files))
         of_keys = keys.repartition(tasks, *key).groupBy(*key).agg(F.count(F.lit(1)).alias(_ROWS))
         number = F.col(_ROWS)

@@ -233,16 +233,15 @@ def totals_of_table(table: str, role: AssumedRole | None = None) -> dict[str, An
         role: The role that accesses it; None for the credentials of the process.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
-    from kinesis_assets.table.table import table_totals  # noqa: PLC0415  # as above
 
     try:
-        delta = DerivedTable(table, role=role).snapshot().delta
-        totals = table_totals(delta)
+        snapshot = DerivedTable(table, role=role).snapshot()
+        totals, columns = snapshot.totals(), derived_columns(snapshot.schema)
     except TableError as error:
         _log.warning("the event does not have the rows of the table: %s", error)
         return {}
     rows = {} if totals.rows is None else {_ROWS: totals.rows}
-    return {**rows, "dagster/size_bytes": totals.bytes, "dagster/column_schema": derived_columns(delta)}
+    return {**rows, "dagster/size_bytes": totals.bytes, "dagster/column_schema": columns}
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.table.table import PositionedTable, TableTotals
+    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.version import TableTotals
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +41,8 @@ def shard_events(
 
 def totals_of_raw(table: PositionedTable) -> TableTotals | None:
     """Return the totals of a raw table; None if it cannot be read."""
-    from kinesis_assets.table.table import table_totals  # noqa: PLC0415  # only runs need it
-
     try:
-        return table_totals(table.snapshot().delta)
+        return table.snapshot().totals()
     except TableError as error:
         _log.warning("the event does not have the rows of the table: %s", error)
         return None

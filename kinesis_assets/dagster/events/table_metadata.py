@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,6 @@ from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from deltalake import DeltaTable
 
 _BATCH_COLUMN = "_batch_id"
 
@@ -60,17 +57,17 @@ def raw_columns() -> dg.TableSchema:
     )
 
 
-def derived_columns(delta: DeltaTable) -> dg.TableSchema:
-    """Return the columns of an open derived table."""
+def derived_columns(schema: Mapping[str, Any]) -> dg.TableSchema:
+    """Return the columns of a derived table, whose schema is as in Delta's metadata."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                field.name,
-                _type_name(json.loads(field.type.to_json())),
-                description=field.metadata.get("comment") or _DESCRIPTIONS.get(field.name),
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+                field["name"],
+                _type_name(field["type"]),
+                description=field["metadata"].get("comment") or _DESCRIPTIONS.get(field["name"]),
+                constraints=dg.TableColumnConstraints(nullable=field["nullable"]),
             )
-            for field in delta.schema().fields
+            for field in schema["fields"]
         ]
     )
 

@@ -18,7 +18,6 @@ from kinesis_assets.errors import ShardThrottled, TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.outcome import RunTotals, StreamState
 from kinesis_assets.ingest.plan import gaps_to_fill
-from kinesis_assets.table.table import table_totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition
-    from kinesis_assets.table.table import TableTotals
+    from kinesis_assets.table.version import TableTotals
 
 TABLE_INTERVAL = 60.0
 """Seconds for which the events of a continuous run go on with what they have read of the table."""
@@ -102,7 +101,7 @@ class TotalsEvents:
             snapshot = self._stream.table.snapshot()
             identity = self._listing.summary.identity
             positions = snapshot.positions(identity, or_older=True)
-            self._table = table_totals(snapshot.delta)
+            self._table = snapshot.totals()
         except TableError as error:
             _log.warning("the event does not have the state of all shards: %s", error)
         else:

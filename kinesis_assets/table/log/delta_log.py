@@ -18,15 +18,11 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow.fs
 import pyarrow.parquet as pq
-from deltalake import PostCommitHookProperties
 
-from kinesis_assets.table.opening import delta_errors
 from kinesis_assets.table.store.storage import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from deltalake import DeltaTable
 
 
 _LOG = "_delta_log"
@@ -79,6 +75,19 @@ def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id:
         if points_at(content, commit_id):
             return later
     return None
+
+
+def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
+    """Return whether a table's log has the version after another one; False if that cannot be read.
+
+    Args:
+        files: The table's folder.
+        version: The number of the other version.
+    """
+    try:
+        return bool(files.get_file_info(f"{_LOG}/{version + 1:020}.json").is_file)
+    except OSError:
+        return False
 
 
 def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
@@ -145,11 +154,6 @@ def _named_in_checkpoint(parquet: pq.ParquetFile) -> Iterator[str]:
             for file in column.to_pylist():
                 if file is not None and file["path"] is not None:
                     yield unquote(file["path"])
-
-
-KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
-"""For commits without a check of the clocks before. By default delta-rs deletes expired log entries by this
-machine's clock, and such entries may be the only trace of a restore."""
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -310,41 +314,3 @@ def _actions(content: bytes) -> list[_Action]:
 
 def _transactions(actions: Iterable[_Action]) -> dict[str, int]:
     return {action.txn.appId: action.txn.version for action in actions if action.txn is not None}
-
-
-class Transactions:
-    """The transactions of one version of a table.
-
-    delta-rs reads the log again for each transaction. Most commits set the one that is wanted, so the newest
-    log entry is read first, and each transaction is looked up once.
-
-    Args:
-        uri: The table's path or URI, for errors.
-        delta: The version, opened by delta-rs.
-        filesystem: The table's folder.
-    """
-
-    def __init__(self, uri: str, delta: DeltaTable, filesystem: pyarrow.fs.FileSystem) -> None:
-        self._uri = uri
-        self._delta = delta
-        self._filesystem = filesystem
-        self._newest: dict[str, int] | None = None
-        self._found: dict[str, int | None] = {}
-
-    def commit_id_of(self, application: str) -> int | None:
-        """Return the commit id of an application: the version of its newest transaction, if there is one.
-
-        Raises:
-            TableUnreachable: The log cannot be read at present.
-        """
-        if self._newest is None:
-            self._newest = {}
-            with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises
-                entry = read_entry(self._filesystem, self._delta.version())
-                self._newest = {} if entry is None else dict(entry.transactions)
-        if application in self._newest:
-            return self._newest[application]
-        if application not in self._found:
-            with delta_errors(self._uri, "opened"):
-                self._found[application] = self._delta.transaction_version(application)
-        return self._found[application]

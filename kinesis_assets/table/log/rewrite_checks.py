@@ -10,16 +10,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from kinesis_assets.errors import PositionsUnreadable, TableRewritten
 from kinesis_assets.table.log.rewrites import Rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
-
-    from deltalake import DeltaTable
 
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
@@ -78,8 +74,6 @@ def refuse_rewritten(table: PositionedTable, snapshot: TableSnapshot, positions:
 _MAX_COMMITS = 100
 """Maximum number of commits that are searched for one with rows; each may take reading a file."""
 
-_BATCH = ("min.batch_id", "max.batch_id")
-
 
 def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
     """Return whether all rows of the newest commit with rows are missing without a recorded explanation.
@@ -96,7 +90,10 @@ def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions)
     newest = _newest_with_rows(snapshot, positions)
     if newest is None or _may_be_explained(snapshot, newest):
         return False
-    return not _may_contain(snapshot.delta, newest.batch_id)
+    bounds = (
+        (file.smallest["batch_id"], file.greatest["batch_id"]) for file in snapshot.data_files(["batch_id"])
+    )
+    return not any(low is None or high is None or low <= newest.batch_id <= high for low, high in bounds)
 
 
 def _newest_with_rows(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions | None:
@@ -133,13 +130,3 @@ def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
 def _may_have_expired(newest: StreamPositions, floor: date | None) -> bool:
     arrivals = [newest.shards[shard_id].last_arrival for shard_id in newest.added]
     return floor is not None and all(arrival is None or arrival.date() < floor for arrival in arrivals)
-
-
-def _may_contain(delta: DeltaTable, batch_id: int) -> bool:
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    # A column of statistics that no file has is missing.
-    unknown = [None] * actions.num_rows
-    first, last = (actions[name].to_pylist() if name in actions.column_names else unknown for name in _BATCH)
-    return any(
-        low is None or high is None or low <= batch_id <= high for low, high in zip(first, last, strict=True)
-    )

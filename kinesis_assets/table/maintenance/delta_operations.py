@@ -15,7 +15,6 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import FILE_BYTES
-from kinesis_assets.table.log.delta_log import KEEP_ENTRIES
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 from kinesis_assets.table.policy import (
     DELETED_RETENTION,
@@ -27,6 +26,7 @@ from kinesis_assets.table.policy import (
 from kinesis_assets.table.rewritten_files import writer_properties
 from kinesis_assets.table.store.storage import files_in
 from kinesis_assets.table.store.suitability import not_writable
+from kinesis_assets.table.version import KEEP_ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,17 +35,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.version import TableVersion
 
 
 _CLAIM = "kinesis_assets.maintenance"
-
-
-class _Version(Protocol):
-    """One version of a table."""
-
-    @property
-    def delta(self) -> DeltaTable:
-        """The table, opened by delta-rs."""
 
 
 class MaintainedTable(Protocol):
@@ -54,7 +47,7 @@ class MaintainedTable(Protocol):
     uri: str
     files: pyarrow.fs.FileSystem
 
-    def snapshot(self) -> _Version:
+    def snapshot(self) -> TableVersion:
         """Open the newest version of the table."""
 
 
@@ -76,7 +69,7 @@ class DeltaOperations:
 
         Raises as the table's `snapshot`, as do the other methods.
         """
-        current = self._delta().metadata().configuration
+        current = self._table.snapshot().properties
         differs = any(current.get(name, value) != value for name, value in HISTORY_PROPERTIES.items())
         wanted = TABLE_PROPERTIES.keys() - (HISTORY_PROPERTIES if differs else {})
         return {name: TABLE_PROPERTIES[name] for name in wanted if name not in current}

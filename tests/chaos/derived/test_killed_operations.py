@@ -141,7 +141,7 @@ MOVES = [
 def test_a_killed_move_of_files_to_their_folders_changes_no_row_and_is_repeated(
     flat: PlainDerived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, step: str
 ) -> None:
-    sizes = sorted(file.size for file in maintenance.files_of(flat.table.snapshot().delta))
+    sizes = sorted(file.size for file in flat.table.snapshot().data_files())
     monkeypatch.setattr(maintenance, "SMALL_BYTES", sizes[-1])
     below = PlainDerived(tmp_path / "below", flat.id)
     below.consume_all(flat)

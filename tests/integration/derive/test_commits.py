@@ -43,9 +43,9 @@ def at_commit(monkeypatch):
     real = DerivedSnapshot.commit
 
     def at_commit(replacement):
-        def commit(snapshot, record, actions, **options):
+        def commit(snapshot, *arguments, **options):
             monkeypatch.setattr(DerivedSnapshot, "commit", real)
-            replacement(lambda: real(snapshot, record, actions, **options))
+            replacement(lambda: real(snapshot, *arguments, **options))
 
         monkeypatch.setattr(DerivedSnapshot, "commit", commit)
 

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.files import files_of
 from kinesis_assets.derive.upsert import Upsert
 from support.derived import order, orders
 
@@ -33,7 +32,7 @@ def compacted(bench, derived):
         delta = DeltaTable(derived.table.folder.uri)
         delta.alter.set_table_properties({"delta.dataSkippingStatsColumns": "c0"})
         delta.optimize.compact()
-        (file,) = files_of(delta, ["id", "_batch_id"])
+        (file,) = derived.table.snapshot().data_files(["id", "_batch_id"])
         assert (file.smallest, file.greatest) == ({"id": None, "_batch_id": None},) * 2
 
     return compacted

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
+from typing import TYPE_CHECKING
 
+import deltalake.exceptions
 import pytest
 
 from support.import_graph import (
@@ -19,7 +22,11 @@ from support.import_graph import (
     may_import,
     modules,
     picture,
+    trees,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST_LINES = 600
 
@@ -37,6 +44,9 @@ ALONE = {
     "spark.worker_daemon": "its name is a setting of Spark",
 }
 """Why a small module with one importer is not a part of it."""
+
+DELTA_NAMES = {"DeltaTable", *(name for name in vars(deltalake.exceptions) if not name.startswith("_"))}
+"""The class of a table that delta-rs has opened, and its errors."""
 
 DOCUMENT = ROOT.parent / "docs" / "architecture.md"
 
@@ -64,6 +74,27 @@ def test_a_folder_within_a_folder_imports_only_from_those_below_it():
 def test_each_folder_within_a_folder_has_its_place(top):
     folders = {path.name for path in (ROOT / top).iterdir() if (path / "__init__.py").is_file()}
     assert folders == {name for names in INNER_LAYERS[top] for name in names}
+
+
+def test_only_the_folder_table_knows_the_table_format():
+    used = {module: sorted(of_delta(tree)) for module, tree in trees().items()}
+    inside = {module for module, names in used.items() if folder(module) == "table" and names}
+    assert {"table.opening", "table.version"} <= inside
+    assert {module: names for module, names in used.items() if names and module not in inside} == {}
+
+
+def of_delta(tree: ast.Module) -> Iterator[str]:
+    """Return what a module uses of delta-rs: imports, also for types, its errors, and tables it opened."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name.partition(".")[0] == "deltalake")
+            case ast.ImportFrom(module=str(name)) if name.partition(".")[0] == "deltalake":
+                yield name
+            case ast.Attribute(attr="delta"):
+                yield ast.unparse(node)
+            case ast.Name(id=name) if name in DELTA_NAMES:
+                yield name
 
 
 def test_no_module_is_longer_than_600_lines():

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import Records, Selection
-from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.store.storage import TableFolder
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kinesis_assets.derive.files import TableFile, files_of
 from kinesis_assets.derive.upsert import _may_contain
+from kinesis_assets.table.data_file import TableFile
 from support.plain_derived import PlainDerived
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
@@ -40,7 +40,7 @@ def test_a_file_with_a_key_within_the_limits_is_read(tables, partitioned, stored
     }
     read = {
         (row["key"], row["part"])
-        for file in files_of(derived.table.snapshot().delta, ["key", "part"])
+        for file in derived.table.snapshot().data_files(["key", "part"])
         if _may_contain(file, limits)
         for batch in derived.read(derived.table.snapshot(), file)
         for row in batch.to_pylist()

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from kinesis_assets.derive.data_files import DerivedFile, Manifest, RecordCounts, WritingJob
-from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.write import checked_manifest
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.table.data_file import NEW_FILES
+from kinesis_assets.table.data_file import NEW_FILES, TableFile
 from kinesis_assets.table.store.storage import TableFolder
 
 BATCH = 7

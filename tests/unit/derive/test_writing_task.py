@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, RecordCounts, WritingJob
-from kinesis_assets.derive.files import TableFile
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN
 from kinesis_assets.derive.writing_task import writing_task
+from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.store.storage import TableFolder
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.table.table import table_totals
+from kinesis_assets.table.snapshot import TableFiles
+from kinesis_assets.table.version import TableTotals, TableVersion
 
 
 @pytest.fixture
@@ -17,21 +18,26 @@ def uri(tmp_path) -> str:
     return str(tmp_path / "numbers")
 
 
-def write(uri: str, *numbers: int) -> DeltaTable:
+def write(uri: str, *numbers: int) -> None:
     write_deltalake(uri, pa.table({"number": list(numbers)}), mode="append")
-    return DeltaTable(uri)
+
+
+def totals(uri: str) -> TableTotals:
+    return TableVersion(TableFiles(uri), DeltaTable(uri)).totals()
 
 
 def test_the_rows_and_bytes_of_all_files_are_added_up(uri):
     write(uri, 1, 2, 3)
-    found = table_totals(write(uri, 4))
+    write(uri, 4)
+    found = totals(uri)
     files = DeltaTable(uri).get_add_actions()
     assert (found.rows, found.files) == (4, 2)
     assert found.bytes == sum(files["size_bytes"].to_pylist())
 
 
 def test_a_table_without_files_has_no_rows(uri):
-    found = table_totals(DeltaTable.create(uri, pa.schema([("number", pa.int64())])))
+    DeltaTable.create(uri, pa.schema([("number", pa.int64())]))
+    found = totals(uri)
     assert (found.rows, found.bytes, found.files) == (0, 0, 0)
 
 
@@ -39,7 +45,7 @@ def test_the_rows_are_unknown_if_a_file_has_no_statistics(uri):
     write(uri, 1)
     (log,) = Path(uri, "_delta_log").glob("*.json")
     log.write_text("\n".join(map(_without_stats, log.read_text().splitlines())))
-    assert table_totals(DeltaTable(uri)).rows is None
+    assert totals(uri).rows is None
 
 
 def _without_stats(line: str) -> str:

@@ -12,9 +12,9 @@ from deltalake import DeltaTable, Field
 
 from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.data_files import BATCH_COLUMN
-from kinesis_assets.derive.files import WITHOUT_PARTITIONS, files_of
 from kinesis_assets.derive.maintenance import compact_partition
 from kinesis_assets.errors import DataFileInvalid, TableUnsuitable
+from kinesis_assets.table.data_file import WITHOUT_PARTITIONS
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State
 from support.plain_derived import PlainDerived, flatten, steps_of
 from support.readers import READERS, Filter, found_by
@@ -64,9 +64,7 @@ def test_rows_of_files_without_a_new_column_have_null_in_it(busy):
 
 def test_a_merged_file_has_exact_statistics(busy):
     steps_of(busy)
-    (file,) = (
-        file for file in files_of(busy.table.snapshot().delta, ["key"]) if file.partition["part"] == "a"
-    )
+    (file,) = (file for file in busy.table.snapshot().data_files(["key"]) if file.partition["part"] == "a")
     assert (file.smallest["key"], file.greatest["key"], file.rows) == (0, SMALL_FILES - 1, SMALL_FILES)
     assert pq.read_metadata(f"{busy.table.uri}/{file.path}").num_rows == SMALL_FILES
 
@@ -174,7 +172,7 @@ def facts(file):
 def test_a_moved_file_keeps_its_statistics(flat, monkeypatch):
     monkeypatch.setattr(maintenance, "SMALL_BYTES", 0)
     columns = ["key", "value", BATCH_COLUMN]
-    before = files_of(flat.table.snapshot().delta, columns)
+    before = flat.table.snapshot().data_files(columns)
     steps_of(flat)
-    after = files_of(flat.table.snapshot().delta, columns)
+    after = flat.table.snapshot().data_files(columns)
     assert sorted(map(facts, before)) == sorted(map(facts, after))

@@ -135,9 +135,9 @@ def test_a_compaction_whose_request_fails_is_tried_again(busy, when):
 def test_a_compaction_that_keeps_losing_is_left(busy, monkeypatch):
     real, values = DerivedSnapshot.replace, iter(range(1, 100))
 
-    def overtaken(snapshot, actions):
+    def overtaken(snapshot, added, removed):
         busy.upsert((0, next(values), "a"))
-        real(snapshot, actions)
+        real(snapshot, added, removed)
 
     monkeypatch.setattr(DerivedSnapshot, "replace", overtaken)
     step = steps_of(busy)["compact", A]

@@ -1,0 +1,384 @@
+"""One version of a Delta table, raw or derived: what its log says about it, and commits on top of it.
+
+Never import this module in a Spark task, see `opening`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+from deltalake import (
+    CommitProperties,
+    Field,
+    PostCommitHookProperties,
+    QueryBuilder,
+    Schema,
+    TableFeatures,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+
+from kinesis_assets.errors import CommitOvertaken, TableUnreachable, TableUnsuitable
+from kinesis_assets.table.data_file import TableFile
+from kinesis_assets.table.log.delta_log import has_later_version, read_entry
+from kinesis_assets.table.opening import delta_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from deltalake import DeltaTable
+
+    from kinesis_assets.table.store.storage import TableFolder
+
+
+KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
+"""For commits without a check of the clocks before. By default delta-rs deletes expired log entries by this
+machine's clock, and such entries may be the only trace of a restore."""
+
+_MAPPING = "delta.columnMapping.mode"
+_READING = {"deletionVectors": "delta.enableDeletionVectors"}
+_REPLACING = {"appendOnly": "delta.appendOnly", "changeDataFeed": "delta.enableChangeDataFeed"}
+
+_TIMESTAMP_NTZ = "timestampNtz"
+"""The feature of a table with a column of the type timestamp_ntz, at any depth."""
+
+
+class OpenTable(Protocol):
+    """The part of a table that its versions need."""
+
+    uri: str
+    folder: TableFolder
+    files: pyarrow.fs.FileSystem
+
+
+class AddedFile(Protocol):
+    """The part of a data file's description that the log stores."""
+
+    @property
+    def path(self) -> str:
+        """Path relative to the table's folder."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+
+    @property
+    def partition(self) -> Mapping[str, str | None]:
+        """The value of each partition column, by name, as the log stores it."""
+
+    @property
+    def statistics(self) -> str:
+        """The file's statistics as the log stores them, in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableTotals:
+    """The totals of one version of a table.
+
+    Attributes:
+        rows: Number of rows; None if the log does not have the number of each file.
+        bytes: Size of the data files.
+        files: Number of data files.
+    """
+
+    rows: int | None
+    bytes: int
+    files: int
+
+
+class TableVersion:
+    """One version of a Delta table.
+
+    Attributes:
+        delta: The table, opened by delta-rs. Only the folder `table` uses it.
+
+    Args:
+        table: The table.
+        delta: The table, opened by delta-rs.
+    """
+
+    def __init__(self, table: OpenTable, delta: DeltaTable) -> None:
+        self.table = table
+        self.uri = table.uri
+        self.folder = table.folder
+        self.delta = delta
+        self._newest: Mapping[str, int] | None = None
+        self._found: dict[str, int | None] = {}
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self.delta.version()
+
+    @property
+    def id(self) -> str:
+        """The id that the table got when it was created."""
+        return str(self.delta.metadata().id)
+
+    @property
+    def created(self) -> float:
+        """When the table was created, in seconds since the epoch."""
+        return self.delta.metadata().created_time / 1000
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, by name."""
+        return self.delta.metadata().configuration
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The names of the partition columns."""
+        return self.delta.metadata().partition_columns
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The table's schema, as in Delta's metadata."""
+        found: dict[str, Any] = json.loads(self.delta.schema().to_json())
+        return found
+
+    def data_files(self, columns: Sequence[str] = ()) -> list[TableFile]:
+        """Return the data files of this version.
+
+        Args:
+            columns: The columns whose smallest and greatest values are returned.
+        """
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        partition = {f"partition.{name}": name for name in self.partition_columns}
+        wanted = [
+            "path",
+            "size_bytes",
+            "num_records",
+            *partition,
+            *(f"{bound}.{name}" for bound in ("min", "max", "null_count") for name in columns),
+        ]
+        # A column of statistics that no file has is missing.
+        actions = actions.select([name for name in wanted if name in actions.column_names])
+        days = [
+            pa.field(field.name, pa.int32())
+            if pa.types.is_date32(field.type) and field.name not in partition
+            else field
+            for field in actions.schema
+        ]
+        rows = actions.cast(pa.schema(days)).to_pylist()
+        return [
+            TableFile(
+                path=unquote(row["path"]),  # the paths of the log are percent-encoded
+                size=row["size_bytes"],
+                rows=row.get("num_records"),
+                partition={name: row[key] for key, name in partition.items()},
+                smallest={name: row.get(f"min.{name}") for name in columns},
+                greatest={name: row.get(f"max.{name}") for name in columns},
+                nulls={name: row.get(f"null_count.{name}") for name in columns},
+            )
+            for row in rows
+        ]
+
+    def totals(self) -> TableTotals:
+        """Return the totals of this version. No data file is read."""
+        actions = pa.table(self.delta.get_add_actions()).select(["size_bytes", "num_records"])
+        counts = actions["num_records"]
+        rows = None if counts.null_count else pc.sum(counts).as_py() or 0
+        return TableTotals(rows, pc.sum(actions["size_bytes"]).as_py() or 0, actions.num_rows)
+
+    def query(self, query: str) -> list[dict[str, Any]]:
+        """Return the rows of a query in SQL, for which this version is the table `rows`.
+
+        Raises:
+            TableUnreachable: The rows cannot be read.
+        """
+        try:
+            found = QueryBuilder().register("rows", self.delta).execute(query).read_all()
+        except (DeltaError, OSError) as error:
+            raise TableUnreachable(self.uri, f"its rows cannot be read: {error}") from None
+        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+        return rows
+
+    def commit_id_of(self, application: str) -> int | None:
+        """Return the version of the newest transaction of an application, if there is one.
+
+        delta-rs reads the log again for each transaction. Most commits set the one that is wanted, so the
+        newest log entry is read first, and each transaction is looked up once.
+
+        Raises:
+            TableUnreachable: The log cannot be read at present.
+        """
+        if self._newest is None:
+            self._newest = {}
+            with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises
+                entry = read_entry(self.table.files, self.version)
+                self._newest = {} if entry is None else entry.transactions
+        if application in self._newest:
+            return self._newest[application]
+        if application not in self._found:
+            with delta_errors(self.uri, "opened"):
+                self._found[application] = self.delta.transaction_version(application)
+        return self._found[application]
+
+    def refuse_unreadable(self) -> None:
+        """Check that every row of a data file is a row of the table, under the same column names.
+
+        Raises:
+            TableUnsuitable: The table has deletion vectors or column mapping.
+        """
+        self._refuse(_READING)
+
+    def refuse_irreplaceable(self) -> None:
+        """Check that files can be replaced by others. Raises also as `refuse_unreadable`.
+
+        Raises:
+            TableUnsuitable: The table forbids deletions, or records them.
+        """
+        self._refuse(_READING | _REPLACING)
+
+    def _refuse(self, features: Mapping[str, str]) -> None:
+        properties = self.properties
+        found = [name for name, key in features.items() if properties.get(key, "false").lower() == "true"]
+        # The protocol lists a feature also if only old files have it. delta-rs lists none for old protocols.
+        named = {str(name) for name in self.delta.protocol().reader_features or ()}
+        found += [name for name in _READING if name in named and name not in found]
+        if properties.get(_MAPPING, "none").lower() != "none":
+            found.append("columnMapping")
+        if found:
+            raise TableUnsuitable(
+                self.uri,
+                f"uses {', '.join(found)}, with which its files cannot be read or replaced one by one; "
+                "nothing was changed. Remove the feature, or copy the rows to a table without it",
+            )
+
+    def add_columns(self, fields: Iterable[Mapping[str, Any]]) -> None:
+        """Add columns to the table.
+
+        Args:
+            fields: The columns, as in Delta's metadata.
+
+        Raises:
+            CommitOvertaken: Another commit was made after this version.
+            TableNotWritable: Writing is refused.
+            TableUnreachable: The table cannot be changed at present.
+        """
+        columns = [Field.from_json(json.dumps(field)) for field in fields]
+        with delta_errors(self.uri, "changed", writes=True), self._overtaken():
+            self.delta.alter.add_columns(columns, post_commithook_properties=KEEP_ENTRIES)
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set properties of the table. Raises as `add_columns`."""
+        with delta_errors(self.uri, "changed", writes=True), self._overtaken():
+            self.delta.alter.set_table_properties(dict(properties), post_commithook_properties=KEEP_ENTRIES)
+
+    def allow_timestamp_ntz(self) -> None:
+        """Add the feature of tables with columns of the type timestamp_ntz. Raises as `add_columns`.
+
+        A write transaction adds no feature, and a table that lacks the one of its columns cannot be opened.
+        """
+        if _TIMESTAMP_NTZ in (self.delta.protocol().writer_features or ()):
+            return
+        with delta_errors(self.uri, "changed", writes=True), self._overtaken():
+            self.delta.alter.add_feature(
+                TableFeatures.TimestampWithoutTimezone,
+                allow_protocol_versions_increase=True,
+                post_commithook_properties=KEEP_ENTRIES,
+            )
+
+    def _write(
+        self,
+        added: Iterable[AddedFile],
+        removed: Iterable[TableFile] = (),
+        *,
+        properties: CommitProperties,
+        data_change: bool = True,
+        columns: Mapping[str, Any] | None = None,
+        hooks: PostCommitHookProperties = KEEP_ENTRIES,
+    ) -> None:
+        """Add and remove files in one atomic commit. An error does not mean that the commit failed.
+
+        Args:
+            added: The files to add.
+            removed: The files to remove.
+            properties: The properties of the commit, see `commit_properties`.
+            data_change: Whether the rows change; otherwise they are only moved to other files.
+            columns: The schema that the table gets, as in Delta's metadata; None to keep its own. This
+                version must have no files.
+            hooks: What delta-rs does after the commit.
+
+        Raises:
+            CommitOvertaken: Another commit was made after this version.
+        """
+        now = time.time_ns() // 1_000_000  # by this machine's clock, as delta-rs uses it
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(
+                path=file.path,
+                size=file.size,
+                partition_values=file.partition,
+                modification_time=now,
+                data_change=data_change,
+                stats=file.statistics,
+            )
+            for file in added
+        ]
+        actions += (
+            RemoveAction(
+                path=file.path,
+                data_change=data_change,
+                deletion_timestamp=now,
+                size=file.size,
+                partition_values=file.partition_texts,
+            )
+            for file in removed
+        )
+        with self._overtaken():
+            self.delta.create_write_transaction(
+                actions,
+                mode="append" if columns is None else "overwrite",
+                schema=self.delta.schema() if columns is None else Schema.from_json(json.dumps(columns)),
+                partition_by=self.partition_columns,
+                commit_properties=properties,
+                post_commithook_properties=hooks,
+            )
+
+    @contextmanager
+    def _overtaken(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError as error:
+            if has_later_version(self.table.files, self.version):
+                raise CommitOvertaken(self.uri, str(error)) from None
+            raise
+
+
+def commit_properties(
+    transactions: Mapping[str, int], audit: Mapping[str, str] | None = None, *, exclusive: bool = False
+) -> CommitProperties:
+    """Return the properties of a commit.
+
+    Args:
+        transactions: The versions of the transactions that it sets, by application. Delta refuses the commit
+            if another one has set one of them since (Delta protocol, "Transaction Identifiers").
+        audit: What the log entry says besides.
+        exclusive: Refuse the commit after any other commit, even after a compaction.
+    """
+    return CommitProperties(
+        app_transactions=[Transaction(name, version) for name, version in transactions.items()],
+        custom_metadata=None if audit is None else dict(audit),
+        max_commit_retries=0 if exclusive else None,
+    )
+
+
+def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
+    """Return a schema as in Delta's metadata as one of Arrow."""
+    return pa.schema(Schema.from_json(json.dumps(schema)).to_arrow())
+
+
+def schema_of(columns: pa.Schema) -> dict[str, Any]:
+    """Return a schema of Arrow as in Delta's metadata."""
+    found: dict[str, Any] = json.loads(Schema.from_arrow(columns).to_json())
+    return found
