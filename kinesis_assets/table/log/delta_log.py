@@ -1,9 +1,4 @@
-"""Reads a table's log: its commits and data files, the operation of each version, and its transactions.
-
-Reads the entries of a table's log: the operation of each version, and the transactions of all versions.
-
-Finds the transaction entries of a table's log with few requests.
-"""
+"""Reads the files of a table's log: the entries of versions, and checkpoints, which repeat older entries."""
 
 from __future__ import annotations
 
@@ -45,34 +40,22 @@ class FolderFile(msgspec.Struct, frozen=True):
     modified: datetime
 
 
-def points_at(entry: bytes, commit_id: int) -> bool:
-    """Return whether a log entry points at the positions or the amendment with a commit id.
-
-    Args:
-        entry: The whole file of one version.
-        commit_id: A commit id, which is unique among positions and amendments.
-
-    Raises:
-        msgspec.MsgspecError: The file is not a log entry.
-    """
-    return any(action.txn is not None and action.txn.version == commit_id for action in _actions(entry))
-
-
 def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
     """Return the first version after another one whose log entry points at a commit id, if any.
 
     Args:
         filesystem: The table's folder.
         version: The version before the first that is searched.
-        commit_id: A commit id of positions or of an amendment.
+        commit_id: A commit id, which is unique among positions and amendments.
     """
     for later in range(version + 1, version + 1 + _SEARCHED_ENTRIES):
         try:
-            with filesystem.open_input_file(f"{_LOG}/{later:020}.json") as source:
-                content = source.read()
-        except OSError:  # it does not exist, or cannot be read at the moment
+            entry = read_entry(filesystem, later)
+        except OSError:  # it cannot be read at the moment
             return None
-        if points_at(content, commit_id):
+        if entry is None:
+            return None
+        if commit_id in entry.transactions.values():
             return later
     return None
 
@@ -112,11 +95,14 @@ def named_files(filesystem: pyarrow.fs.FileSystem) -> set[str]:
         filesystem: The table's folder.
     """
     found: set[str] = set()
-    for path in _log(filesystem):
+    paths = [info.path for info in log_files(filesystem)]
+    commits = [path for path in paths if path.endswith(".json") and ".checkpoint." not in path]
+    # A commit that is deleted before it is read is part of a checkpoint, which is read later.
+    for path in commits + [path for path in paths if path.endswith(".parquet")]:
         try:
             found.update(_named_in(filesystem, path))
         except FileNotFoundError:
-            continue  # deleted in the meantime: a checkpoint has its content
+            continue
     return found
 
 
@@ -127,13 +113,15 @@ def folder_files(filesystem: pyarrow.fs.FileSystem) -> Iterator[FolderFile]:
             yield FolderFile(info.path, info.size, info.mtime)
 
 
-def _log(filesystem: pyarrow.fs.FileSystem) -> list[str]:
-    """Return the paths of commits, then of checkpoints: one covers each commit that is deleted meanwhile."""
-    infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG, allow_not_found=True))
-    paths = [info.path for info in infos if info.type == pyarrow.fs.FileType.File]
-    commits = [path for path in paths if path.endswith(".json") and ".checkpoint." not in path]
-    checkpoints = [path for path in paths if path.endswith(".parquet")]
-    return [*sorted(commits), *sorted(checkpoints)]
+def log_files(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
+    """Return the files of the log, in the order of their names.
+
+    Raises:
+        OSError: The log cannot be read at the moment.
+    """
+    infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG))
+    files = (info for info in infos if info.type == pyarrow.fs.FileType.File)
+    return sorted(files, key=lambda info: info.path)
 
 
 def _named_in(filesystem: pyarrow.fs.FileSystem, path: str) -> Iterator[str]:
@@ -264,13 +252,12 @@ def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
         OSError: The log cannot be read at the moment.
         msgspec.MsgspecError: A file in it is not a log file.
     """
-    infos = filesystem.get_file_info(pyarrow.fs.FileSelector(_LOG))
-    names = [info.base_name for info in infos if info.type == pyarrow.fs.FileType.File]
+    names = [info.base_name for info in log_files(filesystem)]
     newest, checkpoint = _newest_checkpoint(names)
     found: set[str] = set()
     for name in checkpoint:
         found |= _in_checkpoint(filesystem, f"{_LOG}/{name}")
-    for name in sorted(names):
+    for name in names:
         commit = _COMMIT.fullmatch(name)
         if commit is not None and int(commit[1]) > newest:
             with filesystem.open_input_file(f"{_LOG}/{name}") as source:

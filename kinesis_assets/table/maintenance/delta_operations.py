@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import FILE_BYTES
+from kinesis_assets.table.log.delta_log import log_files
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 from kinesis_assets.table.policy import (
     DELETED_RETENTION,
@@ -24,7 +25,6 @@ from kinesis_assets.table.policy import (
     parse_interval,
 )
 from kinesis_assets.table.rewritten_files import writer_properties
-from kinesis_assets.table.store.storage import files_in
 from kinesis_assets.table.store.suitability import not_writable
 from kinesis_assets.table.version import KEEP_ENTRIES
 
@@ -220,9 +220,9 @@ def vacuum(
 
 def checkpoint(table: MaintainedTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
     """Write a checkpoint of the log, and delete expired entries. Raises as `vacuum`."""
-    before = files_in(table.files, "_delta_log")
+    before = log_files(table.files)
     clock.now()
     operations.checkpoint()
-    left = {info.path for info in files_in(table.files, "_delta_log")}
+    left = {info.path for info in log_files(table.files)}
     deleted = [info for info in before if info.path not in left]
     yield Step("checkpoint", "_delta_log", State.DONE, 0, len(deleted), sum(info.size for info in deleted))
