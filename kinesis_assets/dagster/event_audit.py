@@ -7,11 +7,11 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
-from kinesis_assets.dagster.events.commit_links import event_of
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import (
     MAX_FILES,
     commits_without_events,
+    event_of,
     materializations_since,
 )
 from kinesis_assets.dagster.sensor.sensor_cursor import dead_runs

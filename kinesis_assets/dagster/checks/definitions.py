@@ -15,7 +15,7 @@ from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
-    from kinesis_assets.dagster.checks.result import CheckResult
+    from kinesis_assets.dagster.checks.results import CheckResult
 
 
 # Dagster reads the types of the op's arguments, so annotations must not be strings.

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.checks.bad_records import (
+from kinesis_assets.dagster.checks.results import CheckResult, counted, duration
+from kinesis_assets.dagster.checks.table_checks import (
     UNDECODED,
     BadRecords,
+    FileFacts,
     check_bad_records,
+    check_compaction_debt,
     count_committed,
+    file_facts,
 )
-from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
-from kinesis_assets.dagster.checks.result import CheckResult, counted, duration
 from kinesis_assets.derive.backlog import Backlog, backlog_of
 from kinesis_assets.derive.derived_table import (
     Definition,

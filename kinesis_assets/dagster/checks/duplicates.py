@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.checks.result import CheckResult, counted, worst
+from kinesis_assets.dagster.checks.results import CheckResult, counted, worst
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.operations.doctor.row_scan import scan
 from kinesis_assets.spark.session import wrap_spark_errors

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.checks.bad_records import DAMAGED, BadRecords, check_bad_records, count_reported
-from kinesis_assets.dagster.checks.continuity import (
+from kinesis_assets.dagster.checks.commit_checks import (
     MAX_COMMITS,
     ContinuityProgress,
     check_continuity,
+    check_no_accepted_data_loss,
+    gaps_of_table,
     verify_new_commits,
 )
-from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, gaps_of_table
-from kinesis_assets.dagster.checks.file_checks import FileFacts, check_compaction_debt, file_facts
 from kinesis_assets.dagster.checks.shard_checks import (
     Unread,
     check_every_shard_read,
@@ -27,6 +26,15 @@ from kinesis_assets.dagster.checks.shard_checks import (
     unread_shards,
     waiting_shards,
 )
+from kinesis_assets.dagster.checks.table_checks import (
+    DAMAGED,
+    BadRecords,
+    FileFacts,
+    check_bad_records,
+    check_compaction_debt,
+    count_reported,
+    file_facts,
+)
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.table.positions.amendments import ranges_to_fill
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.checks.result import CheckResult
+    from kinesis_assets.dagster.checks.results import CheckResult
     from kinesis_assets.dagster.settings.check_settings import Checks
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.stream import StreamListing

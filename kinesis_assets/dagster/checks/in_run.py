@@ -15,7 +15,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 )
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.remembered import RememberedChecks, remembered_checks
-from kinesis_assets.dagster.checks.reports import RunReports
+from kinesis_assets.dagster.checks.results import RunReports
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.checked_table import CheckedTable
-    from kinesis_assets.dagster.checks.result import CheckResult
+    from kinesis_assets.dagster.checks.results import CheckResult
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.kinesis.stream import StreamListing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.checks.result import CheckResult, counted, duration, worst
+from kinesis_assets.dagster.checks.results import CheckResult, counted, duration, worst
 from kinesis_assets.ingest.idle_shards import is_behind, lag_of, longest_wait, time_to_loss
 from kinesis_assets.kinesis.shards import unfinished_parents
 

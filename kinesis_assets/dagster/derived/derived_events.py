@@ -24,10 +24,11 @@ import msgspec
 
 from kinesis_assets.dagster.consumption import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.dagster_internals import report_event
-from kinesis_assets.dagster.events.commit_links import ChainSegment, join_segments
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import (
+    ChainSegment,
     ComparisonProgress,
+    join_segments,
     known_runs,
     materializations_since,
 )

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.events.commit_links import ChainSegment, read_links
-from kinesis_assets.dagster.events.missing_events import MAX_FILES
+from kinesis_assets.dagster.events.missing_events import MAX_FILES, ChainSegment, read_links
 from kinesis_assets.dagster.partition_ranges import tagged_partitions
 from kinesis_assets.dagster.sensor.sensor_runs import unfinished_runs
 from kinesis_assets.errors import TableMissing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.checks.result import PAUSED
+from kinesis_assets.dagster.checks.results import PAUSED
 from kinesis_assets.dagster.checks.shard_checks import lags, latest_time, readable
 from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress, find_missing_events

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from kinesis_assets.dagster.checks.data_loss import check_no_accepted_data_loss, recorded_gaps
-from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
+from kinesis_assets.dagster.checks.commit_checks import check_no_accepted_data_loss, recorded_gaps
 from kinesis_assets.dagster.checks.shard_checks import check_time_to_loss
+from kinesis_assets.dagster.checks.table_checks import check_compaction_debt, file_facts
 from kinesis_assets.dagster.settings.check_settings import (
     CompactionDebtCheck,
     NoAcceptedDataLossCheck,

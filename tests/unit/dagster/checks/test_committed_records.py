@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.checks.bad_records import BadRecords, HourOfRecords, count_committed
+from kinesis_assets.dagster.checks.table_checks import BadRecords, HourOfRecords, count_committed
 from kinesis_assets.derive.data_files import RecordCounts
 from kinesis_assets.derive.derived_table import DerivedTable, entry_path
 from support.plain_derived import PlainDerived

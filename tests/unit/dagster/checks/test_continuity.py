@@ -7,7 +7,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.checks.continuity import ContinuityProgress, check_continuity, verify_new_commits
+from kinesis_assets.dagster.checks.commit_checks import (
+    ContinuityProgress,
+    check_continuity,
+    verify_new_commits,
+)
 from kinesis_assets.dagster.settings.check_settings import ContinuityCheck
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.table import PositionedTable

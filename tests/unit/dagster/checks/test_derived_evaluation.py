@@ -16,7 +16,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedProgress,
     DerivedState,
 )
-from kinesis_assets.dagster.checks.file_checks import FILES_EVERY
+from kinesis_assets.dagster.checks.table_checks import FILES_EVERY
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from kinesis_assets.dagster.checks.result import CheckResult
+    from kinesis_assets.dagster.checks.results import CheckResult
 
 ALWAYS = {"lag", "continuity", "no_accepted_data_loss", "compaction_debt"}
 BAD = {"bad_records": {"max_share": 0.1}}

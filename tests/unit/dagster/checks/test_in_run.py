@@ -13,7 +13,7 @@ import pytest
 from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks import remembered
 from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks
-from kinesis_assets.dagster.checks.reports import INTERVAL, Reports, RunReports
+from kinesis_assets.dagster.checks.results import INTERVAL, Reports, RunReports
 from kinesis_assets.dagster.settings.check_settings import Checks, DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted

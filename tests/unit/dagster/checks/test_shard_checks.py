@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from kinesis_assets.dagster.checks.result import WORST
+from kinesis_assets.dagster.checks.results import WORST
 from kinesis_assets.dagster.checks.shard_checks import (
     Unread,
     check_every_shard_read,

@@ -8,19 +8,20 @@ import dagster as dg
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.checks.bad_records import (
-    DAMAGED,
-    BadRecords,
-    HourOfRecords,
-    check_bad_records,
-    count_reported,
-)
-from kinesis_assets.dagster.checks.data_loss import (
+from kinesis_assets.dagster.checks.commit_checks import (
     check_no_accepted_data_loss,
     gaps_of_table,
     recorded_gaps,
 )
-from kinesis_assets.dagster.checks.file_checks import check_compaction_debt, file_facts
+from kinesis_assets.dagster.checks.table_checks import (
+    DAMAGED,
+    BadRecords,
+    HourOfRecords,
+    check_bad_records,
+    check_compaction_debt,
+    count_reported,
+    file_facts,
+)
 from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 from kinesis_assets.dagster.settings.check_settings import (
     BadRecordsCheck,

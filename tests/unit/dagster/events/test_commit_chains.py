@@ -11,9 +11,14 @@ import msgspec
 import pytest
 
 from kinesis_assets.dagster.events import missing_events as module
-from kinesis_assets.dagster.events.commit_links import ChainSegment, event_of
 from kinesis_assets.dagster.events.metadata import exact_values
-from kinesis_assets.dagster.events.missing_events import MAX_EVENTS, ComparisonProgress, find_missing_events
+from kinesis_assets.dagster.events.missing_events import (
+    MAX_EVENTS,
+    ChainSegment,
+    ComparisonProgress,
+    event_of,
+    find_missing_events,
+)
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.commit_link import CommitLink
 from support.daemon import PARTITION, Daemon, Status
