@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kinesis_assets.dagster.sensor.sensor_runs import EndedRun
-    from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream import ListedShards, OpenStream
     from kinesis_assets.errors import StreamError
-    from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition
 
 
@@ -61,8 +60,7 @@ class DueShards:
 
     Args:
         opened: The stream.
-        listing: The shards of the stream.
-        shards: The position of each shard.
+        listed: Its shards and their positions.
         signals: The signals of the previous tick, by shard id.
         ended: The runs that ended since.
         failing: The shards whose last run failed. They are due once they no longer wait.
@@ -74,14 +72,13 @@ class DueShards:
     def __init__(
         self,
         opened: OpenStream,
-        listing: StreamListing,
-        shards: Mapping[str, ShardPosition],
+        listed: ListedShards,
         *,
         signals: Mapping[str, Signal],
         ended: Iterable[EndedRun],
         failing: Collection[str],
     ) -> None:
-        settings = opened.settings
+        settings, listing, shards = opened.settings, listed.listing, listed.shards
         # A run may have used up its allowance before it read a shard, and succeeded.
         allowances = (settings.max_run_records, settings.max_run_bytes, settings.max_run_seconds)
         has_read_all = all(allowance is None for allowance in allowances)
@@ -91,6 +88,8 @@ class DueShards:
             for shard_id, signal in signals.items()
             if shard_id in shards and not _is_done(shards[shard_id], signal)
         }
+        self._opened = opened
+        self._listing = listing
         self._now = listing.summary.service_time
         self._max_idle = timedelta(seconds=opened.settings.max_idle_seconds)
         self._shards = shards
@@ -153,6 +152,40 @@ class DueShards:
             return set()
         return {shard_id for shard_id, part in waited.items() if part >= 1 / 2}
 
+    def finished_between(self, keys: Sequence[str], waited: Collection[str]) -> set[str]:
+        """Return the finished shards that lie between two due idle ones, with no other shard between these.
+
+        The archived positions are read if there may be some of these shards among them.
+
+        Args:
+            keys: The newest partitions in Dagster's order.
+            waited: The idle shards that are due, see `waited`.
+
+        Raises what `plan.stored_positions` raises.
+        """
+        due = [index for index, shard_id in enumerate(keys) if shard_id in waited]
+        if not due:
+            return set()
+        opened, shards = self._opened, self._shards
+        between = keys[due[0] : due[-1] + 1]
+        archived = [shard_id for shard_id in between if shard_id not in shards]
+        if archived:
+            on_recreated = opened.policy.on_recreated
+            _, positions = stored_positions(opened.table, self._listing, on_recreated, archived)
+            if positions is not None and positions.identity == self._listing.summary.identity:
+                shards = {**positions.shards, **shards}
+        passed: set[str] = set()
+        gap: list[str] | None = None  # the finished shards since the last due one; None after any other shard
+        for shard_id in between:
+            if shard_id in waited:
+                passed.update(gap or ())
+                gap = []
+            elif gap is not None and shard_id in shards and shards[shard_id].finished:
+                gap.append(shard_id)
+            else:
+                gap = None
+        return passed
+
     def _first(self, shard_ids: Sequence[str]) -> int | None:
         """Return the index of the first due shard, by probes. Few are made if that is one of the first."""
         start, size = 0, 1
@@ -188,46 +221,6 @@ def _is_done(shard: ShardPosition, signal: Signal) -> bool:
     if shard.finished or signal.found == SHARD_END:
         return shard.finished
     return int(shard.position.sequence_number or 0) >= int(signal.found)
-
-
-def finished_between(
-    opened: OpenStream,
-    listing: StreamListing,
-    shards: Mapping[str, ShardPosition],
-    keys: Sequence[str],
-    waited: Collection[str],
-) -> set[str]:
-    """Return the finished shards that lie between two due idle ones, with no other shard between these.
-
-    Args:
-        opened: The stream.
-        listing: The shards of the stream.
-        shards: The position of each shard, without archived ones. These are read if there may be some.
-        keys: The newest partitions in Dagster's order.
-        waited: The idle shards that are due, see `DueShards.waited`.
-
-    Raises what `plan.stored_positions` raises.
-    """
-    due = [index for index, shard_id in enumerate(keys) if shard_id in waited]
-    if not due:
-        return set()
-    between = keys[due[0] : due[-1] + 1]
-    archived = [shard_id for shard_id in between if shard_id not in shards]
-    if archived:
-        _, positions = stored_positions(opened.table, listing, opened.policy.on_recreated, archived)
-        if positions is not None and positions.identity == listing.summary.identity:
-            shards = {**positions.shards, **shards}
-    passed: set[str] = set()
-    gap: list[str] | None = None  # the finished shards since the last due one; None after any other shard
-    for shard_id in between:
-        if shard_id in waited:
-            passed.update(gap or ())
-            gap = []
-        elif gap is not None and shard_id in shards and shards[shard_id].finished:
-            gap.append(shard_id)
-        else:
-            gap = None
-    return passed
 
 
 RUNS_PER_TICK = 3

@@ -2,10 +2,6 @@
 
 It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread
 records it requests one record at most, which it does not keep.
-
-Why a tick of the sensor requests no run.
-
-Read a stream's newest partitions, without those that are no longer needed.
 """
 
 from __future__ import annotations
@@ -28,11 +24,10 @@ from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs, failing_ta
 from kinesis_assets.dagster.sensor.due_shards import (
     RUNS_PER_TICK,
     DueShards,
-    finished_between,
     in_turn,
     run_requests,
 )
-from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor, waiting_to_be_read
 from kinesis_assets.dagster.sensor.sensor_runs import (
     DEAD,
     ended_runs,
@@ -57,13 +52,23 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.sensor.sensor_runs import Failing
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.errors import StreamError
     from kinesis_assets.table.positions.positions import ShardPosition
 
+    _Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 _log = logging.getLogger(__name__)
 
 _FAILED = "stream %s: the tick failed, and what it found about derived tables is kept"
+
+_NAMED = 5
+"""How many shards and tables the reason for no run names. It counts the others."""
+
+_SHARED = (
+    "code locations %s define the stream, so each waits for the runs of the others. Define it in one; or, if "
+    "each has a table of its own, give each another key_prefix"
+)
+
+_NOT_PROBED = "shards could not be probed for new records, so they are requested less and less often: %s"
 
 
 def evaluate(
@@ -92,141 +97,249 @@ def evaluate(
         tables: The paths or URIs of all derived tables of the stream, by asset key.
         checked: Those of these tables that have checks.
     """
-    before, now = Cursor.parse(cursor), clock()
-    # What concerns only derived tables needs no answer of the service.
-    of_derived, derived_checks = derived_check_events(instance, checked, before.derived_checks, now)
-    known = structs.replace(
-        before,
-        derived_liveness=end_dead_runs(instance, tables, before.derived_liveness, now, opened.role),
-        derived_checks=derived_checks,
-        failing_tables=failing_tables(instance, derived, before.failing_tables, now),
-    )
+    tick = Tick(opened, instance, Cursor.parse(cursor), clock(), derived)
+    tick.look_after_derived_tables(tables, checked)  # which needs no answer of the service
     try:
-        result = _of_stream(opened, instance, known, derived, now)
+        tick.list_shards()
+        tick.add_partitions()
+        tick.observe_runs()
+        tick.choose_ranges()
+        tick.observe_stream()
+        tick.evaluate_checks()
+        # After the checks: a materialization that is not of a run hides the results that the run reported.
+        tick.add_missing_events()
+        tick.request_runs()
+        tick.keep_cursor()
     except Exception as error:
-        failed, evaluation = failing_check_events(
-            opened, instance, error, before=before.checks, failing=before.backoff.reasons, now=now
+        if not tick.goes_on_after(error):
+            raise
+    return tick.result()
+
+
+class Tick:
+    """One tick of a stream's sensor: what it was given, and what its phases have found so far.
+
+    Args:
+        opened: The stream.
+        instance: The instance with the partitions, runs and events.
+        before: What the previous tick remembered.
+        now: The time of the tick, in seconds since the epoch.
+        derived: The derived tables that are materialized when their source has new rows.
+    """
+
+    def __init__(
+        self,
+        opened: OpenStream,
+        instance: dg.DagsterInstance,
+        before: Cursor,
+        now: float,
+        derived: Collection[dg.AssetKey],
+    ) -> None:
+        self._opened, self._instance, self._names = opened, instance, opened.names
+        self._before, self._now = before, now
+        self._derived = derived
+        self._is_continuous = opened.settings.follow_for is not None
+        self._cursor = before
+        self._new: list[str] = []
+        self._events: list[_Event] = []
+        self._requests: list[dg.RunRequest] = []
+        self._reason = ""
+
+    def look_after_derived_tables(
+        self, tables: Mapping[dg.AssetKey, str], checked: Sequence[CheckedTable]
+    ) -> None:
+        """Evaluate the checks of derived tables, end their dead runs, and find out which tables fail."""
+        before, now, instance = self._before, self._now, self._instance
+        self._derived_events, checks = derived_check_events(instance, checked, before.derived_checks, now)
+        self._cursor = structs.replace(
+            before,
+            derived_liveness=end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role),
+            derived_checks=checks,
+            failing_tables=failing_tables(instance, self._derived, before.failing_tables, now),
+        )
+
+    def list_shards(self) -> None:
+        """List the shards, and read their positions and the pause from the table."""
+        self._listed = self._opened.listed_shards()
+        self._pause = read_pause(self._opened.table)
+        self._finished = {shard_id for shard_id, shard in self._listed.shards.items() if shard.finished}
+        # An unfinished shard that is no longer listed is requested too: its run reports what was lost.
+        self._readable = readable(self._listed.shards).keys()
+
+    def add_partitions(self) -> None:
+        """Find the shards that have no partition yet."""
+        shards = self._listed.shards
+        known = newest_partitions(self._instance, self._names, shards.keys() - self._finished)
+        # A shard that was finished before the sensor first listed it needs no partition.
+        not_new = {*known, *self._finished}
+        self._new = [shard_id for shard_id in shards if shard_id not in not_new]
+        self._keys = [*known, *self._new]
+        self._events += [_discovery(self._names, shard_id, shards[shard_id]) for shard_id in self._new]
+
+    def observe_runs(self) -> None:
+        """Find out which unfinished runs are alive, which runs have ended, and which shards fail."""
+        opened, instance, before, now = self._opened, self._instance, self._before, self._now
+        self._unfinished = unfinished_runs(instance, self._names)
+        self._liveness = liveness_of(opened, instance, self._unfinished, before.liveness, now)
+        self._ended_ids = self._liveness.ended
+        self._alive = [
+            record for record in self._unfinished if record.dagster_run.run_id not in self._ended_ids
+        ]
+        self._busy = shards_of(opened, self._alive, self._keys, now)
+        self._ended = list(ended_runs(instance, self._names, self._keys, before.backoff, now))
+        self._backoff = before.backoff.after(self._ended, now).of(self._readable)
+        self._waiting = self._backoff.waiting(now)
+
+    def choose_ranges(self) -> None:
+        """Choose the ranges of shards that are requested: those with due shards, each in its turn."""
+        keys = self._keys
+        self._candidates = set() if self._pause else self._readable - self._busy - self._waiting.keys()
+        self._due = due = DueShards(
+            self._opened,
+            self._listed,
+            signals=self._before.signals,
+            ended=self._ended,
+            failing=self._backoff.shards,
+        )
+        idle = set() if self._is_continuous else due.waited(self._candidates)
+        wanted = self._candidates | due.finished_between(keys, idle)
+        turns = in_turn(contiguous_ranges(keys, wanted), keys, self._before.last_requested)
+        # A continuous run reads idle shards at little cost.
+        self._ranges = turns[:RUNS_PER_TICK] if self._is_continuous else due.within(turns, RUNS_PER_TICK)
+
+    def observe_stream(self) -> None:
+        """Report the stream's properties, if they have changed."""
+        listing, _, shards = self._listed
+        events, self._observed = observe_stream(
+            self._names, listing, shards, self._before.observed, self._now, pause=self._pause
+        )
+        self._events += events
+
+    def evaluate_checks(self) -> None:
+        """Evaluate the checks of the raw table, and record the gauges of the shards."""
+        events, self._checks = check_events(
+            self._opened,
+            self._instance,
+            self._listed,
+            before=self._before.checks,
+            now=self._now,
+            waiting=waiting_to_be_read(self._due.signals, self._backoff),
+            failing=self._backoff.reasons,
+            pause=self._pause,
+        )
+        self._events += events
+        record_shards(self._opened, self._listed, waiting=self._checks.waiting, now=self._now)
+
+    def add_missing_events(self) -> None:
+        """Store the events of runs that died between the commit and its event."""
+        self._commits, self._fills = report_missing_events(
+            self._instance,
+            self._names,
+            self._listed,
+            commits=self._before.commits,
+            fills=self._before.fills,
+            ended=self._ended_ids,
+        )
+
+    def request_runs(self) -> None:
+        """Request the ranges, and the derived tables whose last run failed; or say why there is no run."""
+        derived, failing = self._derived, self._cursor.failing_tables
+        if not self._is_continuous or is_derived_in_a_run(
+            self._opened, self._alive, self._keys, self._now, derived=derived, finished=self._finished
+        ):
+            derived = ()
+        blocked = {
+            shard_id
+            for record in self._unfinished
+            if record.dagster_run.run_id in self._ended_ids
+            for shard_id in tagged_partitions(record.dagster_run.tags, self._keys)
+        }
+        self._requests = run_requests(self._opened, self._ranges, blocked, self._backoff.shards, derived)
+        if not self._pause:
+            requested = derived if self._requests else ()
+            self._requests += retry_requests(self._instance, failing, self._now, requested)
+        if not self._requests:
+            self._reason = str(self._pause or self._reason_for_no_run())
+
+    def keep_cursor(self) -> None:
+        """Keep what the next tick needs to know about the stream."""
+        self._cursor = structs.replace(
+            self._cursor,
+            last_requested=self._ranges[-1][-1] if self._ranges else self._before.last_requested,
+            backoff=self._backoff,
+            commits=self._commits,
+            fills=self._fills,
+            liveness=self._liveness,
+            signals=self._due.signals,
+            observed=self._observed,
+            checks=self._checks,
+        )
+
+    def result(self) -> dg.SensorResult:
+        """Return what Dagster has to request, add, store and show."""
+        return dg.SensorResult(
+            run_requests=self._requests,
+            dynamic_partitions_requests=[self._names.partitions.build_add_request(self._new)]
+            if self._new
+            else [],
+            asset_events=[*self._events, *self._derived_events],
+            cursor=self._cursor.encode(),
+            skip_reason=None if self._requests else self._reason,
+        )
+
+    def goes_on_after(self, error: Exception) -> bool:
+        """Evaluate the checks of a tick that fails, and return whether it has something else to keep.
+
+        Dagster takes requests, and keeps the cursor, only of a tick that does not fail.
+
+        Args:
+            error: Why it fails.
+        """
+        before, now, instance = self._before, self._now, self._instance
+        events, evaluation = failing_check_events(
+            self._opened, instance, error, before=before.checks, failing=before.backoff.reasons, now=now
         )
         if evaluation is not None:
             at = datetime.fromtimestamp(now, UTC)
-            record_gauges(opened.name, evaluation.lags, evaluation.losses, at)
-        requests = _retries(opened, instance, known, now)
-        if not requests and not known.has_other_runs_than(before):
-            for event in (*failed, *of_derived):
+            record_gauges(self._opened.name, evaluation.lags, evaluation.losses, at)
+        self._new, self._events, self._reason = [], [*events], str(error)
+        self._requests = []
+        with suppress(PauseUnreadable):  # the stream may be paused
+            if not read_pause(self._opened.table):
+                self._requests = retry_requests(instance, self._cursor.failing_tables, now)
+        if not self._requests and not self._cursor.has_other_runs_than(before):
+            for event in (*self._events, *self._derived_events):
                 instance.report_runless_asset_event(event)
-            raise
-        # Dagster takes requests, and keeps the cursor, only of a tick that does not fail.
-        _log.exception(_FAILED, opened.name)
-        result = dg.SensorResult(
-            run_requests=requests,
-            asset_events=failed,
-            cursor=known.encode(),
-            skip_reason=None if requests else str(error),
-        )
-    result.asset_events.extend(of_derived)
-    return result
+            return False
+        _log.exception(_FAILED, self._opened.name)
+        return True
+
+    def _reason_for_no_run(self) -> str:
+        tables = self._cursor.failing_tables.items()
+        waiting = self._waiting | {name: table for name, table in tables if table.until > self._now}
+        first = sorted(waiting.items(), key=lambda item: item[1].until)
+        reasons = [_waits(name, failing) for name, failing in first[:_NAMED]]
+        if len(first) > _NAMED:
+            reasons.append(f"{len(first) - _NAMED} more wait")
+        idle = len(self._candidates)  # none of them has unread records, as far as is known
+        if idle:
+            reasons.insert(0, "1 shard is idle" if idle == 1 else f"{idle} shards are idle")
+        if not idle or not self._readable.isdisjoint(self._busy):
+            other = "other " if reasons else ""
+            reasons.insert(0, f"every {other}readable shard has an unfinished run")
+        if self._due.error is not None:
+            reasons.append(_NOT_PROBED % self._due.error.reason)
+        locations = locations_of_sensor(self._instance, self._names.sensor, self._now)
+        if len(locations) > 1:
+            reasons.insert(0, _SHARED % " and ".join(locations))
+        return "; ".join([*reasons, *(DEAD % run_id for run_id in sorted(self._liveness.dead))])
 
 
-def _retries(
-    opened: OpenStream, instance: dg.DagsterInstance, known: Cursor, now: float
-) -> list[dg.RunRequest]:
-    """Return the requests of derived tables in a tick that fails, unless the stream may be paused."""
-    with suppress(PauseUnreadable):
-        if not read_pause(opened.table):
-            return retry_requests(instance, known.failing_tables, now)
-    return []
-
-
-def _of_stream(
-    opened: OpenStream,
-    instance: dg.DagsterInstance,
-    before: Cursor,
-    derived: Collection[dg.AssetKey],
-    now: float,
-) -> dg.SensorResult:
-    """Return what a tick finds about the stream, and requests."""
-    names, continuous = opened.names, opened.settings.follow_for is not None
-    listed = opened.listed_shards()
-    listing, _, shards = listed
-    finished = {shard_id for shard_id, shard in shards.items() if shard.finished}
-    known = newest_partitions(instance, names, shards.keys() - finished)
-    # A shard that was finished before the sensor first listed it needs no partition.
-    not_new = {*known, *finished}
-    new = [shard_id for shard_id in shards if shard_id not in not_new]
-    keys = [*known, *new]
-    # An unfinished shard that is no longer listed is requested too: its run reports what was lost.
-    to_read = readable(shards).keys()
-    unfinished = unfinished_runs(instance, names)
-    liveness = liveness_of(opened, instance, unfinished, before.liveness, now)
-    ended_ids = liveness.ended
-    alive = [record for record in unfinished if record.dagster_run.run_id not in ended_ids]
-    busy = shards_of(opened, alive, keys, now)
-    ended_records = list(ended_runs(instance, names, keys, before.backoff, now))
-    backoff = before.backoff.after(ended_records, now).of(to_read)
-    waiting = backoff.waiting(now)
-    pause = read_pause(opened.table)
-    candidates = set() if pause else to_read - busy - waiting.keys()
-    due = DueShards(
-        opened, listing, shards, signals=before.signals, ended=ended_records, failing=backoff.shards
-    )
-    idle = set() if continuous else due.waited(candidates)
-    passed = finished_between(opened, listing, shards, keys, idle)
-    turns = in_turn(contiguous_ranges(keys, candidates | passed), keys, before.last_requested)
-    # A continuous run reads idle shards at little cost.
-    ranges = turns[:RUNS_PER_TICK] if continuous else due.within(turns, RUNS_PER_TICK)
-    last_requested = ranges[-1][-1] if ranges else before.last_requested
-    seen, observed = observe_stream(names, listing, shards, before.observed, now, pause=pause)
-    after = structs.replace(
-        before,
-        last_requested=last_requested,
-        backoff=backoff,
-        liveness=liveness,
-        signals=due.signals,
-        observed=observed,
-    )
-    evaluations, checks = check_events(
-        opened,
-        instance,
-        listed,
-        before=before.checks,
-        now=now,
-        waiting=after.waiting_to_be_read,
-        failing=backoff.reasons,
-        pause=pause,
-    )
-    record_shards(opened, listed, waiting=checks.waiting, now=now)
-    # After the checks: a materialization that is not of a run hides the results that the run has reported.
-    commits, fills = report_missing_events(
-        instance, names, listed, commits=before.commits, fills=before.fills, ended=ended_ids
-    )
-    blocked = {
-        shard_id
-        for record in unfinished
-        if record.dagster_run.run_id in ended_ids
-        for shard_id in tagged_partitions(record.dagster_run.tags, keys)
-    }
-    if not continuous or is_derived_in_a_run(opened, alive, keys, now, derived=derived, finished=finished):
-        derived = ()
-    discoveries = [_discovery(names, shard_id, shards[shard_id]) for shard_id in new]
-    requests = run_requests(opened, ranges, blocked, backoff.shards, derived)
-    if not pause:
-        requests += retry_requests(instance, before.failing_tables, now, derived if requests else ())
-    tables_waiting = {name: table for name, table in before.failing_tables.items() if table.until > now}
-    reason = skip_reason(
-        waiting | tables_waiting,
-        liveness.dead,
-        idle=len(candidates),
-        busy=not to_read.isdisjoint(busy),
-        not_probed=due.error,
-        locations=locations_of_sensor(instance, names.sensor, now),
-    )
-    return dg.SensorResult(
-        run_requests=requests,
-        dynamic_partitions_requests=[names.partitions.build_add_request(new)] if new else [],
-        asset_events=[*discoveries, *seen, *evaluations],
-        cursor=structs.replace(after, commits=commits, fills=fills, checks=checks).encode(),
-        skip_reason=None if requests else str(pause or reason),
-    )
+def _waits(name: str, failing: Failing) -> str:
+    """Return why a shard or a table waits, and until when."""
+    until = datetime.fromtimestamp(failing.until, UTC)
+    runs = "its last run" if failing.runs == 1 else f"its last {failing.runs} runs"
+    return f"{name} waits until {until:%Y-%m-%dT%H:%M:%SZ}: {runs} failed, the last was {failing.run_id}"
 
 
 def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
@@ -236,59 +349,6 @@ def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.As
         "hash range": " to ".join(shard.hash_range),
     }
     return dg.AssetMaterialization(names.stream_key, partition=shard_id, metadata=metadata)
-
-
-_NAMED = 5
-"""How many shards and tables the reason names. It counts the others."""
-
-_SHARED = (
-    "code locations %s define the stream, so each waits for the runs of the others. Define it in one; or, if "
-    "each has a table of its own, give each another key_prefix"
-)
-
-_NOT_PROBED = "shards could not be probed for new records, so they are requested less and less often: %s"
-
-
-def skip_reason(
-    waiting: Mapping[str, Failing],
-    dead: Collection[str],
-    *,
-    idle: int,
-    busy: bool,
-    not_probed: StreamError | None,
-    locations: Sequence[str],
-) -> str:
-    """Return why a tick requests no run.
-
-    Args:
-        waiting: The shards and derived tables that wait after a failed run.
-        dead: The ids of the runs that show no sign of life.
-        idle: The number of shards that have no unread records, as far as is known.
-        busy: Whether a readable shard has an unfinished run.
-        not_probed: Why it is not known of some shards whether they have unread records.
-        locations: The code locations that evaluate a sensor of the stream.
-    """
-    first = sorted(waiting.items(), key=lambda item: item[1].until)
-    reasons = [_waits(shard_id, failing) for shard_id, failing in first[:_NAMED]]
-    if len(first) > _NAMED:
-        reasons.append(f"{len(first) - _NAMED} more wait")
-    if idle:
-        reasons.insert(0, "1 shard is idle" if idle == 1 else f"{idle} shards are idle")
-    if busy or not idle:
-        other = "other " if reasons else ""
-        reasons.insert(0, f"every {other}readable shard has an unfinished run")
-    if not_probed is not None:
-        reasons.append(_NOT_PROBED % not_probed.reason)
-    if len(locations) > 1:
-        reasons.insert(0, _SHARED % " and ".join(locations))
-    return "; ".join([*reasons, *(DEAD % run_id for run_id in sorted(dead))])
-
-
-def _waits(name: str, failing: Failing) -> str:
-    """Return why a shard or a table waits, and until when."""
-    until = datetime.fromtimestamp(failing.until, UTC)
-    runs = "its last run" if failing.runs == 1 else f"its last {failing.runs} runs"
-    return f"{name} waits until {until:%Y-%m-%dT%H:%M:%SZ}: {runs} failed, the last was {failing.run_id}"
 
 
 FIRST_PAGE = 1000

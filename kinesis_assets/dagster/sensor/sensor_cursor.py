@@ -16,10 +16,18 @@ from kinesis_assets.dagster.sensor.tick_reports import Observed
 from kinesis_assets.table.run_files.heartbeat import heartbeats
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import dagster as dg
 
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.table import PositionedTable
+
+
+def waiting_to_be_read(signals: Mapping[str, Signal], backoff: ShardBackoff) -> set[str]:
+    """Return the shards that wait to be read: their last run failed, or something has arrived in them."""
+    found = {shard_id for shard_id, signal in signals.items() if not signal.refuted}
+    return found.union(backoff.shards)
 
 
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,9 +62,8 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def waiting_to_be_read(self) -> set[str]:
-        """The shards that wait to be read: their last run failed, or something has arrived in them."""
-        found = {shard_id for shard_id, signal in self.signals.items() if not signal.refuted}
-        return found.union(self.backoff.shards)
+        """See `waiting_to_be_read`."""
+        return waiting_to_be_read(self.signals, self.backoff)
 
     def has_other_runs_than(self, before: Cursor) -> bool:
         """Whether runs of derived tables have ended or shown a sign of life since an earlier cursor."""
