@@ -15,9 +15,9 @@ from benchmarks.data.payloads import PAYLOAD
 from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from benchmarks.workers.landing import SESSION
 from kinesis_assets.decoders import from_json
+from kinesis_assets.derive.derivation import Derivation, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.run import Derivation, derive
-from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.derive.run import derive
 from kinesis_assets.spark.session import start_session
 
 if TYPE_CHECKING:

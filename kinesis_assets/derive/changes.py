@@ -1,11 +1,7 @@
-"""The changes that a step of a derivation makes to its table: it appends, upserts or rolls up rows.
-
-Rows of a step of which some may be of records that could not be decoded.
-"""
+"""The changes that a step of a derivation makes to its table: it appends, upserts or rolls up rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,11 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType
 
 from kinesis_assets.derive.data_files import PLACE, RecordCounts
+from kinesis_assets.derive.derivation import CheckedRows, Rollup
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.derive.upsert import (
     FIRST_ARRIVAL,
-    Upsert,
     first_arrivals,
     incomplete_groups,
     incomplete_rows,
@@ -45,48 +41,16 @@ from kinesis_assets.spark.pyspark_internals import is_remote, is_spark_3
 from kinesis_assets.spark.session import first_line, spark_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.derive.derivation import Transform, Upsert
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.upsert import ChangedRows
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedRows:
-    """Rows of which some may be of records that could not be decoded.
-
-    Attributes:
-        rows: The rows.
-        error_column: The column that is not null in rows of records that could not be decoded. These rows are
-            counted. None if there is no such column.
-        keeps_errors: Whether these rows are rows of the table. Otherwise they are only counted, and
-            *error_column* is no column of the table.
-        check: It is called with the counts before the rows are committed, and raises an error to refuse them.
-            None if they are not checked.
-        records: A row for each record, with a column `error`, if that is not what *rows* are. They are
-            counted in a job of their own. None otherwise.
-        separate: The rows of a table of errors, one for each record that could not be decoded. They are
-            written to files that this table consumes. None if there is no such table.
-    """
-
-    rows: DataFrame
-    error_column: str | None = None
-    keeps_errors: bool = True
-    check: Callable[[RecordCounts], None] | None = None
-    records: DataFrame | None = None
-    separate: DataFrame | None = None
-
-    @property
-    def of_table(self) -> DataFrame:
-        """The rows of the table."""
-        if self.error_column is None or self.keeps_errors:
-            return self.rows
-        return self.rows.where(F.col(self.error_column).isNull()).drop(self.error_column)
 
 
 def counted(rows: DataFrame, error_column: str) -> RecordCounts:
@@ -97,25 +61,6 @@ def counted(rows: DataFrame, error_column: str) -> RecordCounts:
     found = rows.agg(F.count(F.lit(1)), F.count(error), F.min(F.when(error.isNotNull(), reason))).collect()
     return RecordCounts(*found[0])
 
-
-@dataclass(frozen=True, slots=True)
-class Rollup:
-    """How the rows of a table replace others group by group.
-
-    Attributes:
-        by: The columns, of the source and of the table, whose values identify a group.
-    """
-
-    by: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that new rows must have."""
-        return self.by
-
-
-Transform = Callable[["DataFrame"], "DataFrame | CheckedRows"]
-"""A function from rows of the source to rows of the table."""
 
 _REFUSALS = (AnalysisException, PySparkAttributeError, PySparkTypeError, PySparkValueError)
 """The errors with which Spark refuses a column, an expression or an argument, without running a job."""

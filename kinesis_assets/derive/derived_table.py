@@ -261,6 +261,10 @@ class Kind(StrEnum):
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What the rows of a table have in common, as long as it is not rebuilt.
 
+    It is in the commit entry, and not in a property of the table: an entry is committed with the rows that it
+    describes, through a compare-and-set, and neither a restore nor an overwrite of the table reverts it. A
+    commit of an older release records none, and the next one does.
+
     Attributes:
         owner: The key of the asset that the table belongs to; None if it is unknown.
         kind: How rows replace others.
@@ -309,6 +313,24 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
                 f"was derived as {self}, and the settings now say {other}; nothing was changed. Undo the "
                 f"change of the settings, use another table, or run {REBUILD_COMMAND} to start again",
             )
+
+    def after(self, table: str, before: DerivedCommit | None) -> Definition:
+        """Return what the next commit of a table with this definition records.
+
+        Args:
+            table: The table's URI, for errors.
+            before: The table's newest commit; None if there is none.
+
+        Raises:
+            TableOfAnotherSource: The table belongs to another asset.
+            TableUnsuitable: Its rows were computed with another definition.
+        """
+        recorded = None if before is None else before.definition
+        if recorded is None:
+            return self
+        recorded.check_owner(table, self.owner)
+        recorded.check_same_table(table, self)
+        return msgspec.structs.replace(self, owner=self.owner or recorded.owner)
 
 
 class DerivedCommit(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.changes import CheckedRows
 from kinesis_assets.derive.data_files import PLACE
+from kinesis_assets.derive.derivation import CheckedRows
 from kinesis_assets.derive.read import read
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.session import reason_of_value, spark_errors
@@ -15,7 +15,7 @@ from kinesis_assets.spark.session import reason_of_value, spark_errors
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.derive.changes import Transform
+    from kinesis_assets.derive.derivation import Transform
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.source import Source
 

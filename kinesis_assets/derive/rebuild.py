@@ -14,7 +14,6 @@ import msgspec
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import bounded_columns
-from kinesis_assets.derive.definition import continued
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import NOTHING_DELETED
@@ -121,7 +120,7 @@ def take_over(table: DerivedTable, definition: Definition, *, by: str, apply: bo
     recorded = None if newest is None else newest.definition
     if newest is None or recorded is None or recorded.owner in (None, definition.owner):
         raise InvalidInput(f"table {table.uri}: no other asset owns it, so there is nothing to take over")
-    continued(table.uri, newest, msgspec.structs.replace(definition, owner=recorded.owner))
+    msgspec.structs.replace(definition, owner=recorded.owner).after(table.uri, newest)
     planned = Rebuild(rows=_rows(snapshot), lost=0, recorded=recorded)
     if not apply:
         return planned

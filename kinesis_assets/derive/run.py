@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kinesis_assets.derive.changes import Rollup, Transform, changes_of
+from kinesis_assets.derive.changes import changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
-from kinesis_assets.derive.definition import continued, definition_of
+from kinesis_assets.derive.derivation import Rollup
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
 from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
-from kinesis_assets.derive.policy import MAX_BYTES, NOTHING_DELETED, TIME_ZONE, Decision, OnDeleted
+from kinesis_assets.derive.policy import NOTHING_DELETED, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.schema import (
     accept_columns,
@@ -46,61 +45,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.derive.changes import CheckedRows, StepChanges
+    from kinesis_assets.derive.changes import StepChanges
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
+    from kinesis_assets.derive.derivation import CheckedRows, Derivation
     from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.source import Source
-    from kinesis_assets.derive.upsert import Upsert
 
 _MOVE_AFTER = timedelta(days=1)
 """A cursor is moved without rows if its commit is older than this: the source deletes old records."""
 
 _CONFIRM_AFTER = 2.0
 """Seconds after which everything is read again before a table is rebuilt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Derivation:
-    """How a derived table is computed.
-
-    Attributes:
-        source: The path or URI of the source, a raw or derived table.
-        transform: From rows of the source to rows of the table. With a roll-up it gets all rows of each
-            group that changed. Otherwise it must treat each row for itself, since rows arrive in steps of
-            any size.
-        mode: How rows replace others; None to append them.
-        partition_by: The partition columns.
-        on_deleted: What to do if rows of the source were deleted.
-        max_bytes: Size of the source's files in bytes after which a step includes no further commit.
-        all_columns: Whether the rows must have all columns of the table. Otherwise those that they lack are
-            null in them.
-        time_zone: The time zone in which expressions are evaluated.
-        careful: The transformation of a step whose job failed. It takes longer, and returns a row instead of
-            an error for a record for which an expression fails. None if there is none.
-        owner: The key of the asset of the table; None to run it for whichever asset owns it.
-    """
-
-    source: str
-    transform: Transform
-    mode: Upsert | Rollup | None = None
-    partition_by: tuple[str, ...] = ()
-    on_deleted: OnDeleted = OnDeleted.FAIL
-    max_bytes: int = MAX_BYTES
-    all_columns: bool = False
-    time_zone: str = TIME_ZONE
-    careful: Transform | None = None
-    owner: str | None = None
-
-    @property
-    def definition(self) -> Definition:
-        """The owner and the definition that the table's commits record."""
-        return definition_of(self.owner, self.mode)
-
-    @property
-    def step_bytes(self) -> float:
-        """The size of a step. A roll-up has one step, which computes each group once."""
-        return inf if isinstance(self.mode, Rollup) else self.max_bytes
 
 
 class _Start(NamedTuple):
@@ -277,7 +233,7 @@ def _read(table: DerivedTable, derivation: Derivation) -> _Start:
     if present is not None:
         refuse_unknown_rows(present)
     newest = None if present is None else present.newest
-    definition = continued(table.uri, newest, derivation.definition)
+    definition = derivation.definition.after(table.uri, newest)
     # Opened afterwards, so that it has every commit that another run has consumed.
     source = open_source(derivation.source, table.folder.role)
     if present is not None:

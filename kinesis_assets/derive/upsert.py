@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
+    from kinesis_assets.derive.derivation import Upsert
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.source import Source
@@ -59,28 +60,6 @@ _MAP = "map<"
 _EPOCH = date(1970, 1, 1).toordinal()
 
 _MAY_BE_ANOTHER = re.compile("[\U00010000-\U0001ffff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Upsert:
-    """How rows replace others.
-
-    Attributes:
-        key: The columns that identify a row. A row in which one of them is null replaces no other.
-        order_by: The columns by which the newest row of a key is found, most significant first. Of equal rows
-            the later one is newer, see above. Null and NaN are older than any value.
-        delete_where: A condition in Spark SQL. A row for which it is true deletes its key unless a row before
-            it is newer. Later rows insert the key again.
-    """
-
-    key: tuple[str, ...]
-    order_by: tuple[str, ...]
-    delete_where: str | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that new rows must have."""
-        return (*self.key, *self.order_by)
 
 
 def with_order(rows: DataFrame) -> DataFrame:

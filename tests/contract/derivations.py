@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.changes import Rollup
-from kinesis_assets.derive.run import Derivation
-from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from support.derived import identified
 
 if TYPE_CHECKING:

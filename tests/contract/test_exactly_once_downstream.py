@@ -19,10 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from benchmarks.harness.waiting import SECONDS
 from contract.derivations import APPENDED, KEYS, KINDS, ROLLED_UP, UPSERTED, Kind, number, number_of
 from kinesis_assets.derive import run as derive_run
+from kinesis_assets.derive.derivation import Derivation, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
-from kinesis_assets.derive.run import Derivation
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import CursorConflict, LandingFailed
 from support.derived import DerivedBench
 

@@ -15,8 +15,8 @@ from benchmarks.harness.waiting import SECONDS, wait_until
 from contract.derivations import APPENDED, ROLLED_UP, Kind, number, number_of
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.run import Derivation
 from support.continuous_runs import ContinuousRuns
 from support.derived import DerivedBench
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from kinesis_assets.derive.maintenance import maintain as maintain_derived_table
-from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.derive.run import derive
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from support.maintained_table import days_from_now
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable
     from kinesis_assets.table.maintenance.steps import Step
     from support.bench import Bench

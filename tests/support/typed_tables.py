@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
+from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.upsert import Upsert
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedCommit

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.derive.changes import CheckedRows
     from kinesis_assets.derive.data_files import RecordCounts
-    from kinesis_assets.derive.run import Derivation
+    from kinesis_assets.derive.derivation import CheckedRows, Derivation
 
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -86,8 +85,7 @@ def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinitio
 
     def decorate(transform: Transform) -> dg.AssetsDefinition:
         def derivation(source: str) -> Derivation:
-            from kinesis_assets.derive.changes import Rollup  # noqa: PLC0415  # its import loads PySpark
-            from kinesis_assets.derive.run import Derivation  # noqa: PLC0415
+            from kinesis_assets.derive.derivation import Derivation, Rollup  # noqa: PLC0415  # loads PySpark
 
             return Derivation(
                 source=source,
@@ -131,8 +129,7 @@ def build_derived_table(
     """
 
     def derivation(source: str) -> Derivation:
-        from kinesis_assets.derive.run import Derivation  # noqa: PLC0415  # its import loads PySpark
-        from kinesis_assets.derive.upsert import Upsert  # noqa: PLC0415
+        from kinesis_assets.derive.derivation import Derivation, Upsert  # noqa: PLC0415  # loads PySpark
 
         return Derivation(
             source=source,
@@ -318,7 +315,7 @@ def with_bad_records(
     def transformed(new: DataFrame) -> DataFrame | CheckedRows:
         from pyspark.sql import DataFrame  # noqa: PLC0415  # loads PySpark
 
-        from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # likewise
+        from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # likewise
 
         rows = transform(new)
         if not isinstance(rows, DataFrame):

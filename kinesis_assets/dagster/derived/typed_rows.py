@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.table_settings import TableSettings
     from kinesis_assets.decoders import Glue, GlueRegistry
     from kinesis_assets.decoders.decoder import Decoder
-    from kinesis_assets.derive.changes import CheckedRows
     from kinesis_assets.derive.data_files import RecordCounts
+    from kinesis_assets.derive.derivation import CheckedRows
     from kinesis_assets.schemas.ddl import Field
 
 
@@ -53,8 +53,8 @@ class TypedRows:
             RegistryCallFailed: The schema cannot be read from the Glue Schema Registry.
         """
         from kinesis_assets.decoders.typed_columns import MARK, Projection, errors, reasons  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.data_files import BATCH_COLUMN  # noqa: PLC0415  # loads Arrow
+        from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
 
         settings = self.settings
         projection = Projection(settings.select, settings.where, settings.key)
@@ -80,7 +80,7 @@ class TypedRows:
     def of_errors(self, separate: DataFrame) -> CheckedRows:
         """Return rows of the table of errors from the records that the table has set apart."""
         from kinesis_assets.decoders.typed_columns import errors  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.derive.changes import CheckedRows  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
 
         other = () if self.settings.format == "glue" else ("schema_id",)
         return CheckedRows(errors(separate, other), error_column="error")

@@ -12,15 +12,12 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.decoders.typed_columns import MARK
-from kinesis_assets.derive.changes import CheckedRows, Rollup
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
-from kinesis_assets.derive.definition import definition_of
+from kinesis_assets.derive.derivation import CheckedRows, Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.run import Derivation
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted
 from support.derived import DerivedBench
 from support.timing import WRITING
@@ -81,8 +78,7 @@ class OperatedTable(DerivedBench):
     def start_again(self) -> None:
         if DeltaTable.is_deltatable(self.table.uri):
             source = open_source(self.derivation.source)
-            definition = definition_of(None, self.derivation.mode)
-            rebuild(self.table, source, definition, (), by="ann", apply=True)
+            rebuild(self.table, source, self.derivation.definition, (), by="ann", apply=True)
 
 
 @dataclass

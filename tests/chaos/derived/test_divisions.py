@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +20,12 @@ from deltalake import DeltaTable
 
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
-from kinesis_assets.derive.changes import Rollup
 from kinesis_assets.derive.continuous import ContinuousDerivations
-from kinesis_assets.derive.definition import definition_of
+from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.run import Derivation
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import TableOfAnotherSource, TableUnsuitable
 from support.derived import DerivedBench, maintain_derived, maintain_table
 from support.timing import WRITING
@@ -146,7 +143,7 @@ class History:
         derived = self.table("rebuilt")
         derived.run()
         source = open_source(derived.derivation.source)
-        definition = definition_of(OWNER, derived.derivation.mode)
+        definition = replace(derived.derivation, owner=OWNER).definition
         rebuild(derived.table, source, definition, (), by="ann", apply=True)
 
     def consume_some(self) -> None:

@@ -3,8 +3,9 @@
 import json
 import sys
 
+from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.derive.run import derive
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.spark.session import start_session
 from support.derived import identified

@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from chaos.faults.site.fault_points import Fault
+from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.run import Derivation
 from support.derived import DerivedBench, identified, identities
 
 if TYPE_CHECKING:

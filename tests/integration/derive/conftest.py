@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.run import Derivation
 from support.derived import DerivedBench, orders
 from support.typed_tables import TypedBench
 

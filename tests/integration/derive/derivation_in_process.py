@@ -4,8 +4,9 @@ import sys
 
 from pyspark.sql import DataFrame
 
+from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.derive.run import derive
 from kinesis_assets.spark.session import start_session
 
 source, table = sys.argv[1:]

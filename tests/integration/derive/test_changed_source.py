@@ -11,10 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
-from kinesis_assets.derive.changes import CheckedRows
+from kinesis_assets.derive.derivation import CheckedRows, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import (
     BadRecordsRefused,
     InvalidInput,

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.dagster.derived.derived_asset import with_bad_records
-from kinesis_assets.derive.changes import CheckedRows, Rollup
-from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.derive.derivation import CheckedRows, Rollup, Upsert
 from kinesis_assets.errors import InvalidInput, LandingFailed
 from support.derived import order, orders
 from support.mentions import assert_mentions

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.errors import InvalidInput
 from support.derived import order, orders
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsMissing,

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.derive.derivation import Upsert
 from support.derived import maintain_derived, order, orders
 from support.readers import READERS, Filter, found_by, found_by_delta_spark
 

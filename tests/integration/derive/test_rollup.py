@@ -9,10 +9,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import Deletion, OnDeleted
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import InvalidInput, SourceRowsDeleted
 from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.derived import DerivedBench, order

@@ -8,9 +8,8 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.policy import Deletion, OnDeleted
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing
 from kinesis_assets.operations.catch_up import jump
 from kinesis_assets.table.maintenance.retention import expire, lower_floor

@@ -14,9 +14,8 @@ from kinesis_assets.decoders.glue import SchemaVersion
 from kinesis_assets.decoders.typed_columns import MARK, Projection, errors
 from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive import run as runs
-from kinesis_assets.derive.changes import CheckedRows
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
-from kinesis_assets.derive.definition import definition_of
+from kinesis_assets.derive.derivation import CheckedRows
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.source import open_source
@@ -135,7 +134,7 @@ def test_a_rebuild_of_the_typed_table_asks_for_one_of_its_errors(typed, separate
     assert errors_of(typed) == [BAD]
     source = open_source(typed.bench.table.uri)
     table = typed.derived.table
-    rebuild(table, source, definition_of(None, None), (), by="ann", apply=True)
+    rebuild(table, source, typed.derived.derivation.definition, (), by="ann", apply=True)
     separate(schema=CORRECTED)
     with pytest.raises(SourceCommitsMissing, match="it was rebuilt"):
         typed.run_errors()

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys
 from kinesis_assets.dagster.settings.check_settings import DerivedNoDuplicatesCheck
+from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.upsert import Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

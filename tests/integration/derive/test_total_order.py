@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.decoders import from_json
+from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.testing import UserRecord, aggregate
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.errors import TableUnsuitable
 from support.derived import order
 

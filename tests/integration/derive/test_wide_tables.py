@@ -8,9 +8,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.upsert import Upsert
 from support.derived import order, orders
 
 

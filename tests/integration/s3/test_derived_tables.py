@@ -9,11 +9,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets import Cursor, new_rows, read_table
-from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.run import Derivation
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import SourceRowsDeleted
 from kinesis_assets.table.table import PositionedTable
 from support.derived import DerivedBench, maintain_derived, order, orders

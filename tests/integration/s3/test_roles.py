@@ -14,12 +14,11 @@ from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
-from kinesis_assets.derive.changes import Rollup
+from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.new_rows import new_rows, read_table
-from kinesis_assets.derive.run import Derivation, derive
+from kinesis_assets.derive.run import derive
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.upsert import Upsert
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.operations.doctor.row_scan import scan

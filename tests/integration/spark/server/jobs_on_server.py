@@ -24,9 +24,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.spark_resource import SparkResource
 from kinesis_assets.decoders import Glue, Gzip, SchemaVersion, decode
+from kinesis_assets.derive.derivation import Derivation, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.run import Derivation, derive
-from kinesis_assets.derive.upsert import Upsert
+from kinesis_assets.derive.run import derive
 from kinesis_assets.errors import InvalidInput, LandingFailed
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
