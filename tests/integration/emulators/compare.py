@@ -62,7 +62,7 @@ def _unequal(ours: Any, theirs: Any, path: tuple[str, ...]) -> Iterator[tuple[st
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for number, pair in enumerate(zip(ours, theirs, strict=True)):
             yield from _unequal(*pair, (*path, str(number)))
-    elif ours != theirs:
+    elif ours != theirs and (ours, theirs) != (ABSENT, None):  # boto3 does not distinguish these two
         yield ".".join(path), ours, theirs
 
 

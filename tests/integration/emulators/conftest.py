@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
+from integration.emulators.allowed_differences import ALLOWED
 from integration.emulators.compare import mismatches
-from integration.emulators.differences.by_emulator import is_called
 from integration.emulators.emulators import Emulator, Service, install, running
 from integration.emulators.recorded_api import RecordedApi
 from kinesis_assets.emulator import LocalKinesis
@@ -73,7 +73,7 @@ def record() -> Record:
                 service,
                 name.replace(" ", "-"),
                 clocks.get(service.name, START),
-                lambda step: service.name == "embedded" or is_called(service.name, f"{name}/{step}"),
+                lambda step: service.name == "embedded" or ALLOWED[service.name].is_called(f"{name}/{step}"),
             )
             try:
                 scenario(api)
