@@ -27,6 +27,8 @@ from support.stream_names import raw_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.slow  # hours of ticks
+
 INTERVAL = 300
 HOURS = 6
 KEYS = [dg.AssetKey(f"table_{number}") for number in range(8)]

@@ -1,4 +1,4 @@
-"""Jobs and days of ticks, which Dagster executes in this process, with its databases in memory."""
+"""The clock of a sensor, and heartbeats of its runs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
-from support.daemon import Daemon, SensorClock
-from support.in_memory import daemon, instance
+from support.daemon import SensorClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import dagster as dg
 
-__all__ = ["daemon", "instance"]
-
-
-@pytest.fixture(autouse=True)
-def sdk_clients(shared_sdk_clients: None) -> None:
-    """Share the SDK's clients."""
+    from support.daemon import Daemon
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ from support.attempts import Attempt
 from support.plain_derived import PlainDerived
 from support.stream_names import raw_key
 
+pytestmark = pytest.mark.slow  # Dagster executes jobs
+
 
 @pytest.fixture
 def empty_table(project, source):

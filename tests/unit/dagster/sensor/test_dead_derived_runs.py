@@ -129,6 +129,7 @@ def deployment(project, stream, instance, tmp_path) -> Deployment:
 # Runs with a heartbeat
 
 
+@pytest.mark.slow
 def test_a_run_without_further_heartbeats_is_ended_as_failed(deployment):
     run = deployment.started(FIRST)
     deployment.tick()

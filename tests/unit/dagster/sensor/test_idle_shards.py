@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from support.fixtures.stream import Clocked
 
+pytestmark = pytest.mark.slow  # hours of ticks and their runs
+
 HOUR = 3600
 LONGEST = 4 * HOUR
 
