@@ -224,6 +224,7 @@ def test_the_children_of_an_idle_shard_are_requested_when_they_can_be_read(sourc
 
 
 def test_a_record_that_arrived_while_a_run_was_canceled_is_requested_again_at_once(source, idle):
+    idle.pass_time(LONGEST)  # without a record, the next run would be as late as this one
     source.put(A, 1)
     assert idle.tick(Status.CANCELED) == [(A,)]
     assert idle.tick() == [(A,)]
@@ -277,21 +278,35 @@ def test_a_record_that_was_read_before_is_no_new_record(source, idle, faults):
     assert idle.tick() == []
 
 
-def test_a_record_that_does_not_exist_costs_one_run(source, deploy, faults, clocked):
-    source.create(1)
-    deployment = deploy()
-    deployment.tick()
-    deployment.pass_time(HOUR)
-    invented = {
+def invented(clocked: Clocked) -> dict[str, object]:
+    """A record that no shard has."""
+    return {
         "SequenceNumber": "4" * 56,
         "Data": "",
         "PartitionKey": "k",
         "ApproximateArrivalTimestamp": clocked.clock.seconds,
     }
-    lie_to_probes(faults, lambda response: response.but(Records=[invented]))
+
+
+def test_a_record_that_does_not_exist_costs_one_run(source, deploy, faults, clocked):
+    source.create(1)
+    deployment = deploy()
+    deployment.tick()
+    deployment.pass_time(HOUR)
+    lie_to_probes(faults, lambda response: response.but(Records=[invented(clocked)]))
     at = HOUR + INTERVAL
     # Afterwards, a run is requested after the wait that would also apply without any response.
     assert [run[0] for run in deployment.pass_time(LONGEST)] == [at, 2 * at, 4 * at]
+
+
+def test_a_record_after_one_that_does_not_exist_is_requested_at_once(source, idle, faults, clocked):
+    idle.pass_time(LONGEST)
+    lies = [[invented(clocked)]] * 2
+    lie_to_probes(faults, lambda response: response.but(Records=lies.pop()) if lies else None, shard_id=A)
+    assert idle.tick() == [(A,)]
+    assert idle.tick() == []
+    source.put(A, 1)
+    assert idle.tick() == [(A,)]
 
 
 def test_a_tick_requests_shards_less_and_less_often_while_probes_fail(source, deploy, faults):
