@@ -40,8 +40,9 @@ STREAM = "type: kinesis_assets.KinesisStreamComponent\nattributes: {{stream: {0}
 
 
 @pytest.fixture(autouse=True)
-def of_this_process() -> Iterator[None]:
+def of_this_process(library_schemas: None) -> Iterator[None]:
     """Restore what Dagster sets for the whole process when it loads a code location."""
+    del library_schemas
     modules, context = {*sys.modules}, DefinitionsLoadContext.get()
     yield
     DefinitionsLoadContext.set(context)
