@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
@@ -157,14 +157,11 @@ class EventAudit:
         snapshot = self.table.snapshot()
         identity = history.positions.identity
         found: set[tuple[str, str]] = set()
-        positions = snapshot.positions(identity, or_older=True)
-        while positions is not None and positions.commit_id > history.positions.commit_id:
-            found |= {(str(positions.batch_id), shard_id) for shard_id in positions.added}
-            positions = None if positions.previous is None else snapshot.positions_at(positions.previous)
-        amendment = snapshot.amendment(identity)
-        while amendment is not None and (
-            history.amendment is None or amendment.commit_id > history.amendment.commit_id
-        ):
-            found |= {(str(amendment.batch_id), shard_id) for shard_id in amendment.filled}
-            amendment = None if amendment.previous is None else snapshot.amendment_at(amendment.previous)
-        return found
+        positions, amendment = snapshot.positions(identity, or_older=True), snapshot.amendment(identity)
+        last = history.positions.commit_id
+        newer = () if positions is None else self.table.chain.back_from(positions)
+        for each in takewhile(lambda each: each.commit_id > last, newer):
+            found |= {(str(each.batch_id), shard_id) for shard_id in each.added}
+        before = -1 if history.amendment is None else history.amendment.commit_id
+        amended = takewhile(lambda each: each.commit_id > before, self.table.amendments.back_from(amendment))
+        return found | {(str(each.batch_id), shard_id) for each in amended for shard_id in each.filled}

@@ -110,8 +110,7 @@ class ConsumedRecords:
         if not self._is_read(positions.commit_id, shard_id):  # it is in the archive, or nothing is known
             return None
         try:
-            commits = [positions.commit_id, *(each.commit_id for each in chain.commits_before(positions))]
-            commits.reverse()
+            commits = [each.commit_id for each in chain.since(positions, None)][::-1]
             if chain.positions_at(commits[0]).adopted:  # the table had rows before
                 return None
             number = bisect_left(commits, True, key=lambda commit_id: self._is_read(commit_id, shard_id))
@@ -143,11 +142,9 @@ class ConsumedRecords:
     def _amendments(self) -> list[Amendment]:
         """The amendments that the consumer has consumed, newest first, as far as they are kept."""
         found: list[Amendment] = []
-        commit_id = self._cursor.amendment
+        amendments, commit_id = self._table.amendments, self._cursor.amendment
         with suppress(PositionsUnreadable):
-            while commit_id is not None:
-                found.append(self._table.amendments.at(commit_id))
-                commit_id = found[-1].previous
+            found.extend(amendments.back_from(None if commit_id is None else amendments.at(commit_id)))
         return found
 
     def _knows_amendments_since(self, time: datetime | None) -> bool:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kinesis_assets.derive.data_files import Manifest
 from kinesis_assets.derive.derived_table import FORMAT, DerivedCommit, ReplacedFile, refuse_rewritten
 from kinesis_assets.derive.policy import NOTHING_DELETED
-from kinesis_assets.errors import CommitUnknown, CursorConflict, PositionsUnreadable, UpsertOvertaken
+from kinesis_assets.errors import CursorConflict, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, TABLE
 from kinesis_assets.metrics.recording import timed
 from kinesis_assets.retry import RetryPolicy, retry
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import check_files
-from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,9 +95,10 @@ def commit(
     def committed(*, may_commit: bool) -> DerivedCommit | None:
         snapshot = table.snapshot()
         if snapshot.commit_id != expected:
-            found = _own(table, snapshot, expected, batch_id)
-            if found is not None:
-                return found
+            # A rebuild starts the chain again.
+            since = table.entries.since(snapshot.newest, expected, may_restart=True)
+            if (own := find_commit(table.uri, since, batch_id)) is not None:
+                return own
             raise CursorConflict(
                 table.uri,
                 "another run has consumed the same rows of the source. This run added none of its rows; the "
@@ -162,22 +163,3 @@ def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequen
         return False
     present = {file.path for file in newest.data_files()}
     return all(file.path in present for file in removed)
-
-
-def _own(
-    table: DerivedTable, snapshot: DerivedSnapshot, expected: int | None, batch_id: int
-) -> DerivedCommit | None:
-    """Return the commit of a batch since an expected commit, if it was made."""
-    try:
-        for entry in table.entries.back_from(snapshot.newest):
-            if entry.batch_id == batch_id:
-                return entry
-            if entry.previous == expected:
-                return None
-    except PositionsUnreadable as error:
-        raise CommitUnknown(
-            table.uri,
-            f"it is unknown whether batch {batch_id} was committed: {error}. Search the table for rows of "
-            "this batch before the next run",
-        ) from error
-    return None

@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
@@ -33,14 +33,12 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.log.rewrites import RewriteLog
 from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
-from kinesis_assets.table.store.referenced_files import FileCache, decoded, read_file, write_file
+from kinesis_assets.table.store.chain import Chain
 from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.version import TableVersion, arrow_schema, commit_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    import pyarrow.fs
+    from collections.abc import Iterable, Sequence
 
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.kinesis.clock import Clock
@@ -82,7 +80,7 @@ class DerivedTable:
         self.policy = policy
         self.folder = TableFolder.at(uri, role)
         self.files = self.folder.open()
-        self.entries = CommitEntries(uri, self.files)
+        self.entries = Chain(uri, lambda: self.files, entry_path, _decode, way_out=_WAY_OUT)
         self.rewrites = RewriteLog(uri, self.files)
 
     @property
@@ -231,9 +229,6 @@ REBUILD_COMMAND = "`kinesis-assets rebuild`"
 """The command that starts a derived table again. It needs neither its rows nor these entries."""
 
 _WAY_OUT = f"Restore the original file; or run {REBUILD_COMMAND}, which derives all rows again without it"
-
-_MEMORY_PER_BYTE = 8
-"""Approximate memory in bytes of a decoded file, per byte of the file."""
 
 
 class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -384,6 +379,9 @@ class DerivedCommit(
     definition: Definition | None = None
     consumed: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
+    arn: ClassVar[None] = None
+    """The source may be derived from several streams."""
+
     @property
     def records_errors(self) -> bool:
         """Whether the release that made the commit recorded `errors`."""
@@ -395,53 +393,8 @@ class DerivedCommit(
         return self.commit_id if self.errors or not self.records_errors else self.errors_before
 
 
-class CommitEntries:
-    """The entries of a derived table's commits, with a cache of those that were read.
-
-    Args:
-        table: The table's URI, for errors.
-        files: The table's folder.
-    """
-
-    def __init__(self, table: str, files: pyarrow.fs.FileSystem) -> None:
-        self._table = table
-        self._files = files
-        self._cache = FileCache()
-
-    def at(self, commit_id: int) -> DerivedCommit:
-        """Read the entry with a commit id.
-
-        Raises:
-            PositionsUnreadable: The file is missing, damaged, or of another commit.
-            TableUnreachable: The file cannot be read at present.
-        """
-        path = entry_path(commit_id)
-        found: DerivedCommit | None = self._cache.get(path)
-        if found is None:
-            content = read_file(self._table, self._files, path, way_out=_WAY_OUT)
-            found = decoded(self._table, path, _decode, content, way_out=_WAY_OUT)
-            if found.commit_id != commit_id:
-                raise PositionsUnreadable(
-                    self._table, f"{path} has the content of {found.commit_id}.json. {_WAY_OUT}"
-                )
-            self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
-        return found
-
-    def back_from(self, newest: DerivedCommit | None) -> Iterator[DerivedCommit]:
-        """Yield a commit and the ones before it, newest first. Raises the errors of `at`."""
-        each = newest
-        while each is not None:
-            yield each
-            each = None if each.previous is None else self.at(each.previous)
-
-    def write(self, entry: DerivedCommit) -> None:
-        """Write the file of a new entry, before the commit that points at it.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        content = msgspec.json.format(msgspec.json.encode(entry), indent=1)
-        write_file(self._files, entry_path(entry.commit_id), content)
+CommitEntries = Chain[DerivedCommit]
+"""The entries of a derived table's commits."""
 
 
 def entry_path(commit_id: int) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import merge
-from itertools import chain
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,7 +37,6 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.opening import open_delta
-from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.version import TableVersion, schema_of
 
@@ -276,9 +275,14 @@ class RawSource(Source):
 
     def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, see `Source`."""
+        chain, amendments = self._table.chain, self._table.amendments
+        since = () if self._positions is None else chain.since(self._positions, cursor.commit)
         try:
-            landed = [SourceCommit(*commit) for commit in self._landed_since(cursor, limit)]
-            amended = [of_amendment(*pair) for pair in self._amended_since(cursor)]
+            landed = [SourceCommit(*commit) for commit in islice(since, limit)]
+            amended = [
+                of_amendment(each, None if each.previous is None else amendments.at(each.previous))
+                for each in amendments.since(self._amendment, cursor.amendment)
+            ]
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, cursor, str(error)) from error
         # The order of the two chains among each other is that of their ids, which are drawn from the clock.
@@ -348,34 +352,6 @@ class RawSource(Source):
                 found += sum(shards[shard_id].seeks[-1].rows_removed for shard_id in rewound)
         return found
 
-    def _landed_since(self, cursor: Cursor, limit: int | None) -> list[CommitRef]:
-        """Return the commits that moved positions, newest first."""
-        last = cursor.commit
-        if self._positions is None:
-            return []
-        newest = CommitRef(self._positions.commit_id, self._positions.batch_id)
-        found: list[CommitRef] = []
-        for commit in chain([newest], self._table.chain.commits_before(self._positions)):
-            if commit.commit_id == last or len(found) == limit:
-                return found
-            found.append(commit)
-        if last is not None:
-            raise commits_missing(self.uri, cursor, f"the chain of commits does not contain {last}")
-        return found
-
-    def _amended_since(self, cursor: Cursor) -> list[tuple[Amendment, Amendment | None]]:
-        """Return the amendments, newest first, each with the one before it."""
-        last = cursor.amendment
-        found: list[tuple[Amendment, Amendment | None]] = []
-        each = self._amendment
-        while each is not None and each.commit_id != last:
-            before = None if each.previous is None else self._table.amendments.at(each.previous)
-            found.append((each, before))
-            each = before
-        if each is None and last is not None:
-            raise commits_missing(self.uri, cursor, f"the chain of amendments does not contain {last}")
-        return found
-
 
 class DerivedSource(Source):
     """One version of a derived table.
@@ -407,17 +383,12 @@ class DerivedSource(Source):
 
     def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, see `Source`."""
-        found: list[SourceCommit] = []
+        since = self._snapshot.table.entries.since(self._snapshot.newest, cursor.commit)
         try:
-            for entry in self._snapshot.table.entries.back_from(self._snapshot.newest):
-                if entry.commit_id == cursor.commit or len(found) == limit:
-                    break
-                found.append(
-                    SourceCommit(entry.commit_id, entry.batch_id, rows=entry.rows, replaced=entry.replaced)
-                )
-            else:
-                if cursor.commit is not None:
-                    raise commits_missing(self.uri, cursor, "it was rebuilt")
+            found = [
+                SourceCommit(entry.commit_id, entry.batch_id, rows=entry.rows, replaced=entry.replaced)
+                for entry in islice(since, limit)
+            ]
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, cursor, str(error)) from error
         return found[::-1]

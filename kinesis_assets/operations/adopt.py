@@ -31,7 +31,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.operations.seek.probe import probe_shard
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
 from kinesis_assets.table.positions import amendments as amendment_file
 from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
@@ -272,7 +272,9 @@ def _commit(
         nonlocal files
         snapshot = table.snapshot()
         positions = snapshot.positions(identity)
-        if positions is not None and _first(snapshot, positions).batch_id == batch_id:
+        # A run may already have committed newer ones.
+        since = () if positions is None else table.chain.since(positions, None)
+        if find_commit(table.uri, since, batch_id) is not None:
             return True
         found = set(snapshot.active_files())
         # The same files contain the same rows, and reading them takes long.
@@ -301,13 +303,6 @@ def _commit(
         return None
 
     commit_until_known(table, attempt)
-
-
-def _first(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions:
-    """Return the first positions of a table: a run may already have committed newer ones."""
-    while positions.previous is not None:
-        positions = snapshot.positions_at(positions.previous)
-    return positions
 
 
 def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:

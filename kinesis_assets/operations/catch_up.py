@@ -354,7 +354,7 @@ def record_lost(
     def attempt(*, may_commit: bool) -> bool | None:
         snapshot = table.snapshot()
         current = require_positions(table.uri, snapshot, identity)
-        if find_commit(table, current, expected, batch_id) is not None:
+        if find_commit(table.uri, table.chain.since(current, expected.commit_id), batch_id) is not None:
             return True
         if not may_commit:
             return None

@@ -10,7 +10,6 @@ import msgspec
 from deltalake import PostCommitHookProperties
 
 from kinesis_assets.errors import (
-    PositionsUnreadable,
     StreamRecreated,
     TableUnreachable,
     TableUnsuitable,
@@ -30,10 +29,9 @@ from kinesis_assets.table.ownership import (
     refuse_other_stream,
 )
 from kinesis_assets.table.policy import HISTORY_RETENTION, TablePolicy
-from kinesis_assets.table.positions.amendments import AmendmentFiles, amendment_path
+from kinesis_assets.table.positions.amendments import amendment_chain
 from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.rewritten_files import writer_properties
-from kinesis_assets.table.store.referenced_files import RESTORE_ORIGINAL
 from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.version import KEEP_ENTRIES, TableVersion, commit_properties
 
@@ -131,20 +129,11 @@ class TableSnapshot(TableVersion):
     def positions_of(self, arn: str) -> StreamPositions | None:
         """Read the positions of the newest stream with an ARN. Raises as `positions_at`."""
         commit_id = self.commit_id_of(application_of_arn(arn))
-        if commit_id is None:
-            return None
-        found = self.positions_at(commit_id)
-        self._refuse_of_another(f"the positions file {commit_id}.json", found.identity.arn, arn)
-        return found
+        return None if commit_id is None else self.positions_at(commit_id, arn)
 
-    def positions_at(self, commit_id: int) -> StreamPositions:
-        """Read the positions file with a commit id, whether or not a commit points at it.
-
-        Raises:
-            PositionsUnreadable: The file is missing or invalid.
-            TableUnreachable: The file cannot be read at the moment.
-        """
-        return self.table.chain.positions_at(commit_id)
+    def positions_at(self, commit_id: int, arn: str | None = None) -> StreamPositions:
+        """Read the positions file with a commit id. The arguments and errors are those of `Chain.at`."""
+        return self.table.chain.positions_at(commit_id, arn)
 
     def with_all_archived(self, positions: StreamPositions) -> StreamPositions:
         """Return positions with each shard that is only in the archive. Raises as `positions_at`."""
@@ -159,24 +148,11 @@ class TableSnapshot(TableVersion):
         """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
         self.refuse_other_stream(identity)
         commit_id = self.commit_id_of(amendment_application(identity))
-        if commit_id is None:
-            return None
-        found = self.amendment_at(commit_id)
-        if found.arn is not None:  # format 1 does not name the stream
-            self._refuse_of_another(amendment_path(commit_id), found.arn, identity.arn)
-        return found
+        return None if commit_id is None else self.table.amendments.at(commit_id, identity.arn)
 
     def amendment_at(self, commit_id: int) -> Amendment:
         """Read the amendment file with a commit id. Raises as `positions_at`."""
         return self.table.amendments.at(commit_id)
-
-    def _refuse_of_another(self, file: str, arn: str, expected: str) -> None:
-        if arn != expected:
-            raise PositionsUnreadable(
-                self.table.uri,
-                f"{file} is of {arn}, but the log names it for {expected}: it was overwritten or "
-                f"restored from another file. {RESTORE_ORIGINAL}",
-            )
 
     def file_stats(self) -> Iterator[FileStats]:
         """Yield the data files of this version, with their statistics."""
@@ -374,7 +350,7 @@ class TableFiles:
         self.folder = TableFolder.at(uri, role)
         self.files = self.folder.open()
         self.chain = PositionsChain(uri, lambda: self.files, policy.chain)
-        self.amendments = AmendmentFiles(uri, lambda: self.files)
+        self.amendments = amendment_chain(uri, lambda: self.files)
 
     @property
     def clock(self) -> Clock:

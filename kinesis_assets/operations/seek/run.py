@@ -142,9 +142,9 @@ def seek(
     def attempt(*, may_commit: bool) -> SeekResult | None:
         snapshot = table.snapshot()
         current = require_positions(table.uri, snapshot, identity)
-        commit_id = find_commit(table, current, expected, batch_id)
-        if commit_id is not None:
-            return replace(results[commit_id], version=snapshot.version_of(commit_id), applied=True)
+        own = find_commit(table.uri, table.chain.since(current, expected.commit_id), batch_id)
+        if own is not None:
+            return replace(results[own.commit_id], version=snapshot.version_of(own.commit_id), applied=True)
         if not may_commit:
             return None
         _refuse_late(table, batch_id)

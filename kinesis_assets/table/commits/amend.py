@@ -9,10 +9,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import CommitUnknown, PastChanged, PositionsUnreadable
+from kinesis_assets.errors import PastChanged
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.commits.commit import check_files
-from kinesis_assets.table.commits.commit_loop import commit_until_known, require_positions
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
 from kinesis_assets.table.positions.amendments import next_amendment
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def commit_missing_rows(
     def try_once(*, may_commit: bool) -> tuple[int | None] | None:
         snapshot = table.snapshot_for_rows() if files and may_commit else table.snapshot()
         current = snapshot.amendment(identity)
-        commit_id = _commit_id_of(table, snapshot, current, amendment, batch_id)
-        if commit_id is not None:
-            return (snapshot.version_of(commit_id),)
+        since = table.amendments.since(current, None if amendment is None else amendment.commit_id)
+        if (own := find_commit(table.uri, since, batch_id)) is not None:
+            return (snapshot.version_of(own.commit_id),)
         cause = _rewrite(table, snapshot, identity, current, version)
-        if cause is None and not _same_rows(snapshot, current, amendment, not_before):
+        if cause is None and not _same_rows(table, current, amendment, not_before):
             cause = "another commit" if current is None else f"batch {current.batch_id}"
         if cause is not None:
             raise PastChanged(
@@ -135,41 +135,10 @@ def _cleared(
 
 
 def _same_rows(
-    snapshot: TableSnapshot, current: Amendment | None, amendment: Amendment | None, not_before: datetime
+    table: PositionedTable, current: Amendment | None, amendment: Amendment | None, not_before: datetime
 ) -> bool:
     """Return whether the amendments since *amendment* changed no row that arrived at or after a time."""
-    each = current
-    while _id_of(each) != _id_of(amendment):
-        if each is None or each.filled or each.rewound:
-            return False
-        if each.floor and each.floor > not_before.date():
-            return False
-        each = None if each.previous is None else snapshot.amendment_at(each.previous)
-    return True
-
-
-def _id_of(amendment: Amendment | None) -> int | None:
-    return None if amendment is None else amendment.commit_id
-
-
-def _commit_id_of(
-    table: PositionedTable,
-    snapshot: TableSnapshot,
-    current: Amendment | None,
-    expected: Amendment | None,
-    batch_id: int,
-) -> int | None:
-    """Return the commit id of a batch that was committed since *expected*; None if it was not."""
-    each = current
-    while _id_of(each) != _id_of(expected) and each is not None:
-        if each.batch_id == batch_id:
-            return each.commit_id
-        try:
-            each = None if each.previous is None else snapshot.amendment_at(each.previous)
-        except PositionsUnreadable as error:
-            raise CommitUnknown(
-                table.uri,
-                f"it is unknown whether batch {batch_id} was committed: {error}. "
-                "Search the table for rows of this batch_id before the next replay",
-            ) from error
-    return None
+    return not any(
+        each.filled or each.rewound or (each.floor and each.floor > not_before.date())
+        for each in table.amendments.since(current, None if amendment is None else amendment.commit_id)
+    )

@@ -30,7 +30,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, STREAM, TABLE
 from kinesis_assets.metrics.recording import timed
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known, open_with_positions, positions_since
+from kinesis_assets.table.commits.commit_loop import commit_until_known, open_with_positions
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.log.delta_log import later_version_of
@@ -221,7 +221,7 @@ def commit(
         current = table.chain.with_archived(current, {*listed, *moved}).with_listing(listing)
         movers: dict[str, StreamPositions] = {}
         if conflicting := moved_by_others(current, expected, moved):
-            movers = last_moved_by(positions_since(table, snapshot, current, expected, batch_id), conflicting)
+            movers = last_moved_by(table.chain.back_from(current), conflicting)
         merged, refused = merge(current, expected, moved, movers)
         # A refused shard stays refused, even if it returns to its old position: its rows are removed here.
         # `moved` changes after the files do, so that the next try repeats a removal that failed.

@@ -5,7 +5,6 @@ Opens a table for an attempt's commit, and finds the commits made since it start
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kinesis_assets.errors import (
@@ -17,11 +16,10 @@ from kinesis_assets.errors import (
     TableUnreachable,
     reason_of,
 )
-from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     import pyarrow.fs
 
@@ -47,6 +45,14 @@ class WrittenTable(Protocol):
     @property
     def clock(self) -> Clock:
         """The clock by which the table is written."""
+
+
+class _HasBatch(Protocol):
+    @property
+    def batch_id(self) -> int: ...
+
+
+_Commit = TypeVar("_Commit", bound=_HasBatch)
 
 
 class _Step(Protocol[_Outcome_co]):
@@ -150,13 +156,14 @@ def open_with_positions(
         snapshot = table.snapshot_for_rows() if for_rows else table.snapshot()
         files_read = table.chain.files_read
         current = require_positions(table.uri, snapshot, expected.identity)
-        commit_id = find_commit(table, current, expected, batch_id)
+        since = table.chain.since(current, expected.commit_id)
+        commit = find_commit(table.uri, since, batch_id)
         if (
-            commit_id is not None
+            commit is not None
             or table.chain.files_read - files_read <= _MAX_FILES_READ
             or openings == _MAX_OPENINGS
         ):
-            return snapshot, current, commit_id
+            return snapshot, current, None if commit is None else commit.commit_id
 
 
 def require_positions(
@@ -177,69 +184,22 @@ def require_positions(
     return found
 
 
-def find_commit(
-    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
-) -> int | None:
-    """Return the commit id of a batch that was committed since *expected*; None if it was not.
+def find_commit(table: str, commits: Iterable[_Commit], batch_id: int) -> _Commit | None:
+    """Return the commit of a batch; None if it is not committed.
+
+    Args:
+        table: The table's URI, for the error.
+        commits: The commits since the attempt started, newest first, see `Chain.since`.
+        batch_id: The attempt's batch.
 
     Raises:
-        CommitUnknown: The chain of positions is broken.
+        CommitUnknown: The chain of commits is broken.
     """
-    return next(
-        (
-            commit.commit_id
-            for commit in commits_since(table, current, expected, batch_id)
-            if commit.batch_id == batch_id
-        ),
-        None,
-    )
-
-
-def commits_since(
-    table: PositionedTable, current: StreamPositions, expected: StreamPositions, batch_id: int
-) -> Iterator[CommitRef]:
-    """Yield the commits since *expected*, newest first.
-
-    Raises:
-        CommitUnknown: The chain of positions is broken.
-    """
-    commits = itertools.chain(
-        [CommitRef(current.commit_id, current.batch_id)], table.chain.commits_before(current)
-    )
     try:
-        for commit in commits:
-            if commit.commit_id == expected.commit_id:
-                return
-            yield commit
+        return next((commit for commit in commits if commit.batch_id == batch_id), None)
     except PositionsUnreadable as error:
         raise CommitUnknown(
-            table.uri,
-            f"it is unknown whether batch {batch_id} was committed: {error}. "
-            "Search the table for rows of this batch_id before the next run",
+            table,
+            f"it is unknown whether batch {batch_id} was committed: {error}. Search the table for rows of "
+            "this batch_id before the next run",
         ) from error
-    raise CommitUnknown(
-        table.uri,
-        f"the positions from which batch {batch_id} started (commit {expected.commit_id}) do not precede the "
-        "current ones. The table may have been restored: examine its history before the next run",
-    )
-
-
-def positions_since(
-    table: PositionedTable,
-    snapshot: TableSnapshot,
-    current: StreamPositions,
-    expected: StreamPositions,
-    batch_id: int,
-) -> Iterator[StreamPositions]:
-    """Yield the positions of the commits since *expected*, newest first, then *expected*.
-
-    It ends before the first positions file that cannot be read. Raises the errors of `commits_since`.
-    """
-    yield current
-    for commit in commits_since(table, current, expected, batch_id):
-        if commit.commit_id != current.commit_id:
-            try:
-                yield snapshot.positions_at(commit.commit_id)
-            except PositionsUnreadable:  # needed only to name the run that moved a shard
-                return
-    yield expected

@@ -14,10 +14,8 @@ from kinesis_assets.errors import PositionsUnreadable, TableRewritten
 from kinesis_assets.table.log.rewrites import Rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import date
 
-    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
@@ -44,7 +42,7 @@ def unaccepted_rewrites(
     """
     rewrites = table.rewrites.since(positions, snapshot.version)
     deleted = table.rewrites.deleted_since(positions, snapshot.version)
-    if deleted is not None and newest_rows_are_missing(snapshot, positions):
+    if deleted is not None and newest_rows_are_missing(table, snapshot, positions):
         rewrites.append(Rewrite(deleted, _DELETED, None))
     if not rewrites:
         return []
@@ -75,20 +73,23 @@ _MAX_COMMITS = 100
 """Maximum number of commits that are searched for one with rows; each may take reading a file."""
 
 
-def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions) -> bool:
+def newest_rows_are_missing(
+    table: PositionedTable, snapshot: TableSnapshot, positions: StreamPositions
+) -> bool:
     """Return whether all rows of the newest commit with rows are missing without a recorded explanation.
 
     Rows count as present if a file has no statistics, or if it was compacted from older and newer rows.
 
     Args:
-        snapshot: The table.
-        positions: The table's positions.
+        table: The table.
+        snapshot: Its newest version.
+        positions: The positions in that version.
 
     Raises:
         PositionsUnreadable: An amendment cannot be read.
     """
-    newest = _newest_with_rows(snapshot, positions)
-    if newest is None or _may_be_explained(snapshot, newest):
+    newest = _newest_with_rows(table, positions)
+    if newest is None or _may_be_explained(table, snapshot, newest):
         return False
     bounds = (
         (file.smallest["batch_id"], file.greatest["batch_id"]) for file in snapshot.data_files(["batch_id"])
@@ -96,21 +97,15 @@ def newest_rows_are_missing(snapshot: TableSnapshot, positions: StreamPositions)
     return not any(low is None or high is None or low <= newest.batch_id <= high for low, high in bounds)
 
 
-def _newest_with_rows(snapshot: TableSnapshot, positions: StreamPositions) -> StreamPositions | None:
-    return next((each for each in islice(_chain(snapshot, positions), _MAX_COMMITS) if each.added), None)
+def _newest_with_rows(table: PositionedTable, positions: StreamPositions) -> StreamPositions | None:
+    commits = islice(table.chain.back_from(positions), _MAX_COMMITS)
+    try:
+        return next((commit for commit in commits if commit.added), None)
+    except PositionsUnreadable:  # it was pruned
+        return None
 
 
-def _chain(snapshot: TableSnapshot, positions: StreamPositions) -> Iterator[StreamPositions]:
-    yield positions
-    while positions.previous is not None:
-        try:
-            positions = snapshot.positions_at(positions.previous)
-        except PositionsUnreadable:  # it was pruned
-            return
-        yield positions
-
-
-def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
+def _may_be_explained(table: PositionedTable, snapshot: TableSnapshot, newest: StreamPositions) -> bool:
     """Return whether an operator accepted the loss, or a seek or the retention may have deleted the rows."""
     amendment = snapshot.amendment(newest.identity)
     if amendment is None:
@@ -118,12 +113,12 @@ def _may_be_explained(snapshot: TableSnapshot, newest: StreamPositions) -> bool:
     if amendment.accepted is not None and amendment.accepted > (newest.examined or 0):
         return True
     floors = [amendment.floor]
-    link: Amendment | None = amendment
-    while link is not None and link.commit_id > newest.commit_id:
-        if link.rewound:
+    for each in table.amendments.back_from(amendment):
+        if each.commit_id <= newest.commit_id:
+            break
+        if each.rewound:
             return True
-        floors += [link.floor, link.lowered_from]
-        link = None if link.previous is None else snapshot.amendment_at(link.previous)
+        floors += [each.floor, each.lowered_from]
     return _may_have_expired(newest, max((floor for floor in floors if floor is not None), default=None))
 
 

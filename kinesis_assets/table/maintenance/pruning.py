@@ -128,7 +128,7 @@ def _superseded_positions(
         limits,
         now,
     )
-    bases = {_base_of(table.chain, commit_id) for commit_id in (kept, current.commit_id)}
+    bases = {_base_of(table.chain, identity, commit_id) for commit_id in (kept, current.commit_id)}
     old = iter([commit_id for commit_id in found if commit_id not in bases])
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while batch := list(islice(old, _AT_ONCE)):
@@ -145,17 +145,15 @@ def _previous_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int
     Returns None if the file is damaged or another stream's.
     """
     try:
-        found = chain.header_at(commit_id)
+        found = chain.header_at(commit_id, identity.arn)
     except PositionsUnreadable:  # the process that wrote the file was killed
-        return None
-    if found.identity.arn != identity.arn:
         return None
     return commit_id if found.previous is None else found.previous
 
 
-def _base_of(chain: PositionsChain, commit_id: int) -> int | None:
+def _base_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> int | None:
     try:
-        return chain.header_at(commit_id).base
+        return chain.header_at(commit_id, identity.arn).base
     except PositionsUnreadable:  # it was pruned before
         return None
 
@@ -199,10 +197,10 @@ def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now
     present = files_by_id(table.files, AMENDMENTS_FOLDER)  # older ones were pruned before
     entry = snapshot.amendment(identity)
     chain: list[int] = []
-    while entry is not None:
-        chain.append(entry.commit_id)
-        previous = entry.previous
-        entry = None if previous is None or previous not in present else snapshot.amendment_at(previous)
+    for each in table.amendments.back_from(entry):
+        chain.append(each.commit_id)
+        if each.previous not in present:
+            break
     old = [commit_id for commit_id in chain if _is_old(commit_id, now)]
     for commit_id in reversed(old[1:]):
         yield f"{AMENDMENTS_FOLDER}/{commit_id}.json"

@@ -13,17 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.range_stats import RangeStats, check_rows, with_rows
-from kinesis_assets.table.store.referenced_files import (
-    RESTORE_ORIGINAL,
-    FileCache,
-    decoded,
-    read_file,
-    write_file,
-)
+from kinesis_assets.table.store.chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -200,13 +193,8 @@ def next_amendment(
     )
 
 
-def encode(amendment: Amendment) -> bytes:
-    """Encode the content of an amendment file."""
-    return msgspec.json.format(msgspec.json.encode(amendment), indent=1)
-
-
 def decode(content: bytes) -> Amendment:
-    """Decode what `encode` returned.
+    """Decode the content of an amendment file.
 
     Raises:
         msgspec.MsgspecError: The content is damaged, is no amendment, or has a newer format.
@@ -222,50 +210,10 @@ def decode(content: bytes) -> Amendment:
 
 AMENDMENTS_FOLDER = "_kinesis/past"
 
-_MEMORY_A_BYTE = 8
-"""Approximate memory in bytes of a decoded amendment file, per byte of the file."""
 
-
-class AmendmentFiles:
-    """The amendment files of one table, with a cache of those that were read.
-
-    Args:
-        table: The table's URI, for errors.
-        files: Returns the table's folder.
-    """
-
-    def __init__(self, table: str, files: Callable[[], pyarrow.fs.FileSystem]) -> None:
-        self._table = table
-        self._files = files
-        self._cache = FileCache()
-
-    def at(self, commit_id: int) -> Amendment:
-        """Read the amendment file with a commit id.
-
-        Raises:
-            PositionsUnreadable: The file is missing, invalid, or another amendment's.
-            TableUnreachable: The file cannot be read at the moment.
-        """
-        path = amendment_path(commit_id)
-        found: Amendment | None = self._cache.get(path)
-        if found is None:
-            content = read_file(self._table, self._files(), path)
-            found = decoded(self._table, path, decode, content)
-            if found.commit_id != commit_id:
-                raise PositionsUnreadable(
-                    self._table,
-                    f"{path} has the content of {found.commit_id}.json. {RESTORE_ORIGINAL}",
-                )
-            self._cache.put(path, found, _MEMORY_A_BYTE * len(content))
-        return found
-
-    def write(self, amendment: Amendment) -> None:
-        """Write the file of a new amendment, before the commit that points at it.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        write_file(self._files(), amendment_path(amendment.commit_id), encode(amendment))
+def amendment_chain(table: str, files: Callable[[], pyarrow.fs.FileSystem]) -> Chain[Amendment]:
+    """Return the chain of the amendment files in a table's folder."""
+    return Chain(table, files, amendment_path, decode)
 
 
 def amendment_path(commit_id: int) -> str:

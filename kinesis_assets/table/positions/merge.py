@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import PositionConflict
+from kinesis_assets.errors import PositionConflict, PositionsUnreadable
 from kinesis_assets.kinesis.shards import unfinished_parents
 
 if TYPE_CHECKING:
@@ -83,20 +84,21 @@ def last_moved_by(history: Iterable[StreamPositions], shard_ids: Iterable[str]) 
     """Return the commit that moved each shard to its current position, by shard id.
 
     Args:
-        history: Consecutive positions, newest first, down to those before the shards moved. They are read
-            only as far as needed.
+        history: Consecutive positions, newest first, see `PositionsChain.back_from`. They are read only as
+            far as needed, and up to the first that cannot be read.
         shard_ids: The shards.
     """
     found: dict[str, StreamPositions] = {}
     pending = set(shard_ids)
-    for newer, older in pairwise(history):
-        for shard_id in sorted(pending):
-            before, after = older.shards.get(shard_id), newer.shards.get(shard_id)
-            if after is not None and (before is None or not after.same_place(before)):
-                found[shard_id] = newer
-        pending -= found.keys()
-        if not pending:
-            break
+    with suppress(PositionsUnreadable):  # the commits only name the run that moved a shard
+        for newer, older in pairwise(history):
+            for shard_id in sorted(pending):
+                before, after = older.shards.get(shard_id), newer.shards.get(shard_id)
+                if after is not None and (before is None or not after.same_place(before)):
+                    found[shard_id] = newer
+            pending -= found.keys()
+            if not pending:
+                break
     return found
 
 

@@ -194,6 +194,11 @@ class StreamPositions(
     provisioned_since: datetime | None = None
 
     @property
+    def arn(self) -> str:
+        """The ARN of the stream."""
+        return self.identity.arn
+
+    @property
     def header(self) -> Header:
         """The header of their file."""
         return Header(self.format, self.identity, self.commit_id, self.previous)
@@ -324,3 +329,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     commit_id: int = msgspec.field(name="token")
     previous: int | None
     base: int | None = None
+
+    @property
+    def arn(self) -> str:
+        """The ARN of the stream."""
+        return self.identity.arn

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
 from zlib import crc32
 
 import msgspec
 
-from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions import positions_file
@@ -32,13 +32,7 @@ from kinesis_assets.table.positions.positions_file import (
     compress,
     decompress,
 )
-from kinesis_assets.table.store.referenced_files import (
-    RESTORE_ORIGINAL,
-    FileCache,
-    decoded,
-    read_file,
-    write_file,
-)
+from kinesis_assets.table.store.chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -52,11 +46,9 @@ POSITIONS_FOLDER = "_kinesis/positions"
 
 _MEMORY_PER_BYTE = 16
 _MEMORY_PER_SHARD = 100
-"""Estimated memory of a decoded file, per byte of the file and per shard that it shares with its base."""
+"""Approximate memory of a decoded file, per byte of it and per shard that it shares with its base."""
 
 _PARALLEL_READS = 16
-
-_Decoded = TypeVar("_Decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +76,41 @@ class PositionsChain:
         table: The table's URI, for errors.
         files: Returns the file system of the table's folder.
         policy: When to write a new base or an archive segment.
-
-    Attributes:
-        files_read: Number of files read from the table's folder so far.
     """
 
     def __init__(
         self, table: str, files: Callable[[], pyarrow.fs.FileSystem], policy: ChainPolicy = ChainPolicy()
     ) -> None:
-        self.files_read = 0
-        self._table = table
-        self._files = files
         self._policy = policy
-        self._cache = FileCache()
+        self._stored = Chain(
+            table,
+            files,
+            positions_path,
+            lambda content: positions_file.read(content, self.positions_at),
+            memory=lambda content, stored: (
+                _MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(stored.positions.shards)
+            ),
+        )
+        self._segments = Chain(table, files, segment_path, decode)
 
-    def positions_at(self, commit_id: int) -> StreamPositions:
-        """Read the file of a commit id, with its base if it has one, whether the log points at it or not.
+    @property
+    def files_read(self) -> int:
+        """Number of files read from the table's folder so far."""
+        return self._stored.files_read + self._segments.files_read
 
-        Raises:
-            PositionsUnreadable: The file or its base is missing, damaged, or has another file's content.
-            TableUnreachable: The file cannot be read at present.
-        """
-        return self._stored(commit_id).positions
+    def positions_at(self, commit_id: int, arn: str | None = None) -> StreamPositions:
+        """Read a file, with its base if it has one. The arguments and errors are those of `Chain.at`."""
+        return self._stored.at(commit_id, arn).positions
 
-    def header_at(self, commit_id: int) -> Header:
-        """Read only the header of a positions file. Raises the errors of `positions_at`."""
-        path = positions_path(commit_id)
-        content = self._content(path, positions_file.HEADER_BYTES)
-        header = self._decoded(path, positions_file.decode_header, content)
+    def header_at(self, commit_id: int, arn: str | None = None) -> Header:
+        """Read only the header of a positions file, as `positions_at`."""
+        files, read = self._stored, self._stored.content
+        header = files.decoded(
+            commit_id, positions_file.decode_header, read(commit_id, positions_file.HEADER_BYTES)
+        )
         if header is None:
-            header = self._decoded(path, positions_file.decode_whole_header, self._content(path))
-        self._check_id(path, header.commit_id, commit_id)
+            header = files.decoded(commit_id, positions_file.decode_whole_header, read(commit_id))
+        files.check(header, commit_id, arn)
         return header
 
     def commits_before(self, positions: StreamPositions) -> Iterator[CommitRef]:
@@ -122,20 +118,26 @@ class PositionsChain:
 
         Each file names the commits since its base, so few files are read.
         """
-        stored = self._stored(positions.commit_id)
+        stored = self._stored.at(positions.commit_id)
         while True:
             yield from stored.down_to_base
             if stored.before_base is None:
                 return
-            stored = self._stored(stored.before_base)
-            found = stored.positions
-            if found.identity.arn != positions.identity.arn:
-                raise PositionsUnreadable(
-                    self._table,
-                    f"{positions_path(found.commit_id)} belongs to {found.identity.arn}, not to "
-                    f"{positions.identity.arn}. {RESTORE_ORIGINAL}",
-                )
-            yield CommitRef(found.commit_id, found.batch_id)
+            stored = self._stored.at(stored.before_base, positions.arn)
+            yield CommitRef(stored.commit_id, stored.positions.batch_id)
+
+    def since(self, newest: StreamPositions, expected: int | None) -> Iterator[CommitRef]:
+        """Yield the commits of a chain, newest first, down to an expected one, as `Chain.since`."""
+        for commit in chain([CommitRef(newest.commit_id, newest.batch_id)], self.commits_before(newest)):
+            if commit.commit_id == expected:
+                return
+            yield commit
+        if expected is not None:
+            raise self._stored.lacks(expected)
+
+    def back_from(self, newest: StreamPositions) -> Iterator[StreamPositions]:
+        """Yield positions and those before them, newest first. Raises the errors of `positions_at`."""
+        return (stored.positions for stored in self._stored.back_from(StoredPositions(newest)))
 
     def write(self, positions: StreamPositions, retired: Collection[str] = ()) -> None:
         """Write the file of new positions: all shards, or only the changes since its base.
@@ -151,9 +153,9 @@ class PositionsChain:
             TableUnreachable: The previous file cannot be read at present.
             OSError: The file cannot be written.
         """
-        before = None if positions.previous is None else self._stored(positions.previous)
+        before = None if positions.previous is None else self._stored.at(positions.previous)
         if before is None or before.positions.identity != positions.identity:
-            self._put(positions_path(positions.commit_id), positions_file.encode(positions))
+            self._stored.put(positions.commit_id, positions_file.encode(positions))
             return
         positions = self._without_archived(before, positions)
         stored, base = self._successor(before, positions)
@@ -163,11 +165,11 @@ class PositionsChain:
             archive = before.archive
             shards = {key: shard for key, shard in positions.shards.items() if key in retired}
             if len(shards) >= self._policy.min_archived:
-                archive = self._archive(positions.identity, shards, archive)
+                archive = self._extended(positions.identity, shards, archive)
                 kept = {key: shard for key, shard in positions.shards.items() if key not in retired}
                 positions = msgspec.structs.replace(positions, shards=kept)
             content = positions_file.encode(positions, archive)
-        self._put(positions_path(positions.commit_id), content)
+        self._stored.put(positions.commit_id, content)
 
     def _successor(
         self, before: StoredPositions, positions: StreamPositions
@@ -200,7 +202,7 @@ class PositionsChain:
             for shard_id, shard in positions.shards.items()
             if shard.finished and shard_id not in before.positions.shards
         ]
-        archived = self._archived(before.archive, new)
+        archived = self._archived(before, new)
         same = {shard_id for shard_id, shard in archived.items() if positions.shards[shard_id] == shard}
         if not same:
             return positions
@@ -212,13 +214,13 @@ class PositionsChain:
         absent = [shard_id for shard_id in shard_ids if shard_id not in positions.shards]
         if not absent:
             return positions
-        found = self._archived(self._stored(positions.commit_id).archive, absent)
+        found = self._archived(self._stored.at(positions.commit_id), absent)
         return msgspec.structs.replace(positions, shards=positions.shards | found) if found else positions
 
     def archived(self, positions: StreamPositions) -> Mapping[str, ShardPosition]:
         """Return all archived shards by shard id. Raises the errors of `positions_at`."""
         found: dict[str, ShardPosition] = {}
-        for segment in self._segments(self._stored(positions.commit_id).archive):
+        for segment in self._archive(self._stored.at(positions.commit_id)):
             found |= segment.shards
         return found
 
@@ -227,86 +229,49 @@ class PositionsChain:
 
         Raises the errors of `positions_at`.
         """
-        end = self._stored(positions.commit_id).archive
+        end = self._stored.at(positions.commit_id).archive
         return None if end is None else end.newest
 
     def segments(self, positions: StreamPositions) -> frozenset[int]:
         """Return the ids of all archive segments. Raises the errors of `positions_at`."""
-        end = self._stored(positions.commit_id).archive
+        end = self._stored.at(positions.commit_id).archive
         if end is None:
             return frozenset()
-        return frozenset({end.newest, *self._segment(end.newest).earlier})
+        return frozenset({end.newest, *self._segments.at(end.newest, positions.arn).earlier})
 
     def stream_of_segment(self, segment_id: int) -> StreamIdentity:
         """Return the stream that a segment belongs to. Raises the errors of `positions_at`."""
-        return self._segment(segment_id).identity
+        return self._segments.at(segment_id).identity
 
-    def _archived(self, end: ArchiveEnd | None, shard_ids: Iterable[str]) -> dict[str, ShardPosition]:
+    def _archived(self, stored: StoredPositions, shard_ids: Iterable[str]) -> dict[str, ShardPosition]:
+        end = stored.archive
         wanted = [] if end is None else [shard_id for shard_id in shard_ids if shard_id <= end.last]
         if not wanted:
             return {}
         found: dict[str, ShardPosition] = {}
-        for segment in self._segments(end):
+        for segment in self._archive(stored):
             found |= {key: segment.shards[key] for key in wanted if key in segment.shards}
         return found
 
-    def _segments(self, end: ArchiveEnd | None) -> Iterator[Segment]:
+    def _archive(self, stored: StoredPositions) -> Iterator[Segment]:
         """Yield all segments of an archive, oldest first."""
-        if end is None:
+        if stored.archive is None:
             return
-        newest = self._segment(end.newest)
+        newest = self._segments.at(stored.archive.newest, stored.arn)
         with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            yield from pool.map(self._segment, newest.earlier)
+            yield from pool.map(lambda each: self._segments.at(each, stored.arn), newest.earlier)
         yield newest
 
-    def _archive(
+    def _extended(
         self, identity: StreamIdentity, shards: dict[str, ShardPosition], end: ArchiveEnd | None
     ) -> ArchiveEnd:
-        earlier = () if end is None else (*self._segment(end.newest).earlier, end.newest)
+        """Write the next segment of an archive."""
+        earlier = () if end is None else (*self._segments.at(end.newest, identity.arn).earlier, end.newest)
         segment = Segment(identity, new_id(), earlier, shards)
-        self._put(segment_path(segment.segment_id), encode(segment))
+        self._segments.put(segment.commit_id, encode(segment))
         if end is None:
-            return ArchiveEnd(segment.segment_id, len(shards), max(shards))
-        return ArchiveEnd(segment.segment_id, end.shards + len(shards), max(end.last, *shards))
-
-    def _stored(self, commit_id: int) -> StoredPositions:
-        path = positions_path(commit_id)
-        found: StoredPositions | None = self._cache.get(path)
-        if found is None:
-            content = self._content(path)
-            found = self._decoded(path, lambda read: positions_file.read(read, self.positions_at), content)
-            self._check_id(path, found.positions.commit_id, commit_id)
-            size = _MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(found.positions.shards)
-            self._cache.put(path, found, size)
-        return found
-
-    def _segment(self, segment_id: int) -> Segment:
-        path = segment_path(segment_id)
-        found: Segment | None = self._cache.get(path)
-        if found is None:
-            content = self._content(path)
-            found = self._decoded(path, decode, content)
-            self._check_id(path, found.segment_id, segment_id)
-            self._cache.put(path, found, _MEMORY_PER_BYTE * len(content))
-        return found
-
-    def _check_id(self, path: str, found: int, wanted: int) -> None:
-        if found != wanted:
-            raise PositionsUnreadable(
-                self._table,
-                f"{path} has the content of {found}.json: it was overwritten, or restored from another file. "
-                f"{RESTORE_ORIGINAL}",
-            )
-
-    def _content(self, path: str, size: int | None = None) -> bytes:
-        self.files_read += 1
-        return read_file(self._table, self._files(), path, size)
-
-    def _decoded(self, path: str, decode: Callable[[bytes], _Decoded], content: bytes) -> _Decoded:
-        return decoded(self._table, path, decode, content)
-
-    def _put(self, path: str, content: bytes) -> None:
-        write_file(self._files(), path, content)
+            return ArchiveEnd(segment.commit_id, len(shards), max(shards))
+        return ArchiveEnd(segment.commit_id, end.shards + len(shards), max(end.last, *shards))
 
 
 def positions_path(commit_id: int) -> str:
@@ -338,15 +303,25 @@ class Segment(msgspec.Struct, frozen=True):
 
     Attributes:
         identity: The stream.
-        segment_id: Names the file.
+        commit_id: The id, which names the file.
         earlier: The ids of all earlier segments, oldest first.
         shards: The finished shards by shard id.
     """
 
     identity: StreamIdentity
-    segment_id: int
+    commit_id: int
     earlier: tuple[int, ...]
     shards: dict[str, ShardPosition]
+
+    @property
+    def previous(self) -> int | None:
+        """The id of the segment before it."""
+        return self.earlier[-1] if self.earlier else None
+
+    @property
+    def arn(self) -> str:
+        """The ARN of the stream."""
+        return self.identity.arn
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -369,7 +344,7 @@ def encode(segment: Segment) -> bytes:
     file = _File(
         FORMAT,
         segment.identity,
-        segment.segment_id,
+        segment.commit_id,
         segment.earlier,
         len(whole),
         compress(whole),

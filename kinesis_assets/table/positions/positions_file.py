@@ -85,6 +85,21 @@ class StoredPositions(msgspec.Struct, frozen=True):
     repeated: int = 0
     archive: ArchiveEnd | None = None
 
+    @property
+    def commit_id(self) -> int:
+        """The commit id, which names the file."""
+        return self.positions.commit_id
+
+    @property
+    def previous(self) -> int | None:
+        """The commit id of the previous file."""
+        return self.positions.previous
+
+    @property
+    def arn(self) -> str:
+        """The ARN of the stream."""
+        return self.positions.arn
+
 
 class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The JSON document of a file.

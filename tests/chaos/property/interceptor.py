@@ -16,7 +16,7 @@ from kinesis_assets.table import data_file_writer, table
 from kinesis_assets.table.commits import commit
 from kinesis_assets.table.positions import positions_chain
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.store import referenced_files
+from kinesis_assets.table.store import chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ INTERCEPTED_CALLS: dict[str, tuple[Any, str]] = {
     "open table": (DeltaTable, "__init__"),
     "create table": (DeltaTable, "create"),
     "read positions": (TableSnapshot, "positions_at"),
-    "open positions file": (referenced_files, "write_new"),
+    "open positions file": (chain, "write_new"),
     "write positions": (positions_chain.PositionsChain, "write"),
     "accept null": (table, "accept_null"),
     "commit": (DeltaTable, "create_write_transaction"),

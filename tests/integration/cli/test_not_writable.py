@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.dagster import in_process
 from kinesis_assets.table.run_files import heartbeat
-from kinesis_assets.table.store import referenced_files, suitability
+from kinesis_assets.table.store import chain, suitability
 from support.command_line import single_line_error
 
 WRITING = {
@@ -39,7 +39,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(suitability, "write_new", refuse)
     monkeypatch.setattr(heartbeat, "write_new", refuse)
-    monkeypatch.setattr(referenced_files, "write_new", refuse)
+    monkeypatch.setattr(chain, "write_new", refuse)
 
 
 @pytest.mark.usefixtures("empty_table", "no_session", "read_only")

@@ -42,8 +42,8 @@ DRIVER = {
     "commit": ("kinesis_assets.ingest.run", "commit"),
     "verify data file": ("kinesis_assets.table.commits.commit", "verify"),
     "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
-    "open positions file": ("kinesis_assets.table.store.referenced_files", "write_new"),
-    "write positions": ("kinesis_assets.table.store.referenced_files", "write_file"),
+    "open positions file": ("kinesis_assets.table.store.chain", "write_new"),
+    "write positions": ("kinesis_assets.table.store.chain", "write_file"),
     "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }
 """What the process that plans and commits passes: module, and the name in it."""

@@ -91,7 +91,7 @@ def test_pruning_does_not_read_the_shards_of_pruned_positions(busy, monkeypatch)
     monkeypatch.setattr(
         PositionsChain,
         "positions_at",
-        lambda chain, commit_id: read.append(commit_id) or original(chain, commit_id),
+        lambda chain, commit_id, *arn: read.append(commit_id) or original(chain, commit_id, *arn),
     )
     step = steps_of(busy, days_from_now(LATER))["prune", POSITIONS_FOLDER]
     assert step.files == 2 * DEFAULT_LIMITS.small_files - 1

@@ -12,6 +12,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions import amendments, positions_file
 from kinesis_assets.table.positions.positions import FORMAT
 from kinesis_assets.table.positions.range_stats import RangeStats, with_rows
+from kinesis_assets.table.table import PositionedTable
 
 START = Position.parse("TRIM_HORIZON")
 FIRST_OF_A = RangeStats(
@@ -156,8 +157,11 @@ def test_the_content_of_a_file_with_changes_has_not_changed():
     assert unpacked(positions_file.encode_changes(stored, base)) == unpacked(CHANGES)
 
 
-def test_the_content_of_an_amendment_has_not_changed():
-    assert amendments.encode(amendments.decode(AMENDMENT)) == AMENDMENT
+def test_the_content_of_an_amendment_has_not_changed(tmp_path):
+    amendment = amendments.decode(AMENDMENT)
+    files = PositionedTable(str(tmp_path)).files
+    amendments.amendment_chain("table", lambda: files).write(amendment)
+    assert (tmp_path / amendments.amendment_path(amendment.commit_id)).read_bytes() == AMENDMENT
 
 
 def unpacked(content: bytes) -> tuple[dict[str, object], bytes]:
