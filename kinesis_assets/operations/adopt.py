@@ -34,7 +34,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
 from kinesis_assets.table.positions import amendments as amendment_file
-from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions, initial_positions
+from kinesis_assets.table.positions.positions import ShardPosition, initial_positions, next_positions
 from kinesis_assets.table.row_predicates import at, passed, sql_text
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.log.rewrites import Rewrite
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
@@ -286,17 +287,15 @@ def _commit(
         if may_commit and snapshot.owner is None:
             snapshot.claim(identity)
         elif may_commit:
-            first = StreamPositions(
-                format=FORMAT,
+            first = next_positions(
+                None,
+                dict(shards),
                 identity=identity,
                 commit_id=new_id(table.clock),
-                previous=None,
-                generation=0,
                 batch_id=batch_id,
-                shards=dict(shards),
-                by=by,
-                listed_at=listing.summary.service_time,
                 examined=snapshot.version,
+                listed_at=listing.summary.service_time,
+                by=by,
                 adopted=True,
             )
             snapshot.commit([], identity=identity, positions=first)

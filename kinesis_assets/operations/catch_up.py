@@ -34,7 +34,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.positions.amendments import ranges_to_fill
-from kinesis_assets.table.positions.positions import FORMAT
+from kinesis_assets.table.positions.positions import next_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.replay.run import Fill
     from kinesis_assets.operations.seek.probe import ProbedRecord
     from kinesis_assets.retry import RetryPolicy
-    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -360,47 +360,29 @@ def record_lost(
             return None
         refuse_rewritten(table, snapshot, current)
         current = table.chain.with_archived(current, list(lost))
-        commit_id = new_id(table.clock)
-        following = _following(
-            current, lost, batch_id=batch_id, commit_id=commit_id, by=by, examined=snapshot.version
-        )
-        if following.shards == current.shards:
+        shards = current.shards | {
+            shard_id: msgspec.structs.replace(
+                shard, gaps=tuple(part for gap in shard.gaps for part in lost[shard_id].get(gap, (gap,)))
+            )
+            for shard_id, shard in current.shards.items()
+            if shard_id in lost
+        }
+        if shards == current.shards:
             return True
+        following = next_positions(
+            current,
+            shards,
+            identity=identity,
+            commit_id=new_id(table.clock),
+            batch_id=batch_id,
+            examined=snapshot.version,
+            listed_at=current.listed_at,
+            by=by,
+        )
         snapshot.commit([], identity=identity, positions=following)
         return None
 
     commit_until_known(table, attempt)
-
-
-def _following(
-    current: StreamPositions,
-    lost: Mapping[str, Mapping[Gap, Parts]],
-    *,
-    batch_id: int,
-    commit_id: int,
-    by: str | None,
-    examined: int,
-) -> StreamPositions:
-    changed = {
-        shard_id: msgspec.structs.replace(
-            shard, gaps=tuple(part for gap in shard.gaps for part in lost[shard_id].get(gap, (gap,)))
-        )
-        for shard_id, shard in current.shards.items()
-        if shard_id in lost
-    }
-    return msgspec.structs.replace(
-        current,
-        format=FORMAT,
-        commit_id=commit_id,
-        previous=current.commit_id,
-        generation=current.generation + 1,
-        batch_id=batch_id,
-        shards=current.shards | changed,
-        added={},
-        by=by,
-        examined=examined,
-        adopted=False,
-    )
 
 
 def expired_gaps(

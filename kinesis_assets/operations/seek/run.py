@@ -27,7 +27,7 @@ from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions import amendments as amendment_file
 from kinesis_assets.table.positions.amendments import ClearedGap
-from kinesis_assets.table.positions.positions import FORMAT, Seek, StreamPositions
+from kinesis_assets.table.positions.positions import Seek, next_positions
 from kinesis_assets.table.row_predicates import at, passed, rows_after
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.seek.plan import Move
     from kinesis_assets.operations.seek.probe import Probe, ProbedRecord
     from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -383,19 +384,15 @@ def following_positions(
         )
         for shard_id, move in moving(moves).items()
     }
-    return StreamPositions(
-        format=FORMAT,
+    return next_positions(
+        current,
+        current.shards | changed,
         identity=current.identity,
         commit_id=commit_id,
-        previous=current.commit_id,
-        generation=current.generation + 1,
         batch_id=batch_id,
-        shards=current.shards | changed,
-        by=by,
-        listed_at=current.listed_at,
-        predecessors=current.predecessors,
         examined=examined,
-        provisioned_since=current.provisioned_since,
+        listed_at=current.listed_at,
+        by=by,
     )
 
 

@@ -38,8 +38,7 @@ from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.policy import HISTORY_RETENTION
 from kinesis_assets.table.positions.merge import last_moved_by, merge, moved_by_others
-from kinesis_assets.table.positions.positions import FORMAT, StreamPositions, initial_positions
-from kinesis_assets.table.positions.range_stats import with_rows
+from kinesis_assets.table.positions.positions import initial_positions, next_positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.commits.commit_loop import WrittenTable
     from kinesis_assets.table.data_file import DataFile, WrittenFile
-    from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
@@ -124,21 +123,18 @@ def freeze(
             return None  # the next try commits, unless another stream has claimed the table first
         if may_commit:
             commit_id = new_id(table.clock)
-            first = StreamPositions(
-                format=FORMAT,
-                identity=summary.identity,
-                commit_id=commit_id,
-                previous=None if current is None else current.commit_id,
-                generation=0 if current is None else current.generation + 1,
-                batch_id=commit_id,
-                shards=initial_positions(
+            first = next_positions(
+                None if current is None else snapshot.with_all_archived(current),
+                initial_positions(
                     listing,
                     starts,
                     wanted_from=summary.service_time if current is None else summary.identity.created,
                 ),
-                listed_at=summary.service_time,
-                predecessors=() if current is None else snapshot.with_all_archived(current).as_predecessors(),
+                identity=summary.identity,
+                commit_id=commit_id,
+                batch_id=commit_id,
                 examined=snapshot.version,
+                listed_at=summary.service_time,
             )
             snapshot.commit([], identity=first.identity, positions=first)
             # As in `commit`, the table need not be opened again.
@@ -232,20 +228,16 @@ def commit(
         if not moved:
             return CommitResult(None, (), conflicts)
         check_files(table, batch_id, files)
-        new = StreamPositions(
-            format=FORMAT,
+        new = next_positions(
+            current,
+            merged,
             identity=expected.identity,
             commit_id=new_id(table.clock),
-            previous=current.commit_id,
-            generation=current.generation + 1,
             batch_id=batch_id,
-            shards=merged,
-            added=with_rows({shard_id: stats for shard_id, stats in added.items() if shard_id in moved}),
-            by=by,
-            listed_at=current.listed_at,
-            predecessors=current.predecessors,
             examined=snapshot.version,
-            provisioned_since=current.provisioned_since,
+            listed_at=current.listed_at,
+            added={shard_id: stats for shard_id, stats in added.items() if shard_id in moved},
+            by=by,
         )
         tried[new.commit_id] = CommitResult(None, files, dict(conflicts))
         retired = {

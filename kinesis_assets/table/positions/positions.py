@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +12,7 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP, StreamIdentity
-from kinesis_assets.table.positions.range_stats import RangeStats
+from kinesis_assets.table.positions.range_stats import RangeStats, with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -276,6 +277,58 @@ class StreamPositions(
 
 def _later(listed_at: datetime | None, listing: StreamListing) -> datetime:
     return max(listed_at or listing.summary.service_time, listing.summary.service_time)
+
+
+def next_positions(
+    before: StreamPositions | None,
+    shards: dict[str, ShardPosition],
+    *,
+    identity: StreamIdentity,
+    commit_id: int,
+    batch_id: int,
+    examined: int,
+    listed_at: datetime | None,
+    added: Mapping[str, RangeStats] = MappingProxyType({}),
+    by: str | None = None,
+    adopted: bool = False,
+) -> StreamPositions:
+    """Return new positions, which follow others.
+
+    Args:
+        before: The table's newest positions; None if it has none. Those of an older stream with the same name
+            have every archived shard.
+        shards: The positions of the shards.
+        identity: The stream.
+        commit_id: See `StreamPositions`. The same applies to the arguments below.
+        batch_id: See there.
+        examined: See there.
+        listed_at: See there.
+        added: See there; ranges without rows are left out.
+        by: See there.
+        adopted: See there.
+    """
+    predecessors: tuple[Predecessor, ...] = ()
+    provisioned_since = None
+    if before is not None and before.identity == identity:
+        predecessors, provisioned_since = before.predecessors, before.provisioned_since
+    elif before is not None:
+        predecessors = before.as_predecessors()
+    return StreamPositions(
+        format=FORMAT,
+        identity=identity,
+        commit_id=commit_id,
+        previous=None if before is None else before.commit_id,
+        generation=0 if before is None else before.generation + 1,
+        batch_id=batch_id,
+        shards=shards,
+        added=with_rows(added),
+        by=by,
+        listed_at=listed_at,
+        predecessors=predecessors,
+        examined=examined,
+        adopted=adopted,
+        provisioned_since=provisioned_since,
+    )
 
 
 def initial_positions(

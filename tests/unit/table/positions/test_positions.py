@@ -10,7 +10,8 @@ import pytest
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
-from kinesis_assets.table.positions.positions import Predecessor, initial_positions
+from kinesis_assets.table.positions.positions import FORMAT, Predecessor, initial_positions, next_positions
+from kinesis_assets.table.positions.range_stats import RangeStats
 from support.attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 from support.stored_positions import GAP, HOUR, listing_of, positions_of, shard_after, shard_at
 
@@ -150,3 +151,58 @@ def test_a_child_waits_for_its_unfinished_parents():
         a=shard_at(finished=True), b=shard_at(), child=shard_at(parents=("a", "b", "trimmed away"))
     )
     assert positions.waits_for("child") == ("b",)
+
+
+# The next positions
+
+
+RECREATED = StreamIdentity(STREAM.arn, STREAM.created + HOUR)
+
+
+def next_of(before, identity=STREAM, **rest):
+    """Return the positions after others, of a shard b, by batch 9 and commit 8."""
+    return next_positions(
+        before,
+        {"b": shard_after(3)},
+        identity=identity,
+        commit_id=8,
+        batch_id=9,
+        examined=4,
+        listed_at=LISTED_AT,
+        **rest,
+    )
+
+
+def test_the_next_positions_follow_the_newest_ones_and_keep_what_is_known_of_the_stream():
+    older = (Predecessor(STREAM, {"x": BEGINNING}),)
+    before = msgspec.structs.replace(
+        positions_of(a=shard_at()),
+        format=2,
+        generation=5,
+        predecessors=older,
+        provisioned_since=LISTED_AT,
+        adopted=True,
+        by="ann",
+    )
+    found = next_of(before)
+    assert (found.format, found.commit_id, found.previous, found.generation) == (FORMAT, 8, 7, 6)
+    assert (found.batch_id, found.examined, found.listed_at) == (9, 4, LISTED_AT)
+    assert (found.predecessors, found.provisioned_since) == (older, LISTED_AT)
+    assert (found.adopted, found.by, found.added, found.shards.keys()) == (False, None, {}, {"b"})
+
+
+def test_the_first_positions_follow_none():
+    found = next_of(None, adopted=True)
+    assert (found.previous, found.generation, found.predecessors, found.adopted) == (None, 0, (), True)
+
+
+def test_the_first_positions_of_a_recreated_stream_follow_those_of_the_older_one():
+    before = msgspec.structs.replace(positions_of(a=shard_at()), provisioned_since=LISTED_AT)
+    found = next_of(before, RECREATED)
+    assert (found.identity, found.previous, found.generation) == (RECREATED, 7, 1)
+    assert found.predecessors == (Predecessor(STREAM, {"a": BEGINNING}),)
+    assert found.provisioned_since is None
+
+
+def test_ranges_without_rows_are_not_stored():
+    assert next_of(None, added={"b": RangeStats.unread(BEGINNING)}).added == {}
