@@ -36,7 +36,7 @@ _START_AND_END = 600
 
 
 def contiguous_ranges(keys: Sequence[str], wanted: Collection[str]) -> list[list[str]]:
-    """Return the ranges of wanted keys that are adjacent in `keys`, in their order."""
+    """Split the wanted keys into ranges without an unwanted key in between, in the order of `keys`."""
     return [list(range_) for is_wanted, range_ in groupby(keys, key=lambda key: key in wanted) if is_wanted]
 
 

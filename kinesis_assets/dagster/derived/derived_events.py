@@ -149,7 +149,7 @@ _NOTHING = ComparisonProgress()
 def _progress_of(event: dg.AssetMaterialization) -> ComparisonProgress:
     try:
         return msgspec.json.decode(str(exact_values(event).get(COMPARED)), type=ComparisonProgress)
-    except msgspec.MsgspecError:  # an event of another writer, or without progress
+    except msgspec.MsgspecError:  # another writer's event, or one without progress
         return _NOTHING
 
 

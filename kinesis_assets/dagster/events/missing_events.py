@@ -105,14 +105,15 @@ def segment_of(link: CommitLink) -> ChainSegment:
 def join_segments(
     segments: Iterable[ChainSegment], before: Mapping[int, int | None]
 ) -> Iterator[ChainSegment]:
-    """Join adjacent segments, newest first, if both or neither of them wait for runs.
+    """Yield segments with neighbours as one segment, if both or neither of them wait for runs.
 
-    Segments that wait are joined across a few commits of other runs, which are then compared again. Otherwise
-    continuous runs at the same time would leave as many segments as they have commits.
+    Of those that wait, segments with a few commits of other runs between them are neighbours too, and these
+    commits are compared again. Otherwise each of several continuous runs at the same time would leave a
+    segment for each of its commits.
 
     Args:
         segments: The segments, newest first.
-        before: The commit id before each commit that was just read.
+        before: For each commit that was just read, the commit id before it in the chain.
     """
     last: ChainSegment | None = None
     for segment in segments:

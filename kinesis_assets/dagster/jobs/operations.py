@@ -230,7 +230,7 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
         opened = open_stream(context.resources, names)
         opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
         opened.start_heartbeat(context.get_step_execution_context())
-        # An error of these comes before the jump.
+        # Started first: if one of them fails, no position has been moved.
         opened.check_executors()
         spark = opened.start_spark()
         by = config.by or context.run_id

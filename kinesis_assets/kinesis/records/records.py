@@ -150,12 +150,12 @@ class Records(Sequence[Record]):
 
     @property
     def payload_bytes(self) -> int:
-        """Total size of the data, in bytes."""
+        """Total size of the data in bytes, from the offsets in `data_column`, which is built once."""
         return int(bytes_and_offsets(self.data_column)[1][-1])
 
     @property
     def key_bytes(self) -> int:
-        """Total size of the partition keys, in bytes of UTF-8."""
+        """Total size of the partition keys in bytes of UTF-8, likewise from `key_column`."""
         return int(bytes_and_offsets(self.key_column)[1][-1])
 
 

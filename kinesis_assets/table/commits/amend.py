@@ -75,14 +75,14 @@ def commit_missing_rows(
         since = table.amendments.since(current, None if amendment is None else amendment.commit_id)
         if (own := find_commit(table.uri, since, batch_id)) is not None:
             return (snapshot.version_of(own.commit_id),)
-        cause = _rewrite(table, snapshot, identity, current, version)
-        if cause is None and not _same_rows(table, current, amendment, not_before):
-            cause = "another commit" if current is None else f"batch {current.batch_id}"
-        if cause is not None:
+        change = _rewritten(table, snapshot, identity, current, version)
+        if change is None and not _same_rows(table, current, amendment, not_before):
+            change = f"{'another commit' if current is None else f'batch {current.batch_id}'} changed them"
+        if change is not None:
             raise PastChanged(
                 table.uri,
-                f"{cause} changed committed rows of {identity.name} while batch {batch_id} was "
-                "reading. Nothing of this batch was committed; run again",
+                f"while batch {batch_id} was reading committed rows of {identity.name}, {change}. Nothing "
+                "of this batch was committed; run again",
             )
         if may_commit:
             check_files(table, batch_id, files)
@@ -101,22 +101,22 @@ def commit_missing_rows(
     return created
 
 
-def _rewrite(
+def _rewritten(
     table: PositionedTable,
     snapshot: TableSnapshot,
     identity: StreamIdentity,
     current: Amendment | None,
     version: int,
 ) -> str | None:
-    """Name a restore or overwrite since a version, or a possible one; return None if there was none."""
+    """Say which restore or overwrite since a version replaced rows, or may have; None if there was none."""
     if current is not None and current.accepted is not None and current.accepted > version:
-        return f"version {current.accepted}, which an operator accepted,"
+        return f"version {current.accepted}, which an operator accepted, replaced them"
     # Runs have checked the log up to the version that the newest positions are based on.
     examined = require_positions(table.uri, snapshot, identity, or_older=True).examined
     rewrites = table.rewrites.between(max(version, examined or 0), snapshot.version)
     if rewrites is None:
-        return "a version that is no longer in the log may have"
-    return str(rewrites[0]) if rewrites else None
+        return "a version that is no longer in the log may have replaced them"
+    return f"{rewrites[0]} replaced them" if rewrites else None
 
 
 def _cleared(

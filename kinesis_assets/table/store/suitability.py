@@ -67,7 +67,8 @@ def check_conditional_puts(table: str, folder: TableFolder) -> str | None:
         finally:
             with suppress(ClientError):
                 client.delete_object(**probe)
-    except (BotoCoreError, ClientError, RoleNotAssumed, ValueError) as error:  # the last: an invalid endpoint
+    except (BotoCoreError, ClientError, RoleNotAssumed, ValueError) as error:
+        # boto3 raises ValueError for an invalid endpoint.
         return without_secrets(str(error))
     if not honors:
         raise StoreUnsuitable(
