@@ -30,18 +30,15 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
-from kinesis_assets.table.log.rewrites import RewriteLog
 from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.chain import Chain
-from kinesis_assets.table.store.storage import TableFolder
-from kinesis_assets.table.version import TableVersion, arrow_schema, commit_properties
+from kinesis_assets.table.version import StoredTable, TableVersion, arrow_schema, commit_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kinesis_assets.derive.data_files import DerivedFile
-    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.data_file import TableFile
 
@@ -53,40 +50,20 @@ APPLICATION = "kinesis-derived"
 """The application id of the transaction that points at the newest commit entry."""
 
 
-class DerivedTable:
+class DerivedTable(StoredTable):
     """A derived table, which may not exist yet.
 
-    Args:
-        uri: The table's path or URI.
-        policy: How the table is written.
-        role: The role that accesses this table and its source on S3; None for the credentials of the process.
-
     Attributes:
-        uri: The table's path or URI, as given.
-        policy: How the table is written.
-        folder: The table's folder.
-        files: A file system whose root is that folder.
         entries: The entries of its commits; caches those it has read.
-        rewrites: Finds restores and overwrites in its log.
 
-    Raises:
-        InvalidInput: The path or URI is invalid.
+    The arguments and errors are those of `StoredTable`. The role accesses the source of the table too.
     """
 
     def __init__(
         self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
     ) -> None:
-        self.uri = uri
-        self.policy = policy
-        self.folder = TableFolder.at(uri, role)
-        self.files = self.folder.open()
+        super().__init__(uri, policy, role)
         self.entries = Chain(uri, lambda: self.files, entry_path, _decode, way_out=_WAY_OUT)
-        self.rewrites = RewriteLog(uri, self.files)
-
-    @property
-    def clock(self) -> Clock:
-        """The clock by which the table is written."""
-        return self.policy.clock
 
     def snapshot(self) -> DerivedSnapshot:
         """Open the newest version of the table.

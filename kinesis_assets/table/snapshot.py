@@ -32,15 +32,13 @@ from kinesis_assets.table.policy import HISTORY_RETENTION, TablePolicy
 from kinesis_assets.table.positions.amendments import amendment_chain
 from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.rewritten_files import writer_properties
-from kinesis_assets.table.store.storage import TableFolder
-from kinesis_assets.table.version import KEEP_ENTRIES, TableVersion, commit_properties
+from kinesis_assets.table.version import KEEP_ENTRIES, StoredTable, TableVersion, commit_properties
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from deltalake import CommitProperties
 
-    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile
@@ -322,37 +320,19 @@ def may_clean_up(positions: StreamPositions) -> bool:
     return clocks_agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
 
 
-class TableFiles:
-    """A table's folder, with readers and writers of the files that the table's log points at.
+class TableFiles(StoredTable):
+    """A table with the files that its log points at.
 
     Attributes:
-        uri: The table's path or URI, as given.
-        policy: How the table is written.
-        folder: The table's folder.
-        files: A file system whose root is that folder.
         chain: The positions files and the archive; caches the files it has read.
         amendments: The amendment files; caches the files it has read.
 
-    Args:
-        uri: The table's path or URI.
-        policy: How the table is written.
-        role: The role that accesses a table on S3; None for the credentials of the process.
-
-    Raises:
-        InvalidInput: The path or URI is invalid.
+    The arguments and errors are those of `StoredTable`.
     """
 
     def __init__(
         self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
     ) -> None:
-        self.uri = uri
-        self.policy = policy
-        self.folder = TableFolder.at(uri, role)
-        self.files = self.folder.open()
+        super().__init__(uri, policy, role)
         self.chain = PositionsChain(uri, lambda: self.files, policy.chain)
         self.amendments = amendment_chain(uri, lambda: self.files)
-
-    @property
-    def clock(self) -> Clock:
-        """The clock by which the table is written."""
-        return self.policy.clock

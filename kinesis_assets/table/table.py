@@ -12,41 +12,23 @@ import pyarrow.fs
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.log.rewrites import RewriteLog
 from kinesis_assets.table.nullable_columns import accept_null, columns_without_null
 from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.ownership import OWNER
-from kinesis_assets.table.policy import TABLE_PROPERTIES, TablePolicy
+from kinesis_assets.table.policy import TABLE_PROPERTIES
 from kinesis_assets.table.snapshot import TableFiles, TableSnapshot
 from kinesis_assets.table.store.suitability import require_writable
 from kinesis_assets.table.version import schema_of
 
 if TYPE_CHECKING:
-    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
 
 
 class PositionedTable(TableFiles):
     """A Delta table with a stream's records and the positions up to which it contains them.
 
-    Attributes:
-        rewrites: Finds restores and overwrites in the table's log.
-        chain, files, folder: See `TableFiles`.
-
-    Args:
-        uri: The table's path or URI.
-        policy: How the table is written.
-        role: The role that accesses a table on S3; None for the credentials of the process.
-
-    Raises:
-        InvalidInput: The path or URI is invalid.
+    The arguments and errors are those of `StoredTable`.
     """
-
-    def __init__(
-        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
-    ) -> None:
-        super().__init__(uri, policy, role)
-        self.rewrites = RewriteLog(uri, self.files)
 
     def reopened(self) -> PositionedTable:
         """Return the same table with empty caches."""

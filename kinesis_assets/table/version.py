@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,6 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs
 from deltalake import (
     CommitProperties,
     Field,
@@ -31,14 +31,18 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 from kinesis_assets.errors import CommitOvertaken, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.log.delta_log import has_later_version, read_entry
+from kinesis_assets.table.log.rewrites import RewriteLog
 from kinesis_assets.table.opening import delta_errors
+from kinesis_assets.table.policy import TablePolicy
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
-    from kinesis_assets.table.store.storage import TableFolder
+    from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.kinesis.role import AssumedRole
 
 
 KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
@@ -53,12 +57,42 @@ _TIMESTAMP_NTZ = "timestampNtz"
 """The feature of a table with a column of the type timestamp_ntz, at any depth."""
 
 
-class OpenTable(Protocol):
-    """The part of a table that its versions need."""
+class StoredTable(ABC):
+    """A Delta table, raw or derived, which may not exist yet.
 
-    uri: str
-    folder: TableFolder
-    files: pyarrow.fs.FileSystem
+    Attributes:
+        uri: The table's path or URI, as given.
+        policy: How the table is written.
+        folder: The table's folder.
+        files: A file system whose root is that folder.
+        rewrites: Finds restores and overwrites in the table's log.
+
+    Args:
+        uri: The table's path or URI.
+        policy: How the table is written.
+        role: The role that accesses a table on S3; None for the credentials of the process.
+
+    Raises:
+        InvalidInput: The path or URI is invalid.
+    """
+
+    def __init__(
+        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
+    ) -> None:
+        self.uri = uri
+        self.policy = policy
+        self.folder = TableFolder.at(uri, role)
+        self.files = self.folder.open()
+        self.rewrites = RewriteLog(uri, self.files)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which the table is written."""
+        return self.policy.clock
+
+    @abstractmethod
+    def snapshot(self) -> TableVersion:
+        """Open the newest version of the table."""
 
 
 class AddedFile(Protocol):
@@ -107,7 +141,7 @@ class TableVersion:
         delta: The table, opened by delta-rs.
     """
 
-    def __init__(self, table: OpenTable, delta: DeltaTable) -> None:
+    def __init__(self, table: StoredTable, delta: DeltaTable) -> None:
         self.table = table
         self.uri = table.uri
         self.folder = table.folder

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.commits.commit_loop import WrittenTable
     from kinesis_assets.table.data_file import DataFile, WrittenFile
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.version import StoredTable
 
 
 MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
@@ -260,7 +260,7 @@ def read_until(batch_id: int) -> float:
     return time_of_id(batch_id) + MAX_READING_TIME.total_seconds()
 
 
-def check_files(table: WrittenTable, batch_id: int, files: Sequence[WrittenFile]) -> None:
+def check_files(table: StoredTable, batch_id: int, files: Sequence[WrittenFile]) -> None:
     """Check that an attempt may still commit its files.
 
     Raises:

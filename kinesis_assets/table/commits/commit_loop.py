@@ -21,30 +21,15 @@ from kinesis_assets.table.store.suitability import not_writable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pyarrow.fs
-
     from kinesis_assets.errors import TableNotWritable
-    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.policy import TablePolicy
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.version import StoredTable
 
 
 _Outcome_co = TypeVar("_Outcome_co", covariant=True)
-
-
-class WrittenTable(Protocol):
-    """The part of a table that every commit needs, see `TableFiles`."""
-
-    uri: str
-    policy: TablePolicy
-    files: pyarrow.fs.FileSystem
-
-    @property
-    def clock(self) -> Clock:
-        """The clock by which the table is written."""
 
 
 class _HasBatch(Protocol):
@@ -64,7 +49,7 @@ class _Step(Protocol[_Outcome_co]):
     def __call__(self, *, may_commit: bool) -> _Outcome_co | None: ...
 
 
-def commit_until_known(table: WrittenTable, step: _Step[_Outcome_co]) -> _Outcome_co:
+def commit_until_known(table: StoredTable, step: _Step[_Outcome_co]) -> _Outcome_co:
     """Repeat a step until it returns the outcome of the commit, as often as the table's policy allows.
 
     An error does not prove that a try failed, so the next step reads the table again. Only an error that no

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -31,24 +31,13 @@ from kinesis_assets.table.version import KEEP_ENTRIES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow.fs
     from deltalake import DeltaTable
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.version import TableVersion
+    from kinesis_assets.table.version import StoredTable
 
 
 _CLAIM = "kinesis_assets.maintenance"
-
-
-class MaintainedTable(Protocol):
-    """The part of a table, raw or derived, that every maintenance needs."""
-
-    uri: str
-    files: pyarrow.fs.FileSystem
-
-    def snapshot(self) -> TableVersion:
-        """Open the newest version of the table."""
 
 
 class DeltaOperations:
@@ -58,7 +47,7 @@ class DeltaOperations:
         table: The table; each operation opens its newest version.
     """
 
-    def __init__(self, table: MaintainedTable) -> None:
+    def __init__(self, table: StoredTable) -> None:
         self._table = table
 
     def missing_properties(self) -> dict[str, str]:
@@ -193,7 +182,7 @@ def _hours(table: str, interval: str | None) -> int:
 
 
 def vacuum(
-    table: MaintainedTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+    table: StoredTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Delete data files that no recent version of the table names.
 
@@ -218,7 +207,7 @@ def vacuum(
     yield step if dry_run else done_or_left(step, partial(operations.vacuum, dry_run=False))
 
 
-def checkpoint(table: MaintainedTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
+def checkpoint(table: StoredTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
     """Write a checkpoint of the log, and delete expired entries. Raises as `vacuum`."""
     before = log_files(table.files)
     clock.now()

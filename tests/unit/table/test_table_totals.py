@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.table.snapshot import TableFiles
+from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.version import TableTotals, TableVersion
 
 
@@ -23,7 +23,7 @@ def write(uri: str, *numbers: int) -> None:
 
 
 def totals(uri: str) -> TableTotals:
-    return TableVersion(TableFiles(uri), DeltaTable(uri)).totals()
+    return TableVersion(PositionedTable(uri), DeltaTable(uri)).totals()
 
 
 def test_the_rows_and_bytes_of_all_files_are_added_up(uri):
