@@ -265,6 +265,25 @@ def report_check(step: dg.StepExecutionContext, evaluation: dg.AssetCheckEvaluat
         _warn("DagsterEvent.asset_check_evaluation", "runs report no checks; the sensor does")
 
 
+def report_check_of_run(
+    instance: dg.DagsterInstance, before: dg.EventLogEntry, evaluation: dg.AssetCheckEvaluation
+) -> None:
+    """Store a newer result of a check in the name of a run that has reported one.
+
+    Args:
+        instance: The instance.
+        before: The event with the result that the run has reported.
+        evaluation: The new result.
+    """
+    event = dg.DagsterEvent(
+        dg.DagsterEventType.ASSET_CHECK_EVALUATION.value,
+        job_name=before.job_name or "",
+        step_key=before.step_key,
+        event_specific_data=evaluation,
+    )
+    instance.report_dagster_event(event, before.run_id)
+
+
 def check_target(record: dg.EventLogRecord) -> Any:
     """Return what names a materialization as the one that a check was about.
 

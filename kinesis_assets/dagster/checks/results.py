@@ -11,11 +11,17 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.dagster.dagster_internals import check_target, latest_check_executions, report_check
+from kinesis_assets.dagster.dagster_internals import (
+    check_target,
+    latest_check_executions,
+    report_check,
+    report_check_of_run,
+)
 from kinesis_assets.errors import KinesisAssetsError, reason_of
 
 if TYPE_CHECKING:
@@ -128,21 +134,29 @@ RENEWED_AFTER = 3600.0
 """Seconds after which a failure is reported again, with its present numbers."""
 
 
+TIME_TO_REPORT = 120.0
+"""Seconds after a materialization within which its run reports the checks, if it does."""
+
+
 @dataclass(frozen=True)
 class Reports:
     """The checks of one asset as Dagster shows them.
 
+    A check has one row for each run, which each result of the run updates, and one for each result outside of
+    a run. Dagster shows only the newest row, so a result outside of a run would hide what a run that goes on
+    reports later.
+
     Attributes:
+        instance: The instance.
         key: The asset.
-        executions: The last execution of each check, by the check's name.
+        executions: The newest row of each check, by the check's name.
         latest: The asset's latest materialization; None if it has none.
-        running: The ids of unfinished runs that execute a check.
     """
 
+    instance: dg.DagsterInstance
     key: dg.AssetKey
     executions: Mapping[str, Any]
     latest: dg.EventLogRecord | None
-    running: Collection[str]
 
     @classmethod
     def of(cls, instance: dg.DagsterInstance, key: dg.AssetKey, names: Iterable[str]) -> Reports:
@@ -155,33 +169,43 @@ class Reports:
         """
         keys = [dg.AssetCheckKey(key, name) for name in names]
         executions = {each.name: record for each, record in latest_check_executions(instance, keys).items()}
-        planned = {record.run_id for record in executions.values() if _evaluation_of(record) is None}
-        runs = instance.get_runs(dg.RunsFilter(run_ids=sorted(planned))) if planned else []
         records = instance.fetch_materializations(key, limit=1).records
-        running = {run.run_id for run in runs if not run.is_finished}
-        return cls(key, executions, records[0] if records else None, running)
+        return cls(instance, key, executions, records[0] if records else None)
 
     @property
     def evaluated(self) -> frozenset[str]:
         """The names of the checks that have a result."""
         return frozenset(name for name, record in self.executions.items() if _evaluation_of(record))
 
-    def due(self, results: Iterable[CheckResult], now: float) -> Iterator[dg.AssetCheckEvaluation]:
-        """Yield the results that are to be reported outside of a run, for the latest materialization.
+    @cached_property
+    def running(self) -> Collection[str]:
+        """The ids of the unfinished runs that execute or have reported a check, or materialize the asset."""
+        records = [*self.executions.values(), *([] if self.latest is None else [self.latest])]
+        run_ids = {record.run_id for record in records if record.run_id}
+        runs = self.instance.get_runs(dg.RunsFilter(run_ids=sorted(run_ids))) if run_ids else []
+        return {run.run_id for run in runs if not run.is_finished}
+
+    def report(self, results: Iterable[CheckResult], now: float) -> list[dg.AssetCheckEvaluation]:
+        """Report the due results of a tick, and return those that are to be reported outside of a run.
 
         Args:
             results: The results.
             now: The time of the instance's clock, in seconds since the epoch.
         """
+        outside = []
         for result in results:
             record = self.executions.get(result.name)
-            if record is not None and record.run_id in self.running:
-                continue  # it will report its own result
-            if not (self._is_shown(record) and _is_same(record, result, now)):
-                yield self._evaluation(result, self._target())
+            is_shown = self._is_shown(record)
+            if (is_shown and _is_same(record, result, now)) or self._is_left(record, now):
+                continue
+            if is_shown and record is not None and record.run_id in self.running:
+                report_check_of_run(self.instance, record.event, self._evaluation(result, None))
+            else:
+                outside.append(self._evaluation(result, self._target()))
+        return outside
 
     def due_in_run(
-        self, results: Iterable[CheckResult], run_id: str, now: float
+        self, results: Iterable[CheckResult], run_id: str, now: float, reported: Collection[str] = ()
     ) -> Iterator[dg.AssetCheckEvaluation]:
         """Yield the results that a run reports which materializes the asset.
 
@@ -189,10 +213,13 @@ class Reports:
             results: The results.
             run_id: The run's id.
             now: The time of the instance's clock, in seconds since the epoch.
+            reported: The names of the checks that the run has reported. If another row is newer than that of
+                the run, only a change is worth an event.
         """
         for result in results:
             record = self.executions.get(result.name)
-            if record is None or record.run_id != run_id or not _is_same(record, result, now):
+            is_own = record is not None and (record.run_id == run_id or result.name in reported)
+            if not is_own or not _is_same(record, result, now):
                 yield self._evaluation(result, None)
 
     def carried_over_in_run(self, names: Iterable[str], run_id: str) -> Iterator[dg.AssetCheckEvaluation]:
@@ -211,6 +238,17 @@ class Reports:
             return True
         target = evaluation.target_materialization_data
         return target is not None and target.storage_id == self.latest.storage_id
+
+    def _is_left(self, record: Any, now: float) -> bool:
+        """Return whether a run reports the check: it executes it, or has just materialized the asset."""
+        if record is not None and record.run_id in self.running:
+            return _evaluation_of(record) is None
+        latest = self.latest
+        return (
+            latest is not None
+            and abs(now - latest.timestamp) < TIME_TO_REPORT
+            and latest.run_id in self.running
+        )
 
     def _target(self) -> Any:
         return None if self.latest is None else check_target(self.latest)
@@ -243,7 +281,7 @@ def _is_same(record: Any, result: CheckResult, now: float) -> bool:
         return False
     if result.passed:
         return True
-    recent = now - float(record.create_timestamp) < RENEWED_AFTER
+    recent = now - float(record.event.timestamp) < RENEWED_AFTER  # the row of a run may be as old as the run
     return recent and evaluation.severity is result.dagster_severity
 
 
@@ -293,6 +331,7 @@ class RunReports(ABC):
         self._subject = subject
         self._clock = clock
         self._reported: float | None = None
+        self._own: set[str] = set()
 
     def report(self) -> None:
         """Report the results after a commit, unless that was done a short time ago."""
@@ -323,5 +362,6 @@ class RunReports(ABC):
             for evaluation in reports.carried_over_in_run(sorted(reports.evaluated), run_id):
                 report_check(self._step, evaluation)
             return
-        for evaluation in reports.due_in_run(results, run_id, now):
+        for evaluation in reports.due_in_run(results, run_id, now, self._own):
             report_check(self._step, evaluation)
+            self._own.add(evaluation.check_name)

@@ -56,7 +56,7 @@ def check_events(
     failing: Mapping[str, str],
     pause: Pause | None,
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
-    """Evaluate the checks, and return the results that are to be reported.
+    """Evaluate the checks, and return the results that are to be reported outside of a run.
 
     Args:
         opened: The stream.
@@ -92,7 +92,7 @@ def check_events(
         failed, _ = failing_check_events(opened, instance, error, before=before, failing=failing, now=now)
         return failed, before
     reports = Reports.of(instance, opened.names.raw_key, names)
-    return [*reports.due(evaluation.results, now)], evaluation.progress
+    return reports.report(evaluation.results, now), evaluation.progress
 
 
 def failing_check_events(
@@ -127,7 +127,7 @@ def failing_check_events(
     blind = _Blind(without_secrets(str(error)).rstrip("."), seconds, loss, now)
     failed = [*blind.results(opened.checks, [result for result in results if not result.passed])]
     reports = Reports.of(instance, opened.names.raw_key, [result.name for result in failed])
-    return [*reports.due(failed, now)], evaluation
+    return reports.report(failed, now), evaluation
 
 
 def _without_service(
@@ -283,7 +283,7 @@ def _evaluated(
     else:
         results, progress = found.results, found.progress
     reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
-    return [*reports.due(results, now)], progress
+    return reports.report(results, now), progress
 
 
 def _evaluation(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
 import msgspec
 import pytest
 
+from kinesis_assets.dagster.checks.results import TIME_TO_REPORT, CheckResult, Reports
 from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -170,6 +173,96 @@ def test_a_result_that_an_execution_in_the_ui_replaced_is_corrected(checked):
     key = raw_key(checked.project.stream)
     checked.instance.report_runless_asset_event(dg.AssetCheckEvaluation(key, "lag", passed=False))
     assert evaluations(checked)["lag"].passed
+
+
+class Going:
+    """A run that goes on for long, and reports its materializations and checks."""
+
+    def __init__(self, daemon):
+        self.daemon, self.key = daemon, raw_key(daemon.project.stream)
+        self.run = daemon.run({FIRST: A, LAST: B})
+        self.own = set()
+        self.now = time.time()
+        daemon.clock = lambda: self.now
+
+    def materialize(self):
+        self.daemon.report_event(self.run, dg.AssetMaterialization(self.key, partition=A))
+        return self
+
+    def report(self, *failed):
+        """Report the results of the checks as the run finds them, and return how many."""
+        results = [CheckResult(name, name not in failed, "ERROR", "") for name in sorted(FREE)]
+        reports = Reports.of(self.daemon.instance, self.key, FREE)
+        due = [*reports.due_in_run(results, self.run.run_id, self.now, self.own)]
+        for evaluation in due:
+            kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION.value
+            event = dg.DagsterEvent(kind, self.run.job_name, event_specific_data=evaluation)
+            self.daemon.instance.report_dagster_event(event, self.run.run_id)
+        self.own |= {evaluation.check_name for evaluation in due}
+        return len(due)
+
+    def tick(self):
+        """Return how many results a tick reports, in the name of the run or outside of it."""
+        before = self.reported
+        return len(evaluations(self.daemon)) + self.reported - before
+
+    @property
+    def reported(self):
+        """How many results are reported in the name of the run."""
+        kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        return len(self.daemon.instance.get_records_for_run(self.run.run_id, of_type=kind).records)
+
+    @property
+    def red(self):
+        """The checks that Dagster shows as failed for the latest materialization."""
+        shown = executions(self.daemon)
+        return {
+            name
+            for name, record in shown.items()
+            if record.run_id == self.run.run_id and not record.evaluation.passed
+        }
+
+
+def test_a_run_and_the_sensor_do_not_repeat_the_results_of_each_other(checked):
+    going = Going(checked).materialize()
+    assert going.report() == len(FREE)
+    forge(checked, position=Position.after("9" * 56))
+    assert going.tick() == 1
+    going.materialize()
+    assert (going.report("continuity"), going.tick()) == (0, 0)
+    assert going.red == {"continuity"}
+
+
+def test_runs_beside_each_other_do_not_repeat_the_results_of_each_other(checked):
+    going, other = Going(checked).materialize(), Going(checked).materialize()
+    assert (going.report(), other.report()) == (len(FREE), len(FREE))
+    assert (going.report(), other.report()) == (0, 0)
+    assert (going.report("continuity"), other.report("continuity")) == (1, 1)
+
+
+@pytest.mark.parametrize(("age", "reported"), [(60, 0), (HOUR + 60, 1)])
+def test_a_failure_that_lasts_in_a_long_run_is_reported_once_an_hour(checked, age, reported):
+    going = Going(checked).materialize()
+    going.report("lag")
+    reports = Reports.of(checked.instance, going.key, ["lag"])
+    record = reports.executions["lag"]
+    old = record._replace(create_timestamp=record.create_timestamp - 12 * HOUR)
+    reports = replace(reports, executions={"lag": old})
+    result = CheckResult("lag", False, "ERROR", "")
+    assert len([*reports.due_in_run([result], going.run.run_id, record.event.timestamp + age)]) == reported
+
+
+def test_the_sensor_leaves_the_checks_to_a_run_that_is_about_to_report_them(checked):
+    going = Going(checked).materialize()
+    assert going.tick() == 0
+    assert going.report() == len(FREE)
+    assert going.tick() == 0
+
+
+def test_the_sensor_reports_the_checks_that_a_run_does_not(checked):
+    going = Going(checked).materialize()
+    going.now += TIME_TO_REPORT + 60
+    assert going.tick() == len(FREE)
 
 
 def test_requested_runs_do_not_execute_the_checks(source, daemon):

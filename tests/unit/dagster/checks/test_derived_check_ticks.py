@@ -92,7 +92,9 @@ def test_a_tick_reports_each_check_once(ticks):
 
 def test_a_new_materialization_gets_the_results_again(ticks, daemon):
     ticks.tick()
-    daemon.report_event(daemon.run({}), dg.AssetMaterialization(KEY))
+    run = daemon.run({})
+    daemon.report_event(run, dg.AssetMaterialization(KEY))
+    daemon.end(run, dg.DagsterRunStatus.SUCCESS)
     assert ticks.tick() == GREEN
 
 
