@@ -20,7 +20,8 @@ from pyspark.sql.types import StringType
 
 from kinesis_assets.derive.data_files import PLACE, RecordCounts
 from kinesis_assets.derive.derivation import CheckedRows, Rollup
-from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
+from kinesis_assets.derive.new_rows import read_rows
+from kinesis_assets.derive.read import shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.derive.upsert import (
     FIRST_ARRIVAL,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.derive.derivation import Transform, Upsert
+    from kinesis_assets.derive.derivation import Derivation, Transform
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
@@ -104,11 +105,9 @@ def changes_of(
     spark: SparkSession,
     source: Source,
     rows: NewRows,
-    transform: Transform,
-    mode: Upsert | Rollup | None,
+    derivation: Derivation,
     *,
     table: str,
-    partition_by: Sequence[str],
     present: DerivedSnapshot | None = None,
 ) -> Iterator[StepChanges]:
     """Yield the changes of a step, with their rows cached within the context.
@@ -117,10 +116,8 @@ def changes_of(
         spark: The session.
         source: The version of the source to which the new rows belong.
         rows: The new rows.
-        transform: From rows of the source to rows of the table.
-        mode: How the rows replace others; None to append them.
+        derivation: How the table is computed.
         table: The table's URI, for errors.
-        partition_by: The partition columns of the table.
         present: The table; None if it does not exist, or is about to lose its rows.
 
     Raises:
@@ -128,6 +125,7 @@ def changes_of(
             roll-up, a roll-up returns a group that it was not given, Spark cannot analyze the transformation
             or the condition of an upsert, or a key has an empty text in a partition column.
     """
+    transform, mode, partition_by = derivation.transform, derivation.mode, derivation.partition_by
     with ExitStack() as cached:
 
         def cache(frame: DataFrame) -> DataFrame:
@@ -167,15 +165,7 @@ def changes_of(
             )
             yield StepChanges(CheckedRows(new), plan=plan, lacking=lacking)
             return
-        source_rows = read(
-            spark,
-            source.snapshot,
-            rows.files,
-            schema=source.schema,
-            selection=rows.selection,
-            batch_column=rows.order.batch_column,
-            order=None if mode is None else rows.order,
-        )
+        source_rows = read_rows(spark, source, rows, in_order=mode is not None)
         if mode is not None:
             source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
         checked = _transformed(spark, table, transform, source_rows)

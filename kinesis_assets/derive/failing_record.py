@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.data_files import PLACE
 from kinesis_assets.derive.derivation import CheckedRows
-from kinesis_assets.derive.read import read
+from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.session import reason_of_value, spark_errors
 
@@ -68,22 +69,11 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, transfor
     if not {*PLACE} <= {field["name"] for field in source.schema["fields"]}:
         return None
     files = list(rows.files)
-
-    def source_rows() -> DataFrame:
-        return read(
-            spark,
-            source.snapshot,
-            files,
-            schema=source.schema,
-            selection=rows.selection,
-            batch_column=rows.order.batch_column,
-        )
-
     while len(files) > 1:
         whole, files = files, files[: len(files) // 2]
-        if not _fails(source_rows(), transform):
+        if not _fails(read_rows(spark, source, replace(rows, files=files)), transform):
             files = whole[len(files) :]
-    suspects = source_rows()
+    suspects = read_rows(spark, source, replace(rows, files=files))
     part = F.xxhash64(*PLACE)
     for bit in range(_HALVINGS):
         places = suspects.select(*PLACE).distinct().limit(2).collect()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.cursor import Cursor, Records
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
+    from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.losses import Missing
     from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source import RankedFile, Source
@@ -269,7 +269,6 @@ class Restart(NamedTuple):
 def next_rows(
     table: str,
     present: DerivedSnapshot | None,
-    newest: DerivedCommit | None,
     source: Source,
     *,
     on_deleted: OnDeleted,
@@ -281,7 +280,6 @@ def next_rows(
     Args:
         table: The table's URI.
         present: Its newest version; None if it does not exist.
-        newest: Its newest commit; None if it has none.
         source: The newest version of its source.
         on_deleted: What to do if rows of the source were deleted.
         max_bytes: The size of files in bytes after which no further commit is included.
@@ -291,6 +289,7 @@ def next_rows(
         SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
         TableError: The source or the table cannot be used, see `new_rows` and `refuse_rewritten`.
     """
+    newest = None if present is None else present.newest
     try:
         if present is not None:
             refuse_rewritten(present)
@@ -310,9 +309,7 @@ def next_rows(
     return rows
 
 
-def refuse_next_run(
-    present: DerivedSnapshot, newest: DerivedCommit, source: Source, on_deleted: OnDeleted
-) -> TableError | None:
+def refuse_next_run(present: DerivedSnapshot, source: Source, on_deleted: OnDeleted) -> TableError | None:
     """Check that the next run of a table is not refused because of its source, or of what replaced its rows.
 
     A roll-up also needs the first rows of its groups, which is not checked.
@@ -322,20 +319,48 @@ def refuse_next_run(
 
     Raises what the run raises, see `next_rows` and `refuse_loss`.
     """
-    is_rollup = newest.definition is not None and newest.definition.kind is Kind.ROLLUP
+    definition = None if present.newest is None else present.newest.definition
     rows = next_rows(
         present.table.uri,
         present,
-        newest,
         source,
         on_deleted=on_deleted,
         max_bytes=MAX_BYTES,
-        is_rollup=is_rollup,
+        is_rollup=definition is not None and definition.kind is Kind.ROLLUP,
     )
     if not isinstance(rows, Restart):
         return None
     refuse_loss(present, source, rows.cause)
     return rows.cause
+
+
+def read_rows(
+    spark: SparkSession,
+    source: Source,
+    rows: NewRows,
+    *,
+    columns: Sequence[str] | None = None,
+    in_order: bool = False,
+) -> DataFrame:
+    """Return the next rows of a source as a DataFrame.
+
+    Args:
+        spark: The session.
+        source: The version of the source to which the rows belong.
+        rows: The rows.
+        columns: The columns that are read; None for all.
+        in_order: Add the column of their order, see `read`.
+    """
+    return read(
+        spark,
+        source.snapshot,
+        rows.files,
+        schema=source.schema,
+        columns=columns,
+        selection=rows.selection,
+        batch_column=rows.order.batch_column,
+        order=rows.order if in_order else None,
+    )
 
 
 def read_table(

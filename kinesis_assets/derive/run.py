@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.derive.changes import changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.changes import StepChanges
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
-    from kinesis_assets.derive.derivation import CheckedRows, Derivation
+    from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.source import Source
@@ -57,31 +57,6 @@ _MOVE_AFTER = timedelta(days=1)
 
 _CONFIRM_AFTER = 2.0
 """Seconds after which everything is read again before a table is rebuilt."""
-
-
-class _Start(NamedTuple):
-    """What a step starts from.
-
-    Attributes:
-        table: The table.
-        present: Its newest version; None if it does not exist.
-        newest: Its newest commit; None if it has none.
-        definition: The owner and the definition that the next commit records.
-        source: The newest version of its source.
-        rows: The next rows of the source; or why the table must start again instead.
-    """
-
-    table: DerivedTable
-    present: DerivedSnapshot | None
-    newest: DerivedCommit | None
-    definition: Definition
-    source: Source
-    rows: NewRows | Restart
-
-    @property
-    def expected(self) -> int | None:
-        """The id of the newest commit."""
-        return None if self.newest is None else self.newest.commit_id
 
 
 def derive(
@@ -109,274 +84,318 @@ def derive(
     more = True
     while more:
         with wrap_spark_errors(f"table {table.uri}"):
-            done, more = _step_or_careful_step(session, table, derivation, by)
-        if done is not None:
-            record(DERIVED_ROWS, done.rows, {TABLE: table.uri})
-            record(DERIVED_BAD_RECORDS, done.bad_records or 0, {TABLE: table.uri})
-            yield done
-
-
-def _step_or_careful_step(
-    session: SessionInTimeZone, table: DerivedTable, derivation: Derivation, by: str | None
-) -> tuple[DerivedCommit | None, bool]:
-    """Consume the next rows as `_step` does, and once more with care if a value may have failed the job."""
-    try:
-        return _step(session, table, derivation, by)
-    except spark_errors() as error:
-        if not may_be_of_value(error) or isinstance(derivation.mode, Rollup):
-            raise
-        if derivation.careful is not None:
-            with suppress(*spark_errors()):  # the first error says why
-                return _step(session, table, replace(derivation, transform=derivation.careful), by)
-        start, transform = _read(table, derivation), derivation.transform
-        if not isinstance(rows := start.rows, Restart):
-            with session.active() as spark:
-                raise_for_record(
-                    error, spark, table=table.uri, source=start.source, rows=rows, transform=transform
-                )
-        raise
+            made, more = _step(session, table, derivation, by)
+        if made is not None:
+            record(DERIVED_ROWS, made.rows, {TABLE: table.uri})
+            record(DERIVED_BAD_RECORDS, made.bad_records or 0, {TABLE: table.uri})
+            yield made
 
 
 def _step(
     session: SessionInTimeZone, table: DerivedTable, derivation: Derivation, by: str | None
 ) -> tuple[DerivedCommit | None, bool]:
-    """Consume the next rows.
-
-    Returns:
-        The commit, None if there was nothing to commit; and whether there are more rows.
-    """
-    start = _read(table, derivation)
-    if isinstance(start.rows, Restart):
-        # A rebuild deletes rows for good, so it must not depend on a single reading.
-        table.clock.sleep(_CONFIRM_AFTER)
-        start = _read(table, derivation)
-    rows = start.rows
-    done = rows if isinstance(rows, Restart) else _consume(session, start, rows, derivation, by)
-    if not isinstance(done, Restart):
-        return done
-    if start.present is not None:
-        refuse_loss(start.present, start.source, done.cause)
-    decision = Decision(OnDeleted.REBUILD, done.lost)
-    emptying = emptied(table, start.source, start.expected, start.definition, by=by, decision=decision)
-    return emptying, True
-
-
-def _consume(
-    session: SessionInTimeZone,
-    start: _Start,
-    rows: NewRows,
-    derivation: Derivation,
-    by: str | None,
-) -> tuple[DerivedCommit | None, bool] | Restart:
-    """Consume rows, as `_step` does. Returns why the table must start again, if so."""
-    table, present, newest, source = start.table, start.present, start.newest, start.source
-    is_empty = not rows.files and not rows.replaced
-    if newest is not None and is_empty and not rows.lost and not _is_due(table, newest, rows):
-        return None, False
-    mode = derivation.mode
-    partition_by = derivation.partition_by
-    consumed = consumed_after(source, rows.selection, newest)
-    with (
-        session.active() as spark,
-        _changes(spark, table, source, rows, derivation, present=present) as changes,
-    ):
-        new, plan = changes.new, changes.plan
-        wanted = table_schema(table.uri, new.of_table, partition_by, () if mode is None else mode.columns)
-        outdated = _outdated(table, present, wanted, source, derivation)
-        if outdated is not None:
-            _check_before_rebuild(spark, changes, outdated, source, derivation)
-            return restarted(source, outdated, wanted, start.definition, by), True
-        lost = (*rows.lost, *(() if changes.lacking is None else [changes.lacking]))
-        refuse_deleted(table.uri, source, lost, derivation.on_deleted)
-        if changes.lacking is not None and derivation.on_deleted is OnDeleted.REBUILD:
-            return Restart(deleted_error(table.uri, source, lost), lost)
-        counts = changes.checked_now()
-
-        def attempt() -> DerivedCommit:
-            base = None if plan is None else _accepting(table, wanted, source, derivation)
-            changed = ChangedRows(new.rows) if plan is None or base is None else plan(base)
-            schema = accepted_schema(base or _present(table), wanted)
-            batch_id, manifest, found = new_id(table.clock), Manifest(), counts
-            if not is_empty:
-                job = writing_job(table, schema, partition_by, batch_id)
-                job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
-                manifest = write(table, schema, changed, job)
-                found = counts or _checked(table, changes, manifest)
-            if base is None:  # rows that are refused create neither the table nor columns
-                refuse_other_types(_accepting(table, wanted, source, derivation), schema)
-            errors = _errors(table, new, found, manifest, batch_id)
-            return commit(
-                table,
-                expected=start.expected,
-                cursor=rows.cursor,
-                batch_id=batch_id,
-                manifest=manifest,
-                counts=found,
-                errors=errors,
-                removed=list(changed.removed.values()),
-                base=base,
-                decision=Decision(derivation.on_deleted, lost) if lost else NOTHING_DELETED,
-                definition=start.definition,
-                consumed=consumed,
-                by=by,
+    """Take a step as `_Step.run` does, and once more with care if a value may have failed the job."""
+    step = _Step(session, table, derivation, by)
+    try:
+        return step.run()
+    except spark_errors() as error:
+        if not may_be_of_value(error) or isinstance(derivation.mode, Rollup):
+            raise
+        if derivation.careful is not None:
+            with suppress(*spark_errors()):  # the first error says why
+                return _Step(session, table, replace(derivation, transform=derivation.careful), by).run()
+        with session.active() as spark:
+            raise_for_record(
+                error,
+                spark,
+                table=table.uri,
+                source=step.source,
+                rows=step.rows,
+                transform=derivation.transform,
             )
-
-        return until_not_overtaken(table, attempt), rows.more
-
-
-def _read(table: DerivedTable, derivation: Derivation) -> _Start:
-    """Read the table, its source and the next rows.
-
-    Raises what `derive` raises for the source and its deleted rows.
-    """
-    present = _present(table)
-    if present is not None:
-        refuse_unknown_rows(present)
-    newest = None if present is None else present.newest
-    definition = derivation.definition.after(table.uri, newest)
-    # Opened afterwards, so that it has every commit that another run has consumed.
-    source = open_source(derivation.source, table.folder.role)
-    if present is not None:
-        present.check_identity(source.origin_id, derivation.partition_by)
-    rows = next_rows(
-        table.uri,
-        present,
-        newest,
-        source,
-        on_deleted=derivation.on_deleted,
-        max_bytes=derivation.step_bytes,
-        is_rollup=isinstance(derivation.mode, Rollup),
-    )
-    return _Start(table, present, newest, definition, source, rows)
-
-
-def _outdated(
-    table: DerivedTable,
-    present: DerivedSnapshot | None,
-    wanted: dict[str, Any],
-    source: Source,
-    derivation: Derivation,
-) -> DerivedSnapshot | None:
-    """Check that a table can be written with some columns, before rows are computed. Raises its errors.
-
-    Returns:
-        The present version if the table must start again to get the columns, and may; None otherwise.
-
-    Raises:
-        SchemaChangeRefused: It must, but it has rows, and nobody has accepted to lose them.
-        SourceRowsDeleted: They have, but the source no longer has rows that were consumed.
-    """
-    if present is None:
-        require_writable(table.uri, table.files)  # which also creates the folder on a local disk
-        check_conditional_puts(table.uri, table.folder)
-        return None
-    try:
-        if derivation.all_columns:
-            refuse_missing_columns(present, wanted)
-        accepted_schema(present, wanted)
-    except SchemaChangeRefused as error:
-        # If the columns are those of a registry, registering a schema would delete the rows.
-        rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
-        if present.data_files():
-            if not rebuilds:
-                raise
-            refuse_loss(present, source, error)
-        return present
-    return None
-
-
-def _changes(
-    spark: SparkSession,
-    table: DerivedTable,
-    source: Source,
-    rows: NewRows,
-    derivation: Derivation,
-    *,
-    present: DerivedSnapshot | None = None,
-) -> AbstractContextManager[StepChanges]:
-    return changes_of(
-        spark,
-        source,
-        rows,
-        derivation.transform,
-        derivation.mode,
-        table=table.uri,
-        partition_by=derivation.partition_by,
-        present=present,
-    )
-
-
-def _check_before_rebuild(
-    spark: SparkSession,
-    changes: StepChanges,
-    outdated: DerivedSnapshot,
-    source: Source,
-    derivation: Derivation,
-) -> None:
-    """Check the records of this step and, if rows of the table are to be deleted, those of the whole source.
-
-    Raises the errors of the check.
-    """
-    changes.check_all()
-    more = changes.new.check is not None and bool(outdated.data_files())
-    cursor = None
-    while more:
-        rows = rows_since(source, cursor, derivation.step_bytes)
-        with _changes(spark, outdated.table, source, rows, derivation) as earlier:
-            earlier.check_all()
-        cursor, more = rows.cursor, rows.more
-
-
-def _checked(table: DerivedTable, changes: StepChanges, manifest: Manifest) -> RecordCounts | None:
-    """Check and return what the tasks counted. If it is refused, delete the files that they wrote."""
-    try:
-        return changes.checked(manifest.counts)
-    except BadRecordsRefused:
-        discard(table, manifest)
         raise
 
 
-def _errors(
-    table: DerivedTable, new: CheckedRows, counts: RecordCounts | None, manifest: Manifest, batch_id: int
-) -> tuple[DerivedFile, ...] | None:
-    """Write the records that could not be decoded to files of their own, if they are set apart.
+class _Step:
+    """One step of a derived table. `run` has its phases, each of which leaves its results here for the next.
 
     Args:
+        session: The session.
         table: The table.
-        new: The rows of the step.
-        counts: How many records there are, and how many could not be decoded.
-        manifest: The files of the step's rows.
-        batch_id: The attempt's batch id.
+        derivation: How it is computed.
+        by: The Dagster run id or the person that runs it.
 
-    Returns:
-        The files; None if such records are not set apart.
-
-    Raises:
-        LandingFailed: They are not those that were left out of the rows.
+    Attributes:
+        present: The table's newest version; None if it does not exist.
+        definition: The owner and the definition that the next commit records.
+        source: The newest version of its source.
+        rows: The next rows of the source.
+        changes: The changes of the table by these rows.
+        columns: The columns that these rows need, see `table_schema`.
+        decision: What is given up of rows of the source that were deleted.
+        consumed: The number of rows of the source that are consumed afterwards, see `DerivedCommit`.
+        counts: The numbers of records; None if the tasks that write count them, or none are counted.
     """
-    if new.separate is None:
-        return None
-    if counts is None or not counts.errors:
-        return ()
-    schema = table_schema(table.uri, new.separate, (), ())
-    job = replace(writing_job(table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
-    written = write(table, schema, ChangedRows(new.separate), job)
-    rows = sum(file.rows for file in written.files)
-    if rows != counts.errors:
-        discard(table, manifest + written)
-        raise LandingFailed(
-            f"table {table.uri}: of {counts.records} records {counts.errors} could not be decoded, and then "
-            f"{rows}, as if their schema had been registered in between. Nothing was committed; run again"
+
+    present: DerivedSnapshot | None
+    definition: Definition
+    source: Source
+    rows: NewRows
+    changes: StepChanges
+    columns: dict[str, Any]
+    decision: Decision
+    consumed: int | None
+    counts: RecordCounts | None
+
+    def __init__(
+        self, session: SessionInTimeZone, table: DerivedTable, derivation: Derivation, by: str | None
+    ) -> None:
+        self.session = session
+        self.table = table
+        self.derivation = derivation
+        self.by = by
+
+    def run(self) -> tuple[DerivedCommit | None, bool]:
+        """Take the step.
+
+        Returns:
+            The commit, None if there was nothing to commit; and whether there are more rows.
+        """
+        restart = self.plan()
+        if restart is not None:
+            # A rebuild deletes rows for good, so it must not depend on a single reading.
+            self.table.clock.sleep(_CONFIRM_AFTER)
+            restart = self.plan()
+        if restart is not None:
+            return self.start_again(restart), True
+        if not self.is_due:
+            return None, False
+        with self.session.active() as spark, self.transformed(spark, self.rows, self.present) as self.changes:
+            outdated = self.outdated()
+            if outdated is not None:
+                self.check_before_rebuild(spark, outdated)
+                return restarted(self.source, outdated, self.columns, self.definition, self.by), True
+            restart = self.decide()
+            if restart is None:
+                self.counts = self.changes.checked_now()
+                return until_not_overtaken(self.table, self.write_and_commit), self.rows.more
+        return self.start_again(restart), True
+
+    def plan(self) -> Restart | None:
+        """Read the table, its source and the next rows.
+
+        Returns:
+            Why the table must start again instead; None if it need not.
+
+        Raises what `derive` raises for the source and its deleted rows.
+        """
+        uri, derivation = self.table.uri, self.derivation
+        self.present = _present(self.table)
+        if self.present is not None:
+            refuse_unknown_rows(self.present)
+        self.definition = derivation.definition.after(uri, self.newest)
+        # Opened afterwards, so that it has every commit that another run has consumed.
+        self.source = open_source(derivation.source, self.table.folder.role)
+        if self.present is not None:
+            self.present.check_identity(self.source.origin_id, derivation.partition_by)
+        found = next_rows(
+            uri,
+            self.present,
+            self.source,
+            on_deleted=derivation.on_deleted,
+            max_bytes=derivation.step_bytes,
+            is_rollup=isinstance(derivation.mode, Rollup),
         )
-    return written.files
+        if isinstance(found, Restart):
+            return found
+        self.rows = found
+        return None
 
+    @property
+    def newest(self) -> DerivedCommit | None:
+        """The table's newest commit; None if it has none."""
+        return None if self.present is None else self.present.newest
 
-def _accepting(
-    table: DerivedTable, wanted: dict[str, Any], source: Source, derivation: Derivation
-) -> DerivedSnapshot:
-    """Return the table's newest version, which has some columns. Create it, or add columns, if needed."""
-    accept_columns(table.open_or_create(source.origin_id, wanted, derivation.partition_by), wanted)
-    return table.snapshot()
+    @property
+    def expected(self) -> int | None:
+        """The id of that commit."""
+        return None if self.present is None else self.present.commit_id
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there are rows, or the cursor is moved although there are none."""
+        rows, newest = self.rows, self.newest
+        if newest is None or rows.files or rows.replaced or rows.lost:
+            return True
+        age = timedelta(seconds=self.table.clock.time() - time_of_id(newest.commit_id))
+        before, after = newest.cursor, rows.cursor
+        return (after.source, after.history) != (before.source, before.history) or (
+            after != before and age > _MOVE_AFTER
+        )
+
+    def transformed(
+        self, spark: SparkSession, rows: NewRows, present: DerivedSnapshot | None = None
+    ) -> AbstractContextManager[StepChanges]:
+        """Transform rows of the source into changes of a version of the table."""
+        return changes_of(spark, self.source, rows, self.derivation, table=self.table.uri, present=present)
+
+    def outdated(self) -> DerivedSnapshot | None:
+        """Check that the table can be written with the columns of its rows, before these are computed.
+
+        Returns:
+            The present version if the table must start again to get the columns, and may; None otherwise.
+
+        Raises:
+            InvalidInput: No table can have the columns.
+            SchemaChangeRefused: It must, but it has rows, and nobody has accepted to lose them.
+            SourceRowsDeleted: They have, but the source no longer has rows that were consumed.
+        """
+        table, present, derivation = self.table, self.present, self.derivation
+        names = () if derivation.mode is None else derivation.mode.columns
+        self.columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
+        if present is None:
+            require_writable(table.uri, table.files)  # which also creates the folder on a local disk
+            check_conditional_puts(table.uri, table.folder)
+            return None
+        try:
+            if derivation.all_columns:
+                refuse_missing_columns(present, self.columns)
+            accepted_schema(present, self.columns)
+        except SchemaChangeRefused as error:
+            # If the columns are those of a registry, registering a schema would delete the rows.
+            rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
+            if present.data_files():
+                if not rebuilds:
+                    raise
+                refuse_loss(present, self.source, error)
+            return present
+        return None
+
+    def check_before_rebuild(self, spark: SparkSession, outdated: DerivedSnapshot) -> None:
+        """Check the records of this step and, if rows are to be deleted, those of the whole source.
+
+        Raises the errors of the check.
+        """
+        self.changes.check_all()
+        more = self.changes.new.check is not None and bool(outdated.data_files())
+        cursor = None
+        while more:
+            rows = rows_since(self.source, cursor, self.derivation.step_bytes)
+            with self.transformed(spark, rows) as earlier:
+                earlier.check_all()
+            cursor, more = rows.cursor, rows.more
+
+    def decide(self) -> Restart | None:
+        """Decide what is given up of rows that the source has lost.
+
+        Returns:
+            Why the table must start again instead; None if it need not.
+
+        Raises:
+            SourceRowsDeleted: The policy does not accept it.
+        """
+        uri, lacking, policy = self.table.uri, self.changes.lacking, self.derivation.on_deleted
+        lost = (*self.rows.lost, *(() if lacking is None else [lacking]))
+        refuse_deleted(uri, self.source, lost, policy)
+        if lacking is not None and policy is OnDeleted.REBUILD:
+            return Restart(deleted_error(uri, self.source, lost), lost)
+        self.decision = Decision(policy, lost) if lost else NOTHING_DELETED
+        self.consumed = consumed_after(self.source, self.rows.selection, self.newest)
+        return None
+
+    def write_and_commit(self) -> DerivedCommit:
+        """Write the changed rows, and commit them with the position after the rows of the source."""
+        table, rows, plan = self.table, self.rows, self.changes.plan
+        base = None if plan is None else self.accepting()
+        changed = ChangedRows(self.changes.new.rows) if plan is None or base is None else plan(base)
+        schema = accepted_schema(base or _present(table), self.columns)
+        batch_id, manifest, counts = new_id(table.clock), Manifest(), self.counts
+        if rows.files or rows.replaced:
+            manifest = self.write(changed, schema, batch_id)
+            counts = counts or self.checked(manifest)
+        if base is None:  # rows that are refused create neither the table nor columns
+            refuse_other_types(self.accepting(), schema)
+        errors = self.write_errors(counts, manifest, batch_id)
+        return commit(
+            table,
+            expected=self.expected,
+            cursor=rows.cursor,
+            batch_id=batch_id,
+            manifest=manifest,
+            counts=counts,
+            errors=errors,
+            removed=list(changed.removed.values()),
+            base=base,
+            decision=self.decision,
+            definition=self.definition,
+            consumed=self.consumed,
+            by=self.by,
+        )
+
+    def accepting(self) -> DerivedSnapshot:
+        """Return the table's newest version. Create it, or add the columns of the rows, if needed."""
+        source, columns = self.source.origin_id, self.columns
+        accept_columns(self.table.open_or_create(source, columns, self.derivation.partition_by), columns)
+        return self.table.snapshot()
+
+    def write(self, changed: ChangedRows, schema: dict[str, Any], batch_id: int) -> Manifest:
+        """Write the files of an attempt, see `write`."""
+        new, job = self.changes.new, writing_job(self.table, schema, self.derivation.partition_by, batch_id)
+        job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
+        return write(self.table, schema, changed, job)
+
+    def checked(self, manifest: Manifest) -> RecordCounts | None:
+        """Check and return what the tasks counted. If it is refused, delete the files that they wrote."""
+        try:
+            return self.changes.checked(manifest.counts)
+        except BadRecordsRefused:
+            discard(self.table, manifest)
+            raise
+
+    def write_errors(
+        self, counts: RecordCounts | None, manifest: Manifest, batch_id: int
+    ) -> tuple[DerivedFile, ...] | None:
+        """Write the records that could not be decoded to files of their own, if they are set apart.
+
+        Args:
+            counts: How many records there are, and how many could not be decoded.
+            manifest: The files of the step's rows.
+            batch_id: The attempt's batch id.
+
+        Returns:
+            The files; None if such records are not set apart.
+
+        Raises:
+            LandingFailed: They are not those that were left out of the rows.
+        """
+        table, separate = self.table, self.changes.new.separate
+        if separate is None:
+            return None
+        if counts is None or not counts.errors:
+            return ()
+        schema = table_schema(table.uri, separate, (), ())
+        job = replace(writing_job(table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
+        written = write(table, schema, ChangedRows(separate), job)
+        rows = sum(file.rows for file in written.files)
+        if rows != counts.errors:
+            discard(table, manifest + written)
+            raise LandingFailed(
+                f"table {table.uri}: of {counts.records} records {counts.errors} could not be decoded, and "
+                f"then {rows}, as if their schema had been registered in between. Nothing was committed; run "
+                "again"
+            )
+        return written.files
+
+    def start_again(self, restart: Restart) -> DerivedCommit:
+        """Delete the table's rows, so that it starts again.
+
+        Raises:
+            SourceRowsDeleted: Rows would be lost that the source no longer has.
+        """
+        if self.present is not None:
+            refuse_loss(self.present, self.source, restart.cause)
+        decision = Decision(OnDeleted.REBUILD, restart.lost)
+        return emptied(self.table, self.source, self.expected, self.definition, by=self.by, decision=decision)
 
 
 def _present(table: DerivedTable) -> DerivedSnapshot | None:
@@ -384,12 +403,3 @@ def _present(table: DerivedTable) -> DerivedSnapshot | None:
         return table.snapshot()
     except TableMissing:
         return None
-
-
-def _is_due(table: DerivedTable, newest: DerivedCommit, rows: NewRows) -> bool:
-    """Return whether the cursor is moved although there are no rows."""
-    age = timedelta(seconds=table.clock.time() - time_of_id(newest.commit_id))
-    before, after = newest.cursor, rows.cursor
-    return (after.source, after.history) != (before.source, before.history) or (
-        after != before and age > _MOVE_AFTER
-    )

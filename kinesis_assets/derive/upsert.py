@@ -30,6 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import DateType, DoubleType, FloatType, IntegralType, StringType
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN
+from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read, with_null_for_empty
 from kinesis_assets.derive.row_order import ORDER_COLUMN
@@ -241,14 +242,7 @@ def touched_groups(
         by: The columns whose values identify a group.
         partition_by: The partition columns of the table. An empty text in them is the same group as null.
     """
-    added = read(
-        spark,
-        source.snapshot,
-        rows.files,
-        columns=by,
-        selection=rows.selection,
-        batch_column=rows.order.batch_column,
-    )
+    added = read_rows(spark, source, rows, columns=by)
     replaced = read(spark, source.snapshot, rows.replaced, columns=by)
     return with_null_for_empty(added.unionByName(replaced), partition_by).distinct()
 

@@ -401,7 +401,7 @@ class DerivedEvaluation:
             if facts == found:
                 return known
         try:
-            cause = refuse_next_run(snapshot, newest, source, on_deleted)
+            cause = refuse_next_run(snapshot, source, on_deleted)
         except _BREAKS as error:
             return msgspec.structs.replace(found, refused=str(error)[:_MAX_REASON])
         return msgspec.structs.replace(found, restarts=None if cause is None else str(cause)[:_MAX_REASON])
