@@ -151,7 +151,13 @@ def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: 
         if may_commit:
             # Whether the rows that filled a gap are still there is unknown.
             change = amendment_file.next_amendment(
-                amendment, batch_id=batch_id, at=utc_now(table.clock), by=by, cleared={}, accepted=version
+                amendment,
+                batch_id=batch_id,
+                at=utc_now(table.clock),
+                by=by,
+                cleared={},
+                accepted=version,
+                clock=table.clock,
             )
             snapshot.commit([], identity=identity, amendment=change)
         return None

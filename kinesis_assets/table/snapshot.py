@@ -334,5 +334,5 @@ class TableFiles(StoredTable):
         self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
     ) -> None:
         super().__init__(uri, policy, role)
-        self.chain = PositionsChain(uri, lambda: self.files, policy.chain)
+        self.chain = PositionsChain(uri, lambda: self.files, policy.chain, policy.clock)
         self.amendments = amendment_chain(uri, lambda: self.files)

@@ -10,13 +10,14 @@ Commit the moves of a seek: rows, positions and amendment in one commit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.ingest.shard_lists import check_for_seek
+from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.seek.plan import Move
@@ -166,7 +168,7 @@ def seek(
             examined=snapshot.version,
         )
         results[following.commit_id] = SeekResult(moves)
-        commit_moves(snapshot, following, moves)
+        commit_moves(snapshot, following, moves, table.clock)
         return None
 
     return commit_until_known(table, attempt)
@@ -396,16 +398,19 @@ def following_positions(
     )
 
 
-def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move]) -> None:
+def commit_moves(
+    snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move], clock: Clock
+) -> None:
     """Try once to commit moves.
 
     Args:
         snapshot: The version of the table that the moves were planned with.
         following: The positions after the moves.
         moves: The moves, by shard id.
+        clock: The clock by which the table is written.
     """
     identity, back = following.identity, going_back(moves)
-    amendment = _amendment(snapshot, following, tuple(back)) if back else None
+    amendment = _amendment(snapshot, following, tuple(back), clock) if back else None
     places = {
         shard_id: place
         for shard_id, move in back.items()
@@ -418,7 +423,9 @@ def commit_moves(snapshot: TableSnapshot, following: StreamPositions, moves: Map
         snapshot.commit([], identity=identity, positions=following, amendment=amendment)
 
 
-def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...]) -> Amendment:
+def _amendment(
+    snapshot: TableSnapshot, following: StreamPositions, shard_ids: tuple[str, ...], clock: Clock
+) -> Amendment:
     """Return the amendment of shards that go back.
 
     It is needed even if no row is removed: a replay that fills in rows at the same time must restart.
@@ -427,10 +434,11 @@ def _amendment(snapshot: TableSnapshot, following: StreamPositions, shard_ids: t
     return amendment_file.next_amendment(
         before,
         batch_id=following.batch_id,
-        at=datetime.fromtimestamp(time_of_id(following.commit_id), UTC),  # by this machine's clock
+        at=utc_now(clock),
         by=following.by,
         rewound=shard_ids,
         cleared={} if before is None else _still_cleared(before, following),
+        clock=clock,
     )
 
 

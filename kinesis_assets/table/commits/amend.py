@@ -93,6 +93,7 @@ def commit_missing_rows(
                 by=by,
                 filled=filled,
                 cleared=_cleared(current, cleared),
+                clock=table.clock,
             )
             snapshot.commit(files, identity=identity, amendment=new)
         return None

@@ -107,7 +107,7 @@ def expire(
             return (replace(step, state=State.PLANNED),)
         if not may_commit:
             return None
-        change = next_amendment(amendment, floor=floor, batch_id=batch_id, at=now, by=by)
+        change = next_amendment(amendment, floor=floor, batch_id=batch_id, at=now, by=by, clock=table.clock)
         tried[change.commit_id] = step
         if not old:
             snapshot.commit([], identity=identity, amendment=change)
@@ -174,7 +174,13 @@ def lower_floor(
         if may_commit:
             tried = step
             change = next_amendment(
-                amendment, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before
+                amendment,
+                floor=floor,
+                batch_id=batch_id,
+                at=now,
+                by=by,
+                lowered_from=before,
+                clock=table.clock,
             )
             snapshot.commit([], identity=identity, amendment=change)
         return None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.range_stats import RangeStats, check_rows, with_rows
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.positions.positions import ShardPosition
 
@@ -159,6 +161,7 @@ def next_amendment(
     cleared: dict[str, tuple[ClearedGap, ...]] | None = None,
     accepted: int | None = None,
     lowered_from: date | None = None,
+    clock: Clock = MACHINE_CLOCK,
 ) -> Amendment:
     """Return a new amendment, which follows another one.
 
@@ -174,8 +177,9 @@ def next_amendment(
         cleared: See `Amendment`.
         accepted: See `Amendment`.
         lowered_from: See `Amendment`.
+        clock: The clock by which the table is written, for the commit id.
     """
-    commit_id = new_id()
+    commit_id = new_id(clock)
     base = before or Amendment(format=FORMAT, commit_id=commit_id, previous=None, batch_id=batch_id, at=at)
     return Amendment(
         format=FORMAT,

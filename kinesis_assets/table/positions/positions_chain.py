@@ -20,6 +20,7 @@ from zlib import crc32
 
 import msgspec
 
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.stream import StreamIdentity
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions import positions_file
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.table.positions.positions import Header, StreamPositions
 
 
@@ -76,12 +78,18 @@ class PositionsChain:
         table: The table's URI, for errors.
         files: Returns the file system of the table's folder.
         policy: When to write a new base or an archive segment.
+        clock: The clock by which the table is written.
     """
 
     def __init__(
-        self, table: str, files: Callable[[], pyarrow.fs.FileSystem], policy: ChainPolicy = ChainPolicy()
+        self,
+        table: str,
+        files: Callable[[], pyarrow.fs.FileSystem],
+        policy: ChainPolicy = ChainPolicy(),
+        clock: Clock = MACHINE_CLOCK,
     ) -> None:
         self._policy = policy
+        self._clock = clock
         self._stored = Chain(
             table,
             files,
@@ -267,7 +275,7 @@ class PositionsChain:
     ) -> ArchiveEnd:
         """Write the next segment of an archive."""
         earlier = () if end is None else (*self._segments.at(end.newest, identity.arn).earlier, end.newest)
-        segment = Segment(identity, new_id(), earlier, shards)
+        segment = Segment(identity, new_id(self._clock), earlier, shards)
         self._segments.put(segment.commit_id, encode(segment))
         if end is None:
             return ArchiveEnd(segment.commit_id, len(shards), max(shards))

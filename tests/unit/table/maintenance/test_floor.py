@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import msgspec
@@ -9,13 +10,16 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitFailed, InvalidInput
+from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.positions.amendments import decode
 from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment, new_amendment
 from support.attempts import STREAM, rows_by_shard
 from support.maintained_table import NOW, amendment_of, steps_of
+from support.shifted_clock import ShiftedClock
 
 NEXT_YEAR = NOW.date() + timedelta(days=365)
 
@@ -47,6 +51,15 @@ def test_a_lowered_floor_is_recorded_with_its_author_time_and_previous_value(fil
     assert entry.lowered_from == NEXT_YEAR
     assert decode(msgspec.json.encode(entry)) == entry
     assert rows_by_shard(filled) == {"a": [1, 2, 3, 4, 5, 6]}
+
+
+def test_the_ids_of_amendments_follow_the_clock_of_the_table(filled):
+    clock = ShiftedClock()
+    clock.advance(hours=1000)
+    shifted = PositionedTable(filled.uri, replace(filled.policy, clock=clock))
+    commit_amendment(filled, floor=NEXT_YEAR)
+    lower_floor(shifted, STREAM, date(2026, 1, 1), NOW, by="ada")
+    assert time_of_id(amendment_of(filled).commit_id) > clock.time() - 3600
 
 
 def test_an_amendment_that_lowers_nothing_can_be_read_by_older_releases(filled):

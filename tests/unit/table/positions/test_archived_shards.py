@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.operations.doctor.chain import chain_breaks
-from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit import commit
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.policy import TablePolicy
@@ -29,6 +30,7 @@ from support.attempts import (
     shards,
 )
 from support.maintained_table import days_from_now, steps_of
+from support.shifted_clock import ShiftedClock
 from support.table_folder import copy_table
 from support.watched_files import WatchedFiles
 
@@ -111,6 +113,14 @@ def test_finished_shards_are_not_archived_while_they_are_listed(ended):
         read_on(ended, {"c": 1}, "abc")
     assert current_positions(ended).shards.keys() == {"a", "b", "c"}
     assert not Path(ended.uri, ARCHIVE_FOLDER).exists()
+
+
+def test_the_ids_of_segments_follow_the_clock_of_the_table(ended):
+    clock = ShiftedClock()
+    clock.advance(hours=6)
+    read_until_archived(PositionedTable(ended.uri, replace(EAGER, clock=clock)))
+    (segment,) = Path(ended.uri, ARCHIVE_FOLDER).iterdir()
+    assert time_of_id(int(segment.name.partition(".")[0])) > clock.time() - 3600
 
 
 def test_unfinished_shards_are_not_archived_when_they_are_no_longer_listed(table):
