@@ -29,7 +29,7 @@ from kinesis_assets.ingest.shard_lists import check_first_list, check_unlisted_p
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
-from kinesis_assets.operations.seek.probe import probe_shard
+from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
@@ -257,7 +257,7 @@ def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: Newe
     The row may be part of an aggregated record, of which the table lacks the rest.
     """
     inside = Position.after(row.sequence_number, row.sub_sequence_number)
-    first = probe_shard(client, shard, listing.summary, inside).first
+    first = read_target(client, shard, listing.summary, inside).first
     if first is not None and first.sequence_number == row.sequence_number:
         return inside
     return Position.after(row.sequence_number)

@@ -28,8 +28,8 @@ from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState, ReplayWindow
 from kinesis_assets.operations.replay.plan import is_left_out
 from kinesis_assets.operations.replay.run import RETRIES, replay
-from kinesis_assets.operations.seek.probe import first_record
 from kinesis_assets.operations.seek.run import SeekResult, seek
+from kinesis_assets.operations.seek.target import first_record
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.operations.replay.run import Fill
-    from kinesis_assets.operations.seek.probe import ProbedRecord
+    from kinesis_assets.operations.seek.target import FirstRecord
     from kinesis_assets.retry import RetryPolicy
     from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -277,7 +277,7 @@ def lost_parts(
     return lost, errors
 
 
-def _contradicts(first: ProbedRecord | None, gap: Gap, outcome: ReplayOutcome | None) -> bool:
+def _contradicts(first: FirstRecord | None, gap: Gap, outcome: ReplayOutcome | None) -> bool:
     """Whether the first record from the start of a gap on contradicts what was read of the gap."""
     read = None if outcome is None else outcome.first_read
     if first is not None and _is_in(first, gap) and (read is None or int(first.sequence_number) < int(read)):
@@ -288,7 +288,7 @@ def _contradicts(first: ProbedRecord | None, gap: Gap, outcome: ReplayOutcome | 
     return first is None or int(first.sequence_number) > _through(outcome)
 
 
-def _parts(gap: Gap, part: Gap, first: ProbedRecord | None, outcome: ReplayOutcome | None) -> Parts:
+def _parts(gap: Gap, part: Gap, first: FirstRecord | None, outcome: ReplayOutcome | None) -> Parts:
     """Return the lost part of a gap and, if it was read only in part, the part that is still to be filled.
 
     Args:
@@ -321,7 +321,7 @@ def _unread(shard_id: str, reason: str) -> ShardError:
     )
 
 
-def _is_in(record: ProbedRecord, gap: Gap) -> bool:
+def _is_in(record: FirstRecord, gap: Gap) -> bool:
     """Whether a record from the start of a gap on is in the gap."""
     if gap.next_sequence_number is None:
         return record.arrival < gap.until

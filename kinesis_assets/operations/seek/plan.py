@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from kinesis_assets.operations.seek.probe import Probe, ProbedRecord
+    from kinesis_assets.operations.seek.target import FirstRecord, Target
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
 
 
@@ -65,19 +65,19 @@ class Move:
 
 def plan_moves(
     positions: StreamPositions,
-    probes: Mapping[str, Probe],
+    targets: Mapping[str, Target],
     chosen: Iterable[str],
     *,
     listed_open: Container[str],
     now: datetime,
     all_shards: bool,
-    unread: Mapping[str, ProbedRecord | None] | None = None,
+    unread: Mapping[str, FirstRecord | None] | None = None,
 ) -> dict[str, Move]:
     """Plan the move of each chosen shard, without the numbers of rows that are removed.
 
     Args:
         positions: The current positions, with every listed shard.
-        probes: The probe of each chosen shard at its new position, by shard id; a shard that is not listed
+        targets: The target of each chosen shard, by shard id; a shard that is not listed
             has none.
         chosen: Shard ids.
         listed_open: The shards that the stream lists as open.
@@ -93,8 +93,8 @@ def plan_moves(
     for shard_id in chosen:
         shard = positions.shards[shard_id]
         direction = Direction.STAYS
-        if shard_id in probes:
-            direction = _direction(shard, probes[shard_id])
+        if shard_id in targets:
+            direction = _direction(shard, targets[shard_id])
         if unread is not None and direction is Direction.BACK:
             direction = Direction.STAYS  # a run has read it to the tip
         wrongly_finished = shard.finished and shard_id in listed_open
@@ -110,54 +110,56 @@ def plan_moves(
         elif direction is Direction.STAYS:
             moves[shard_id] = Move(shard_id, direction, shard, shard)
         elif direction is Direction.BACK:
-            moves[shard_id] = _back(shard_id, shard, probes[shard_id])
+            moves[shard_id] = _back(shard_id, shard, targets[shard_id])
         else:
-            move = _forward(shard_id, shard, probes[shard_id], now)
-            moves[shard_id] = move if unread is None else _to_fill(move, probes[shard_id], unread, now)
+            move = _forward(shard_id, shard, targets[shard_id], now)
+            moves[shard_id] = move if unread is None else _to_fill(move, targets[shard_id], unread, now)
     _reopen_empty(moves)
     return moves
 
 
-def _direction(shard: ShardPosition, probe: Probe) -> Direction:
-    target, current = probe.target, passed(shard.position)
-    if target == shard.position:
+def _direction(shard: ShardPosition, target: Target) -> Direction:
+    position, current = target.position, passed(shard.position)
+    if position == shard.position:
         return Direction.STAYS
     if current is None:
-        return _direction_of_unread(shard, probe)
-    new = _passed_at_target(probe)
+        return _direction_of_unread(shard, target)
+    new = _passed_at_target(target)
     if new is not None and new < current:
         return Direction.BACK
-    if new == current or _is_complete(shard, target):
+    if new == current or _is_complete(shard, position):
         return Direction.STAYS
-    nothing_left = target.kind is PositionKind.TRIM_HORIZON and new is None
+    nothing_left = position.kind is PositionKind.TRIM_HORIZON and new is None
     return Direction.STAYS if nothing_left else Direction.FORWARD
 
 
-def _direction_of_unread(shard: ShardPosition, probe: Probe) -> Direction:
+def _direction_of_unread(shard: ShardPosition, target: Target) -> Direction:
     """Return the direction of a shard at TRIM_HORIZON or at a time: no record of it was ever read."""
-    target, start = probe.target, shard.position.timestamp
+    position, start = target.position, shard.position.timestamp
     if start is None:
         read_until = shard.tip_time
-        is_read = target.timestamp is not None and read_until is not None and target.timestamp <= read_until
+        is_read = (
+            position.timestamp is not None and read_until is not None and position.timestamp <= read_until
+        )
         return Direction.STAYS if is_read else Direction.FORWARD
-    arrival = target.timestamp
-    if arrival is None and probe.first is not None:
-        arrival = probe.first.arrival
+    arrival = position.timestamp
+    if arrival is None and target.first is not None:
+        arrival = target.first.arrival
     if arrival is not None and arrival < start:
         return Direction.BACK
-    if target.kind is PositionKind.TRIM_HORIZON or _is_complete(shard, target):
+    if position.kind is PositionKind.TRIM_HORIZON or _is_complete(shard, position):
         return Direction.STAYS
     return Direction.FORWARD
 
 
-def _is_complete(shard: ShardPosition, target: Position) -> bool:
-    """Whether a target is a time up to which all records were read or skipped."""
+def _is_complete(shard: ShardPosition, position: Position) -> bool:
+    """Whether a position is a time up to which all records were read or skipped."""
     until = shard.complete_until
-    return target.timestamp is not None and until is not None and target.timestamp <= until
+    return position.timestamp is not None and until is not None and position.timestamp <= until
 
 
-def _forward(shard_id: str, shard: ShardPosition, probe: Probe, now: datetime) -> Move:
-    first, start = probe.first, probe.unread
+def _forward(shard_id: str, shard: ShardPosition, target: Target, now: datetime) -> Move:
+    first, start = target.first, target.unread
     gap = Gap(
         after=shard.position,
         since=None if shard.is_unread else shard.complete_until,  # nothing is read before the first plan
@@ -168,17 +170,17 @@ def _forward(shard_id: str, shard: ShardPosition, probe: Probe, now: datetime) -
         gap = _from_record(gap, start)
     after = msgspec.structs.replace(
         shard,
-        position=_at_first(probe) if probe.target.kind is PositionKind.TRIM_HORIZON else probe.target,
+        position=_at_first(target) if target.position.kind is PositionKind.TRIM_HORIZON else target.position,
         finished=False,
         tip_time=None,
         last_arrival=None,
-        wanted_from=probe.target.timestamp or gap.until,
+        wanted_from=target.position.timestamp or gap.until,
         gaps=(*shard.gaps, gap),
     )
     return Move(shard_id, Direction.FORWARD, shard, after, gap=gap)
 
 
-def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None], now: datetime) -> Move:
+def _to_fill(move: Move, target: Target, unread: Mapping[str, FirstRecord | None], now: datetime) -> Move:
     """Return the move of a catch-up: its gap is to be filled, and starts at the first record that it skips.
 
     A replay that still finds this record has provably read the whole gap. If records may have expired before,
@@ -190,7 +192,7 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
         return move
     first, current = unread.get(move.shard_id), passed(shard.position)
     complete = _is_available(shard, now)
-    if probe.first is None or (complete and (first is None or _number(first) >= _number(probe.first))):
+    if target.first is None or (complete and (first is None or _number(first) >= _number(target.first))):
         # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
         return Move(move.shard_id, Direction.STAYS, shard, shard)
     known = msgspec.structs.replace(gap, to_fill=True)
@@ -198,70 +200,70 @@ def _to_fill(move: Move, probe: Probe, unread: Mapping[str, ProbedRecord | None]
         known = _from_record(known, first)
     after = msgspec.structs.replace(
         move.after,
-        position=_at_first(probe),
-        wanted_from=probe.first.arrival,
+        position=_at_first(target),
+        wanted_from=target.first.arrival,
         gaps=(*shard.gaps, known),
     )
     return replace(move, gap=known, after=after)
 
 
 def _is_available(shard: ShardPosition, now: datetime) -> bool:
-    """Whether no unread record of a shard can have expired before it was probed."""
+    """Whether no unread record of a shard can have expired before its target was read."""
     since, hours = shard.complete_until, shard.retention_hours
     return since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
 
 
-def _from_record(gap: Gap, first: ProbedRecord) -> Gap:
+def _from_record(gap: Gap, first: FirstRecord) -> Gap:
     """Return a gap that starts at its first record, so that a replay can prove that it has read all."""
     start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
     return msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival)
 
 
-def _number(record: ProbedRecord) -> int:
+def _number(record: FirstRecord) -> int:
     return int(record.sequence_number)
 
 
-def _back(shard_id: str, shard: ShardPosition, probe: Probe) -> Move:
-    new, first = _passed_at_target(probe), probe.first
-    if new is not None and (probe.oldest is None or new < at(probe.oldest.sequence_number)):
+def _back(shard_id: str, shard: ShardPosition, target: Target) -> Move:
+    new, first = _passed_at_target(target), target.first
+    if new is not None and (target.oldest is None or new < at(target.oldest.sequence_number)):
         available = (
             "no record of the shard is available for that long"
-            if probe.oldest is None
-            else f"the first record that is available for that long is {probe.oldest}"
+            if target.oldest is None
+            else f"the first record that is available for that long is {target.oldest}"
         )
         raise SeekRefused(
             shard_id,
-            f"records after {probe.target} have expired or will before a run can read them: {available}. "
+            f"records after {target.position} have expired or will before a run can read them: {available}. "
             "Rows removed by a seek could not be added again; nothing was changed. Choose a later position, "
             "or fill in missing records with a replay, which removes nothing",
         )
     after = msgspec.structs.replace(
         shard,
-        position=_at_first(probe),
+        position=_at_first(target),
         finished=False,
         tip_time=None,
         last_arrival=None,
-        wanted_from=first.arrival if first else probe.target.timestamp or shard.wanted_from,
+        wanted_from=first.arrival if first else target.position.timestamp or shard.wanted_from,
         gaps=shard.gaps if new is None or first is None else _gaps_before(shard.gaps, new, first),
     )
     return Move(shard_id, Direction.BACK, shard, after)
 
 
-def _passed_at_target(probe: Probe) -> PassedRecord | None:
+def _passed_at_target(target: Target) -> PassedRecord | None:
     """Return what a shard at the target has passed; None if that is unknown."""
-    if probe.target.sequence_number is not None:
-        return passed(probe.target)
-    return None if probe.first is None else at(probe.first.sequence_number)
+    if target.position.sequence_number is not None:
+        return passed(target.position)
+    return None if target.first is None else at(target.first.sequence_number)
 
 
-def _at_first(probe: Probe) -> Position:
+def _at_first(target: Target) -> Position:
     """Return the target as the sequence number of its first record, if there is one."""
-    if probe.target.sequence_number is not None or probe.first is None:
-        return probe.target
-    return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=probe.first.sequence_number)
+    if target.position.sequence_number is not None or target.first is None:
+        return target.position
+    return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=target.first.sequence_number)
 
 
-def _gaps_before(gaps: Sequence[Gap], new: PassedRecord, first: ProbedRecord) -> tuple[Gap, ...]:
+def _gaps_before(gaps: Sequence[Gap], new: PassedRecord, first: FirstRecord) -> tuple[Gap, ...]:
     """Return the gaps before a new position. A gap around it ends at the first record that is read again."""
     kept = []
     for gap in gaps:

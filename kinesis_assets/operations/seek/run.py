@@ -1,8 +1,8 @@
 """Seek: move the positions of shards, forward with the gap recorded, or back with their rows removed.
 
-The moves are planned from the positions, a probe of each shard and the rows in the table, and planned again
-for each attempt to commit. Rows, positions and the record of who did it are one commit. Delta refuses it if
-a run, another seek or another change of old rows was committed first.
+The moves are planned from the positions, the target in each shard and the rows in the table, and planned
+again for each attempt to commit. Rows, positions and the record of who did it are one commit. Delta refuses
+it if a run, another seek or another change of old rows was committed first.
 
 Commit the moves of a seek: rows, positions and amendment in one commit.
 """
@@ -21,7 +21,7 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves
-from kinesis_assets.operations.seek.probe import TIME_TO_READ, first_unread, probe_newest, probe_shard
+from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.seek.plan import Move
-    from kinesis_assets.operations.seek.probe import Probe, ProbedRecord
+    from kinesis_assets.operations.seek.target import FirstRecord, Target
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -68,17 +68,17 @@ class _Request:
 
     Attributes:
         listing: The stream and its shards.
-        probes: The probes of the listed shards among the chosen ones, by shard id.
+        targets: The targets of the listed shards among the chosen ones, by shard id.
         chosen: Shard ids.
         all_shards: The shards were not named.
         unread: Of a catch-up, the first unread record of each of these shards; None for another seek.
     """
 
     listing: StreamListing
-    probes: Mapping[str, Probe]
+    targets: Mapping[str, Target]
     chosen: Sequence[str]
     all_shards: bool
-    unread: Mapping[str, ProbedRecord | None] | None = None
+    unread: Mapping[str, FirstRecord | None] | None = None
 
 
 def seek(
@@ -106,7 +106,7 @@ def seek(
     Raises:
         InvalidInput: There is no such shard or position, or no run has committed yet.
         SeekRefused: A shard cannot be moved there.
-        AttemptExpired: The probes are too old; nothing was changed.
+        AttemptExpired: The targets are too old; nothing was changed.
         PositionConflict: A run moved a shard in the meantime, so that the direction changed.
         StreamError: The stream cannot be reached or was recreated, or its list of shards is stale.
         TableError: The table cannot be used, belongs to another stream, or was restored or
@@ -128,7 +128,7 @@ def seek(
     hours = sorted(
         (listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
     )
-    # The probes use the shorter retention, to be safe; the longer one is what both responses confirm.
+    # The targets use the shorter retention, to be safe; the longer one is what both responses confirm.
     request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids, to_fill=to_fill)
     listing = listing.with_retention(hours[1])
     if client.describe().identity != identity:
@@ -183,7 +183,7 @@ def _request(
     *,
     to_fill: bool,
 ) -> _Request:
-    """Validate the arguments and probe the shards. Nothing is written."""
+    """Validate the arguments and read the targets. Nothing is written."""
     known = positions.with_listing(listing).shards
     listed = {shard.shard_id: shard for shard in listing.shards}
     chosen = list(known) if shard_ids is None else list(dict.fromkeys(shard_ids))
@@ -198,7 +198,7 @@ def _request(
         raise InvalidInput(
             f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
         )
-    target = StartPositions(to).frozen(replace(listing, shards=listing.shards[:1]))[
+    position = StartPositions(to).frozen(replace(listing, shards=listing.shards[:1]))[
         listing.shards[0].shard_id
     ]
     if shard_ids is not None:
@@ -212,31 +212,31 @@ def _request(
     readable = [shard_id for shard_id in chosen if shard_id in listed]
     if to_fill:
         behind = {key: shard for key in readable if not (shard := known[key]).finished}
-        probes = {
-            shard_id: probe_newest(client, listed[shard_id], listing.summary, shard.complete_until)
+        targets = {
+            shard_id: newest_target(client, listed[shard_id], listing.summary, shard.complete_until)
             for shard_id, shard in behind.items()
         }
         unread = {
             shard_id: first_unread(client, listed[shard_id], shard.position)
             for shard_id, shard in behind.items()
         }
-        return _Request(listing, probes, chosen, shard_ids is None, unread)
-    try_sequence_numbers(client, dict.fromkeys(readable, target))
-    probes = {
-        shard_id: probe_shard(client, listed[shard_id], listing.summary, target) for shard_id in readable
+        return _Request(listing, targets, chosen, shard_ids is None, unread)
+    try_sequence_numbers(client, dict.fromkeys(readable, position))
+    targets = {
+        shard_id: read_target(client, listed[shard_id], listing.summary, position) for shard_id in readable
     }
-    for shard_id, probe in probes.items():
-        if known[shard_id].is_unread and probe.target != known[shard_id].position:
+    for shard_id, target in targets.items():
+        if known[shard_id].is_unread and target.position != known[shard_id].position:
             found = first_unread(client, listed[shard_id], known[shard_id].position)
-            probes[shard_id] = replace(probe, unread=found)
-    return _Request(listing, probes, chosen, shard_ids is None)
+            targets[shard_id] = replace(target, unread=found)
+    return _Request(listing, targets, chosen, shard_ids is None)
 
 
 def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:
     """Plan the moves, with the numbers of rows that they remove from one version of the table."""
     moves = plan_moves(
         positions,
-        request.probes,
+        request.targets,
         request.chosen,
         listed_open={shard.shard_id for shard in request.listing.shards if not shard.closed},
         now=request.listing.summary.service_time,
@@ -253,14 +253,14 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
     rows = snapshot.count(rows_after(stream, places)) if places else {}
     amendment = snapshot.amendment(positions.identity)
     for shard_id, move in back.items():
-        _refuse_expired(shard_id, request.probes[shard_id], rows.get(shard_id, 0), amendment)
+        _refuse_expired(shard_id, request.targets[shard_id], rows.get(shard_id, 0), amendment)
         moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
     _refuse_before_children(snapshot, positions, request.listing, moves)
     return moves
 
 
 def _refuse_late(table: PositionedTable, batch_id: int) -> None:
-    """Refuse to use probes that are too old: rows that are removed later might no longer be in the stream."""
+    """Refuse targets that are too old: rows that are removed later might no longer be in the stream."""
     age = timedelta(seconds=table.clock.time() - time_of_id(batch_id))
     if age > TIME_TO_READ / 4:
         raise AttemptExpired(
@@ -281,19 +281,19 @@ def _refuse_changed_direction(planned: Mapping[str, Move], moves: Mapping[str, M
             )
 
 
-def _refuse_expired(shard_id: str, probe: Probe, rows: int, amendment: Amendment | None) -> None:
+def _refuse_expired(shard_id: str, target: Target, rows: int, amendment: Amendment | None) -> None:
     """Refuse to go back if removed rows could not be read again, or expired rows would be added again."""
-    if rows and probe.first is None:
+    if rows and target.first is None:
         raise SeekRefused(
             shard_id,
-            f"{rows} rows after {probe.target} would be removed, but the stream has no record from there on, "
-            "so they could not be added again; nothing was changed. Choose another position",
+            f"{rows} rows after {target.position} would be removed, but the stream has no record from there "
+            "on, so they could not be added again; nothing was changed. Choose another position",
         )
     floor = None if amendment is None else amendment.floor
-    if probe.first is not None and floor is not None and probe.first.arrival.date() < floor:
+    if target.first is not None and floor is not None and target.first.arrival.date() < floor:
         raise SeekRefused(
             shard_id,
-            f"the first record from {probe.target} on is {probe.first}, but the table keeps rows from "
+            f"the first record from {target.position} on is {target.first}, but the table keeps rows from "
             f"{floor} on: rows that its retention deleted would be added again; nothing was changed. Choose "
             f"AT_TIMESTAMP:{floor}T00:00:00Z or later",
         )

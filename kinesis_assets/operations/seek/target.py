@@ -1,4 +1,4 @@
-"""Probe a shard: find its first record from a position on, and its oldest record that can still be read."""
+"""The target of a seek in a shard: its first record from a position on, and its oldest readable one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ are visible to every read: records become visible within seconds, in the order o
 
 
 @dataclass(frozen=True, slots=True)
-class ProbedRecord:
+class FirstRecord:
     """A record that can be read.
 
     Attributes:
@@ -43,30 +43,30 @@ class ProbedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """The records of one shard around a position.
+class Target:
+    """A position in a shard, and the records around it.
 
     Attributes:
-        target: The position; TRIM_HORIZON means that of `oldest`.
+        position: TRIM_HORIZON means that of `oldest`.
         first: The first record from there on; None if there is none.
         oldest: The oldest record that does not expire within `TIME_TO_READ`; None if there is none.
         unread: The first record of a shard of which none was ever read; None if it is not known.
     """
 
-    target: Position
-    first: ProbedRecord | None
-    oldest: ProbedRecord | None
-    unread: ProbedRecord | None = None
+    position: Position
+    first: FirstRecord | None
+    oldest: FirstRecord | None
+    unread: FirstRecord | None = None
 
 
-def probe_shard(client: StreamClient, shard: Shard, summary: StreamSummary, target: Position) -> Probe:
-    """Probe a shard with two short reads.
+def read_target(client: StreamClient, shard: Shard, summary: StreamSummary, position: Position) -> Target:
+    """Find the records around a position with two short reads.
 
     Args:
         client: The stream.
         shard: The shard, which the stream lists.
         summary: The stream's retention and clock.
-        target: The position to probe; not LATEST.
+        position: Not LATEST.
 
     Raises:
         ReadFailed: A call failed after bounded retries.
@@ -77,25 +77,25 @@ def probe_shard(client: StreamClient, shard: Shard, summary: StreamSummary, targ
     if horizon > summary.identity.created:
         start = Position.at_timestamp(horizon)
     oldest = first_record(client, shard, start)
-    first = oldest if target.kind is PositionKind.TRIM_HORIZON else first_record(client, shard, target)
-    return Probe(target, first, oldest)
+    first = oldest if position.kind is PositionKind.TRIM_HORIZON else first_record(client, shard, position)
+    return Target(position, first, oldest)
 
 
-def first_record(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
+def first_record(client: StreamClient, shard: Shard, position: Position) -> FirstRecord | None:
     """Return the first record from a position on that can be read; None if there is none up to the tip.
 
-    Raises what `probe_shard` raises.
+    Raises what `read_target` raises.
     """
     range_ = ShardRange(
         shard.shard_id, position, Bounds(max_records=1), shard.hash_range, closed=shard.closed
     )
     records = next(iter(ShardReading(client, range_)), None)
-    return None if records is None else ProbedRecord(records[0].sequence_number, records[0].arrival)
+    return None if records is None else FirstRecord(records[0].sequence_number, records[0].arrival)
 
 
-def probe_newest(
+def newest_target(
     client: StreamClient, shard: Shard, summary: StreamSummary, complete_until: datetime | None
-) -> Probe:
+) -> Target:
     """Find the first record since `SETTLED` or, if there is none, since twice as long ago, and so on.
 
     A catch-up moves the shard to this record. So a replay of what it skipped ends at a record that exists.
@@ -106,21 +106,21 @@ def probe_newest(
         summary: The stream's retention and clock.
         complete_until: The search ends at this time, because a run has read what is before it.
 
-    Raises what `probe_shard` raises.
+    Raises what `read_target` raises.
     """
     now = summary.service_time
     oldest = now - timedelta(hours=summary.retention_hours)
     end = oldest if complete_until is None else max(oldest, complete_until)
     age = SETTLED
     while True:
-        target = Position.at_timestamp(now - age)
-        first = first_record(client, shard, target)
+        position = Position.at_timestamp(now - age)
+        first = first_record(client, shard, position)
         if first is not None or now - age <= end:
-            return Probe(target, first, oldest=None)
+            return Target(position, first, oldest=None)
         age *= 2
 
 
-def first_unread(client: StreamClient, shard: Shard, position: Position) -> ProbedRecord | None:
+def first_unread(client: StreamClient, shard: Shard, position: Position) -> FirstRecord | None:
     """Return the first record from a position on, by three reads, because two responses may omit records."""
     found = [first_record(client, shard, position) for _ in range(3)]
     return min(filter(None, found), key=lambda record: int(record.sequence_number), default=None)
