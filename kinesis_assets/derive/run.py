@@ -34,7 +34,7 @@ from kinesis_assets.errors import (
     TableMissing,
 )
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
-from kinesis_assets.metrics.recording import record
+from kinesis_assets.metrics.recording import measure
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.store.suitability import check_conditional_puts, require_writable
@@ -86,8 +86,8 @@ def derive(
         with wrap_spark_errors(f"table {table.uri}"):
             made, more = _step(session, table, derivation, by)
         if made is not None:
-            record(DERIVED_ROWS, made.rows, {TABLE: table.uri})
-            record(DERIVED_BAD_RECORDS, made.bad_records or 0, {TABLE: table.uri})
+            measure(DERIVED_ROWS, made.rows, {TABLE: table.uri})
+            measure(DERIVED_BAD_RECORDS, made.bad_records or 0, {TABLE: table.uri})
             yield made
 
 

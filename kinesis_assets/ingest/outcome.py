@@ -27,7 +27,7 @@ from kinesis_assets.metrics.instruments import (
     THROTTLES,
     TIME_TO_LOSS,
 )
-from kinesis_assets.metrics.recording import record
+from kinesis_assets.metrics.recording import measure
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 if TYPE_CHECKING:
@@ -394,13 +394,13 @@ def record_outcomes(stream: str, result: RunResult) -> None:
     """
     for shard_id, outcome in result.outcomes.items():
         shard = {STREAM: stream, SHARD: shard_id}
-        record(ROWS, outcome.rows, shard)
-        record(PAYLOAD, outcome.stats.bytes if outcome.stats else 0, shard)
-        record(BAD_RECORDS, outcome.facts.bad_records, shard)
-        record(THROTTLES, outcome.facts.throttles, shard)
-        record(CONFLICTS, int(outcome.state is ShardState.CONFLICT), shard)
+        measure(ROWS, outcome.rows, shard)
+        measure(PAYLOAD, outcome.stats.bytes if outcome.stats else 0, shard)
+        measure(BAD_RECORDS, outcome.facts.bad_records, shard)
+        measure(THROTTLES, outcome.facts.throttles, shard)
+        measure(CONFLICTS, int(outcome.state is ShardState.CONFLICT), shard)
         # The sensor knows since when a shard that failed waits to be read.
         if outcome.lag_ms is not None and outcome.error is None:
-            record(LAG, outcome.lag_ms / 1000, shard)
+            measure(LAG, outcome.lag_ms / 1000, shard)
         if outcome.time_to_loss_ms is not None:
-            record(TIME_TO_LOSS, outcome.time_to_loss_ms / 1000, shard)
+            measure(TIME_TO_LOSS, outcome.time_to_loss_ms / 1000, shard)

@@ -29,7 +29,7 @@ FLUSH_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-def record(instrument: Instrument, value: float, attributes: Mapping[str, str]) -> None:
+def measure(instrument: Instrument, value: float, attributes: Mapping[str, str]) -> None:
     """Record a measurement. A counter is not incremented by zero.
 
     Args:
@@ -48,7 +48,7 @@ def record(instrument: Instrument, value: float, attributes: Mapping[str, str]) 
 def timed(
     instrument: Instrument, attributes: Mapping[str, str], monotonic: Callable[[], float]
 ) -> Iterator[None]:
-    """Record the seconds for which the context is entered, and the class of the error that it raises.
+    """Measure the seconds for which the context is entered, and the class of the error that it raises.
 
     Args:
         instrument: The instrument.
@@ -59,9 +59,9 @@ def timed(
     try:
         yield
     except Exception as error:
-        record(instrument, monotonic() - started, {**attributes, ERROR: type(error).__name__})
+        measure(instrument, monotonic() - started, {**attributes, ERROR: type(error).__name__})
         raise
-    record(instrument, monotonic() - started, attributes)
+    measure(instrument, monotonic() - started, attributes)
 
 
 def flush(seconds: float = FLUSH_SECONDS) -> None:

@@ -21,7 +21,7 @@ from kinesis_assets.errors import TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.plan import gaps_to_fill
 from kinesis_assets.metrics.instruments import LAG, SHARD, STREAM, TIME_TO_LOSS
-from kinesis_assets.metrics.recording import record
+from kinesis_assets.metrics.recording import measure
 from kinesis_assets.table.positions.commit_link import CommitLink
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def record_gauges(
     """
     for shard_id, lag in lags.items():
         if lag is not None:
-            record(LAG, lag.total_seconds(), {STREAM: stream, SHARD: shard_id})
+            measure(LAG, lag.total_seconds(), {STREAM: stream, SHARD: shard_id})
     for shard_id, loss in losses.items():
         remaining = max(loss - time, timedelta())
-        record(TIME_TO_LOSS, remaining.total_seconds(), {STREAM: stream, SHARD: shard_id})
+        measure(TIME_TO_LOSS, remaining.total_seconds(), {STREAM: stream, SHARD: shard_id})

@@ -10,13 +10,13 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, INSTRUMENTS, LAG, ROWS, SHARD, STREAM, TABLE
-from kinesis_assets.metrics.recording import record, timed
+from kinesis_assets.metrics.recording import measure, timed
 
 RECORD = """
 from kinesis_assets.metrics.instruments import INSTRUMENTS, ROWS
-from kinesis_assets.metrics.recording import flush, record
+from kinesis_assets.metrics.recording import flush, measure
 for instrument in INSTRUMENTS:
-    record(instrument, 1, {})
+    measure(instrument, 1, {})
 """
 
 WITH_EXPORTER = """
@@ -54,16 +54,16 @@ def attributes(stream):
 
 def test_a_counter_adds_up_and_a_gauge_keeps_the_last_value(measurements, attributes):
     for value in (2, 0, 3):
-        record(ROWS, value, attributes)
-        record(LAG, value / 2, attributes)
+        measure(ROWS, value, attributes)
+        measure(LAG, value / 2, attributes)
     measurements.read()
     assert measurements.of(ROWS) == {("a",): 5}
     assert measurements.of(LAG) == {("a",): 1.5}
 
 
 def test_a_gauge_may_be_zero_but_a_counter_is_not_incremented_by_nothing(measurements, attributes):
-    record(ROWS, 0, attributes)
-    record(LAG, 0, attributes)
+    measure(ROWS, 0, attributes)
+    measure(LAG, 0, attributes)
     measurements.read()
     assert (measurements.of(ROWS), measurements.of(LAG)) == ({}, {("a",): 0})
 
@@ -80,14 +80,14 @@ def test_the_time_of_an_error_has_its_class(measurements, stream):
 
 
 def test_an_attribute_has_no_password(measurements):
-    record(ROWS, 1, {TABLE: "http://ann:secret@store/lake"})
+    measure(ROWS, 1, {TABLE: "http://ann:secret@store/lake"})
     measurements.read()
     assert measurements.of(ROWS) == {("http://***store/lake",): 1}
 
 
 def test_a_value_that_is_refused_is_logged(measurements, attributes, caplog):
     with caplog.at_level(logging.WARNING):
-        record(ROWS, "three", attributes)  # type: ignore[arg-type]
+        measure(ROWS, "three", attributes)  # type: ignore[arg-type]
     measurements.read()
     assert measurements.of(ROWS) == {}
 
