@@ -14,16 +14,10 @@ import pytest
 from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
 from kinesis_assets.spark.local_settings import PY_FILES
-from kinesis_assets.testing import LocalKinesis
-from support.skipping import give_up
-from support.token_service import signing_key
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 DERIVED_RUN = Path(__file__).with_name("derived_run.py")
 OWN_MODULE = Path(__file__).with_name("own_module.py")
-
-EXECUTOR_KEY = "executor"
-"""The access key of the executors in `spark_cluster`."""
 
 
 @pytest.fixture(scope="session")
@@ -67,17 +61,6 @@ def spark_server(request):
 
 
 @pytest.fixture
-def mounts():
-    """Allows a test to mount file systems."""
-    try:
-        subprocess.run(
-            ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=True, capture_output=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        give_up("only root may mount a file system")
-
-
-@pytest.fixture
 def executable(tmp_path):
     """Writes a shell script that executes a command with its own arguments, and returns its path."""
 
@@ -88,27 +71,6 @@ def executable(tmp_path):
         return str(path)
 
     return executable
-
-
-@pytest.fixture
-def guarded(environment):
-    """An emulator that refuses the calls of executors, which sign them with another key than the driver."""
-    del environment
-
-    def guard(app):
-        async def guarded(scope, receive, send):
-            headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-            if signing_key(headers.get("authorization")) != EXECUTOR_KEY:
-                await app(scope, receive, send)
-                return
-            error = {"__type": "AccessDeniedException", "message": f"{EXECUTOR_KEY} is not authorized"}
-            await send({"type": "http.response.start", "status": 400, "headers": []})
-            await send({"type": "http.response.body", "body": json.dumps(error).encode()})
-
-        return guarded
-
-    with LocalKinesis(wrap=guard) as local:
-        yield local
 
 
 @pytest.fixture

@@ -13,14 +13,12 @@ from benchmarks.harness.waiting import SECONDS
 from support.command_line import single_line_error
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
-COMMANDS = {"version": ["--version"], "help": ["--help"], "help of a command": ["run", "--help"]}
 
 
-@pytest.fixture(params=[*COMMANDS, "positions"])
-def command(request, stream_options, empty_table) -> list[str]:
+@pytest.fixture(params=["--version", "--help"])
+def command(request) -> list[str]:
     """The arguments of a command that prints."""
-    del empty_table
-    return COMMANDS.get(request.param) or ["positions", *stream_options]
+    return [request.param]
 
 
 def run_redirected(command: list[str], redirection: str) -> subprocess.CompletedProcess[str]:
@@ -36,6 +34,13 @@ def test_a_full_output_is_an_error(command):
     done = run_redirected(command, "> /dev/full")
     assert done.returncode == 1
     assert "standard output: No space left on device" in single_line_error(done.stderr)
+
+
+def test_a_table_that_cannot_be_printed_is_an_error(stream_options, empty_table):
+    del empty_table
+    done = run_redirected(["positions", *stream_options], ">&-")
+    assert done.returncode == 1
+    assert "standard output: Bad file descriptor" in single_line_error(done.stderr)
 
 
 def test_a_closed_output_is_an_error(command):

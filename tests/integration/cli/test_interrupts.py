@@ -25,7 +25,7 @@ def non_empty_lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["click", "kinesis_assets.cli.command_line", "dagster", "kinesis_assets.dagster.in_process", "deltalake"],
+    ["click", "kinesis_assets.cli.command_line", "dagster", "deltalake"],
 )
 @pytest.mark.usefixtures("stream_with_record")
 def test_an_interrupt_during_an_import_ends_the_command_silently(stream_options, tmp_path, module):

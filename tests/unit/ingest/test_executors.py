@@ -139,6 +139,12 @@ def test_a_call_that_fails_once_does_not_refuse_an_executor(opened, faults):
     assert ShardCheck.of(opened.client)() is None
 
 
+def test_a_service_that_cannot_be_reached_is_reported(opened):
+    reads = ShardCheck.of(opened.client)
+    settings = replace(reads.settings, endpoint_url="http://127.0.0.1:9")
+    assert "127.0.0.1:9" in replace(reads, settings=settings)()
+
+
 def test_a_throttled_call_is_left_to_the_run(opened, faults):
     faults.throttle("GetRecords")
     assert ShardCheck.of(opened.client)() is None
