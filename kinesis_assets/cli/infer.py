@@ -57,7 +57,7 @@ def infer(*, sample: int, **stream: Any) -> None:
             f"table {table}: none of {len(payloads)} records is a JSON object with fields; {hint}"
         )
     attributes = {
-        "name": project.stream,
+        "name": f"{project.stream}_typed",
         "source": stream["stream"],
         "table": f"{table.rstrip('/')}_typed",
         "format": "json",

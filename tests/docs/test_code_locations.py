@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._grpc.server import LoadedRepositories
@@ -25,6 +26,7 @@ pytestmark = dagsters_own_warnings
 PROJECT = Path(__file__).parents[2]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+YAML_BLOCK = re.compile(r"^```yaml.*?\n(type: .*?)^```", re.MULTILINE | re.DOTALL)
 DEFINES = re.compile(
     r"^(?:@(?:dg\.|derived_table|rollup)|.*\bDefinitions\(|class \w+\(\w+Component\))", re.MULTILINE
 )
@@ -73,8 +75,17 @@ def test_a_block_loads_in_the_defs_folder_of_a_project(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     stream = {} if "build_kinesis_stream" in MODULES[name] else {"stream/defs.yaml": STREAM.format("clicks")}
-    in_defs_folder(tmp_path, {f"{name}.py": MODULES[name], **stream})
+    found = in_defs_folder(tmp_path, {f"{name}.py": MODULES[name], **stream})
     assert f"lake.defs.{name}" in sys.modules
+    nodes = [key.path[-1] for key in found.assets_defs_by_key]
+    assert sorted(nodes) == sorted({*nodes})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_typed_table_of_the_page_has_the_name_of_its_stream(page: Path) -> None:
+    documents = [yaml.safe_load(block) for block in YAML_BLOCK.findall(page.read_text())]
+    tables = [each["attributes"] for each in documents if "KinesisTableComponent" in str(each.get("type"))]
+    assert [table["name"] for table in tables if table["name"] == table["source"]] == []
 
 
 def test_the_files_of_the_tutorial_load_in_the_defs_folder_of_a_project(

@@ -70,10 +70,10 @@ def test_the_assets_of_the_page_follow_the_stream(
         put(*click)
         assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
         job.execute_in_process(
-            instance=instance, asset_selection=[names["clicks"].key, names["clicks_by_day"].key]
+            instance=instance, asset_selection=[names["page_views"].key, names["views_by_day"].key]
         )
-    assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]
-    assert rows("./derived/clicks_by_day", "day", "clicks") == [("2026-02-01", "1")]
+    assert rows("./derived/page_views", "click_id", "page") == [("a", "/cart")]
+    assert rows("./derived/views_by_day", "day", "views") == [("2026-02-01", "1")]
     exec(INVALID, names)  # noqa: S102  # the page's own lines
     put("b", "/home", "0000-00-00")
     assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
@@ -94,11 +94,11 @@ def test_the_assets_of_the_page_follow_the_stream(
     monkeypatch.setattr(StreamProject, "of_folder", lambda *_: StreamProject("clicks", defs))
     plan, apply = (shlex.split(line)[1:] for line in REBUILD.splitlines())
     assert cli(*plan, "--json").lines[0].items() >= {"rows_deleted": 1, "lost_rows": 0}.items()
-    assert rows("./derived/clicks", "click_id", "page") == [("a", "/cart")]
+    assert rows("./derived/page_views", "click_id", "page") == [("a", "/cart")]
     assert cli(*apply).exit_code == 0
-    assert rows("./derived/clicks", "click_id", "page") == []
-    job.execute_in_process(instance=instance, asset_selection=[names["clicks"].key])
-    assert rows("./derived/clicks", "click_id", "page") == [("None", "None"), ("a", "/cart")]
+    assert rows("./derived/page_views", "click_id", "page") == []
+    job.execute_in_process(instance=instance, asset_selection=[names["page_views"].key])
+    assert rows("./derived/page_views", "click_id", "page") == [("None", "None"), ("a", "/cart")]
 
 
 @dagsters_own_warnings
@@ -110,10 +110,10 @@ def test_the_yaml_of_the_page_is_the_same_table(put: Any, cli: Any, instance: dg
     job = dg.Definitions.merge(stream, table).resolve_implicit_global_asset_job_def()
     put("a", "/home", "2026-01-31T10:00:00Z")
     assert cli("run", "--stream", "clicks", "--table", "./clicks").exit_code == 0
-    keys = [dg.AssetKey("clicks"), dg.AssetKey("clicks_errors")]
+    keys = [dg.AssetKey("page_views"), dg.AssetKey("page_views_errors")]
     job.execute_in_process(instance=instance, asset_selection=keys)
-    assert rows("./derived/clicks", "click_id", "day") == [("a", "2026-01-31")]
-    assert rows("./derived/clicks_errors", "data") == []
+    assert rows("./derived/page_views", "click_id", "day") == [("a", "2026-01-31")]
+    assert rows("./derived/page_views_errors", "data") == []
     proposed = cli(*shlex.split(INFER)[1:])
     assert proposed.exit_code == 0
     assert "click_id STRING" in proposed.out
@@ -146,11 +146,11 @@ def test_the_orders_of_the_page_are_those_of_the_demonstration(
 @dagsters_own_warnings
 def test_the_schema_of_the_registry_on_the_page_can_be_loaded() -> None:
     (table,) = loaded(KinesisTableComponent, **PAYMENTS["attributes"])[1].assets
-    assert table.key == dg.AssetKey("payments")
+    assert table.key == dg.AssetKey("payments_typed")
 
 
 def test_the_assets_and_the_sensor_of_the_page_are_defined() -> None:
     names: dict[str, Any] = {}
     exec(ASSETS, names)  # noqa: S102  # the page's own lines
-    assert raw_key("clicks") in names["clicks"].dependency_keys
+    assert raw_key("clicks") in names["page_views"].dependency_keys
     assert f"`{StreamNames('clicks').automation}`" in PAGE

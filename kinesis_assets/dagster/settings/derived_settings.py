@@ -50,7 +50,7 @@ class ConsumptionSettings(Settings):
     upstream: Annotated[str | None, asset_key("upstream")] = Field(
         default=None,
         description="Asset key of a derived table of the same stream whose rows are consumed instead.",
-        examples=["orders"],
+        examples=["latest_orders"],
     )
     table: Annotated[str, valid(TableFolder.at)] = Field(
         description="Path or URI (s3://, file://) of the Delta table. The first run creates it.",

@@ -44,7 +44,7 @@ def test_the_proposal_loads_unchanged(infer, bench):
     proposed = yaml.safe_load(done.out)
     assert proposed["type"] == "kinesis_assets.KinesisTableComponent"
     assert proposed["attributes"] == {
-        "name": bench.stream,
+        "name": f"{bench.stream}_typed",
         "source": bench.stream,
         "table": f"{bench.table.uri}_typed",
         "format": "json",
