@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,6 +56,11 @@ class ListedShards(NamedTuple):
     shards: dict[str, ShardPosition]
 
 
+_CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2.0, 8.0, 2
+"""The limits of each of the two calls with which a tick of the sensor lists the shards. Dagster ends a tick
+after a minute. By then it must have evaluated the checks, whatever the service does."""
+
+
 @dataclass
 class OpenStream:
     """A stream that a run, a tick of the sensor, a job or a command uses.
@@ -105,6 +110,19 @@ class OpenStream:
         return self.kinesis.stream(self.arn or self.name, timing, self.role)
 
     @cached_property
+    def tick_client(self) -> StreamClient:
+        """The client of a tick of the sensor, whose calls fail soon if the service does not answer."""
+        from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # definitions load without the AWS SDK
+
+        settings = self.client.settings
+        timing = replace(
+            settings.timing,
+            connect_timeout=min(settings.timing.connect_timeout, _CONNECT_TIMEOUT),
+            read_timeout=min(settings.timing.read_timeout, _READ_TIMEOUT),
+        )
+        return StreamClient(str(self.client.address), replace(settings, timing=timing), attempts=_ATTEMPTS)
+
+    @cached_property
     def table(self) -> PositionedTable:
         """The stream's table."""
         from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
@@ -144,11 +162,12 @@ class OpenStream:
             return TIP_REFRESH  # a continuous run reads idle shards all the time
         return timedelta(seconds=self.settings.max_idle_seconds)
 
-    def listed_shards(self, asked: Iterable[str] = ()) -> ListedShards:
+    def listed_shards(self, asked: Iterable[str] = (), *, client: StreamClient | None = None) -> ListedShards:
         """List the shards, and read the current position of each shard.
 
         Args:
             asked: Archived shards to include, see `plan.current_shards`.
+            client: The client that lists them; by default that of runs.
 
         Raises what `plan.current_shards` and `relist.retry_listing` raise.
         """
@@ -159,7 +178,7 @@ class OpenStream:
                 listing, *current_shards(listing, self.table, self.policy.on_recreated, asked)
             )
 
-        return retry_listing(self.client, with_positions)
+        return retry_listing(client or self.client, with_positions)
 
     def start_spark(self) -> SparkSession:
         """Return the Spark session, started on the first call.

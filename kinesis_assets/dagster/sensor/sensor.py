@@ -160,7 +160,7 @@ class Tick:
 
     def list_shards(self) -> None:
         """List the shards, and read their positions and the pause from the table."""
-        self._listed = self._opened.listed_shards()
+        self._listed = self._opened.listed_shards(client=self._opened.tick_client)
         self._pause = read_pause(self._opened.table)
         self._finished = {shard_id for shard_id, shard in self._listed.shards.items() if shard.finished}
         # An unfinished shard that is no longer listed is requested too: its run reports what was lost.

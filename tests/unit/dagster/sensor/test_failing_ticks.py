@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._grpc.utils import default_sensor_grpc_timeout
 from msgspec import structs
 
 from kinesis_assets.dagster.checks import evaluation
@@ -15,6 +17,7 @@ from kinesis_assets.dagster.checks.tick import BLIND_SECONDS
 from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable
+from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.metrics.instruments import LAG, TIME_TO_LOSS
 from support.daemon import SensorClock
 from support.mentions import assert_mentions
@@ -67,6 +70,21 @@ def test_the_error_of_the_tick_is_raised_and_the_cursor_is_kept(failing):
     with pytest.raises(CallFailed, match="ListShards failed with AccessDeniedException"):
         failing.daemon.tick()
     assert failing.daemon.cursor == cursor
+
+
+def test_a_service_that_answers_nothing_turns_the_checks_red_within_the_limit_of_a_tick(failing, faults):
+    opened = failing.daemon.opened
+    settings, timing = opened.client.settings, opened.tick_client.settings.timing
+    short = replace(settings, timing=replace(timing, read_timeout=0.1))
+    opened.client = StreamClient(opened.name, short)
+    del opened.tick_client  # made of the other one
+    faults.clear()
+    faults.stall("DescribeStreamSummary")
+    assert failing.tick_after(QUARTER + 60) == {"lag"}
+    assert "ReadTimeoutError" in failing.results()["lag"].description
+    attempts = faults.count("DescribeStreamSummary")
+    seconds_of_a_call = attempts * (timing.connect_timeout + timing.read_timeout)
+    assert 2 * seconds_of_a_call < default_sensor_grpc_timeout() - 10  # of the probes
 
 
 def test_an_error_of_any_kind_turns_the_checks_red(failing, faults, monkeypatch):
