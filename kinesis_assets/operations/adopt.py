@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -31,9 +32,9 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
+from kinesis_assets.table.commits.commit_loop import Try, commit_amendment, commit_until_known, find_commit
 from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
-from kinesis_assets.table.positions import amendments as amendment_file
+from kinesis_assets.table.positions.amendments import next_amendment
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions, next_positions
 from kinesis_assets.table.row_predicates import at, passed, sql_text
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.log.rewrites import Rewrite
+    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -143,26 +145,22 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
 def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
     batch_id = new_id(table.clock)
 
-    def attempt(*, may_commit: bool) -> bool | None:
-        snapshot = table.snapshot()
-        amendment = snapshot.amendment(identity)
-        if amendment is not None and amendment.accepted is not None and amendment.accepted >= version:
-            return True
-        if may_commit:
-            # Whether the rows that filled a gap are still there is unknown.
-            change = amendment_file.next_amendment(
-                amendment,
-                batch_id=batch_id,
-                at=utc_now(table.clock),
-                by=by,
-                cleared={},
-                accepted=version,
-                clock=table.clock,
-            )
-            snapshot.commit([], identity=identity, amendment=change)
-        return None
+    def prepare(snapshot: TableSnapshot, current: Amendment | None) -> Try[None]:
+        if current is not None and current.accepted is not None and current.accepted >= version:
+            return Try(None)
+        # Whether the rows that filled a gap are still there is unknown.
+        change = next_amendment(
+            current,
+            batch_id=batch_id,
+            at=utc_now(table.clock),
+            by=by,
+            cleared={},
+            accepted=version,
+            clock=table.clock,
+        )
+        return Try(None, change.commit_id, partial(snapshot.commit, [], identity=identity, amendment=change))
 
-    commit_until_known(table, attempt)
+    commit_amendment(table, identity, table.snapshot().amendment(identity), batch_id, prepare)
 
 
 def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mapping[str, NewestRow]:

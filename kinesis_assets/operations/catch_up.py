@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,8 +32,7 @@ from kinesis_assets.operations.replay.run import RETRIES, replay
 from kinesis_assets.operations.seek.run import SeekResult, seek
 from kinesis_assets.operations.seek.target import first_record
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
-from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.commits.commit_loop import Try, commit_positions, require_positions
 from kinesis_assets.table.positions.amendments import ranges_to_fill
 from kinesis_assets.table.positions.positions import next_positions
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.replay.run import Fill
     from kinesis_assets.operations.seek.target import FirstRecord
     from kinesis_assets.retry import RetryPolicy
-    from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -351,14 +351,7 @@ def record_lost(
     identity, batch_id = client.describe().identity, new_id(table.clock)
     expected = require_positions(table.uri, table.snapshot(), identity)
 
-    def attempt(*, may_commit: bool) -> bool | None:
-        snapshot = table.snapshot()
-        current = require_positions(table.uri, snapshot, identity)
-        if find_commit(table.uri, table.chain.since(current, expected.commit_id), batch_id) is not None:
-            return True
-        if not may_commit:
-            return None
-        refuse_rewritten(table, snapshot, current)
+    def prepare(snapshot: TableSnapshot, current: StreamPositions) -> Try[None]:
         current = table.chain.with_archived(current, list(lost))
         shards = current.shards | {
             shard_id: msgspec.structs.replace(
@@ -368,8 +361,8 @@ def record_lost(
             if shard_id in lost
         }
         if shards == current.shards:
-            return True
-        following = next_positions(
+            return Try(None)
+        new = next_positions(
             current,
             shards,
             identity=identity,
@@ -379,10 +372,9 @@ def record_lost(
             listed_at=current.listed_at,
             by=by,
         )
-        snapshot.commit([], identity=identity, positions=following)
-        return None
+        return Try(None, new.commit_id, partial(snapshot.commit, [], identity=identity, positions=new))
 
-    commit_until_known(table, attempt)
+    commit_positions(table, expected, batch_id, prepare)
 
 
 def expired_gaps(

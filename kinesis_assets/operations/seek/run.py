@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +24,7 @@ from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_
 from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves
 from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
+from kinesis_assets.table.commits.commit_loop import Try, commit_positions
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions import amendments as amendment_file
@@ -140,24 +141,15 @@ def seek(
     planned = _plan(snapshot, recorded.with_listing(listing), request)
     if not apply or not moving(planned):
         return SeekResult(planned)
-    results: dict[int, SeekResult] = {}
 
-    def attempt(*, may_commit: bool) -> SeekResult | None:
-        snapshot = table.snapshot()
-        current = require_positions(table.uri, snapshot, identity)
-        own = find_commit(table.uri, table.chain.since(current, expected.commit_id), batch_id)
-        if own is not None:
-            return replace(results[own.commit_id], version=snapshot.version_of(own.commit_id), applied=True)
-        if not may_commit:
-            return None
+    def prepare(snapshot: TableSnapshot, current: StreamPositions) -> Try[SeekResult]:
         _refuse_late(table, batch_id)
-        refuse_rewritten(table, snapshot, current)
         moves = _plan(snapshot, snapshot.with_all_archived(current).with_listing(listing), request)
         listed = [shard.shard_id for shard in listing.shards]
         current = table.chain.with_archived(current, listed).with_listing(listing)
         _refuse_changed_direction(planned, moves)
         if not moving(moves):
-            return SeekResult(moves)
+            return Try(SeekResult(moves))
         following = following_positions(
             current,
             moves,
@@ -167,11 +159,14 @@ def seek(
             now=listing.summary.service_time,
             examined=snapshot.version,
         )
-        results[following.commit_id] = SeekResult(moves)
-        commit_moves(snapshot, following, moves, table.clock)
-        return None
+        return Try(
+            SeekResult(moves, applied=True),
+            following.commit_id,
+            partial(commit_moves, snapshot, following, moves, table.clock),
+        )
 
-    return commit_until_known(table, attempt)
+    result, version = commit_positions(table, expected, batch_id, prepare)
+    return replace(result, version=version)
 
 
 def _request(

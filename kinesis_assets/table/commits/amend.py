@@ -6,13 +6,14 @@ attempt compared the stream must not have changed since, as by another replay or
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PastChanged
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.commits.commit import check_files
-from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit, require_positions
+from kinesis_assets.table.commits.commit_loop import Try, commit_amendment, require_positions
 from kinesis_assets.table.positions.amendments import next_amendment
 
 if TYPE_CHECKING:
@@ -69,12 +70,7 @@ def commit_missing_rows(
         CommitUnknown: The chain of amendments is broken, or the table could not be read after a try.
     """
 
-    def try_once(*, may_commit: bool) -> tuple[int | None] | None:
-        snapshot = table.snapshot_for_rows() if files and may_commit else table.snapshot()
-        current = snapshot.amendment(identity)
-        since = table.amendments.since(current, None if amendment is None else amendment.commit_id)
-        if (own := find_commit(table.uri, since, batch_id)) is not None:
-            return (snapshot.version_of(own.commit_id),)
+    def prepare(snapshot: TableSnapshot, current: Amendment | None) -> Try[None]:
         change = _rewritten(table, snapshot, identity, current, version)
         if change is None and not _same_rows(table, current, amendment, not_before):
             change = f"{'another commit' if current is None else f'batch {current.batch_id}'} changed them"
@@ -84,21 +80,19 @@ def commit_missing_rows(
                 f"while batch {batch_id} was reading committed rows of {identity.name}, {change}. Nothing "
                 "of this batch was committed; run again",
             )
-        if may_commit:
-            check_files(table, batch_id, files)
-            new = next_amendment(
-                current,
-                batch_id=batch_id,
-                at=utc_now(table.clock),
-                by=by,
-                filled=filled,
-                cleared=_cleared(current, cleared),
-                clock=table.clock,
-            )
-            snapshot.commit(files, identity=identity, amendment=new)
-        return None
+        check_files(table, batch_id, files)
+        new = next_amendment(
+            current,
+            batch_id=batch_id,
+            at=utc_now(table.clock),
+            by=by,
+            filled=filled,
+            cleared=_cleared(current, cleared),
+            clock=table.clock,
+        )
+        return Try(None, new.commit_id, partial(snapshot.commit, files, identity=identity, amendment=new))
 
-    (created,) = commit_until_known(table, try_once)
+    _, created = commit_amendment(table, identity, amendment, batch_id, prepare, for_rows=bool(files))
     return created
 
 

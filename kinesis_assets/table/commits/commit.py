@@ -19,18 +19,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import (
     AttemptExpired,
-    CommitFailed,
     DataFileInvalid,
     PositionsMissing,
 )
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, STREAM, TABLE
 from kinesis_assets.metrics.recording import timed
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known, open_with_positions
+from kinesis_assets.table.commits.commit_loop import Try, commit_positions, commit_until_known
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.log.delta_log import later_version_of
@@ -195,24 +195,9 @@ def commit(
         CommitUnknown: The chain of positions is broken, or the table could not be read after a try.
     """
     conflicts: dict[str, PositionConflict] = {}
-    # The content of each try by commit id, since one that raised an error may prove to be committed.
-    tried: dict[int, CommitResult] = {}
 
-    def try_once(*, may_commit: bool) -> CommitResult | None:
-        """Commit onto the newest version of the table. This is repeated until the outcome is known."""
+    def prepare(snapshot: TableSnapshot, current: StreamPositions) -> Try[CommitResult]:
         nonlocal moved, files
-        snapshot, current, commit_id = open_with_positions(
-            table, expected, batch_id, for_rows=bool(files) and may_commit
-        )
-        if commit_id is not None:  # a previous try has succeeded
-            if commit_id not in tried:
-                raise CommitFailed(
-                    table.uri, f"batch {batch_id} is already committed; plan again to continue reading"
-                )
-            return replace(tried[commit_id], version=snapshot.version_of(commit_id))
-        if not may_commit:
-            return None
-        refuse_rewritten(table, snapshot, current)
         listed = {shard.shard_id for shard in listing.shards}
         current = table.chain.with_archived(current, {*listed, *moved}).with_listing(listing)
         movers: dict[str, StreamPositions] = {}
@@ -226,7 +211,7 @@ def commit(
         moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in refused}
         conflicts.update(refused)
         if not moved:
-            return CommitResult(None, (), conflicts)
+            return Try(CommitResult(None, (), conflicts))
         check_files(table, batch_id, files)
         new = next_positions(
             current,
@@ -239,20 +224,21 @@ def commit(
             added={shard_id: stats for shard_id, stats in added.items() if shard_id in moved},
             by=by,
         )
-        tried[new.commit_id] = CommitResult(None, files, dict(conflicts))
         retired = {
             shard_id
             for shard_id, shard in merged.items()
             if shard.finished and shard_id not in listed and shard_id not in moved
         }
-        snapshot.commit(files, identity=new.identity, positions=new, retired=retired)
-        # If the next log entries show the commit, the table need not be opened again.
-        version = later_version_of(table.files, snapshot.version, new.commit_id)
-        return None if version is None else replace(tried[new.commit_id], version=version)
+        return Try(
+            CommitResult(None, files, dict(conflicts)),
+            new.commit_id,
+            partial(snapshot.commit, files, identity=new.identity, positions=new, retired=retired),
+        )
 
     commit_attributes = {STREAM: expected.identity.name, TABLE: table.uri}
     with timed(COMMIT_DURATION, commit_attributes, table.clock.monotonic):
-        return commit_until_known(table, try_once)
+        result, version = commit_positions(table, expected, batch_id, prepare, for_rows=bool(files))
+    return replace(result, version=version)
 
 
 def read_until(batch_id: int) -> float:

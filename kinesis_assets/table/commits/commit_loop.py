@@ -5,7 +5,8 @@ Opens a table for an attempt's commit, and finds the commits made since it start
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kinesis_assets.errors import (
     CommitFailed,
@@ -16,13 +17,16 @@ from kinesis_assets.errors import (
     TableUnreachable,
     reason_of,
 )
+from kinesis_assets.table.log.delta_log import later_version_of
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kinesis_assets.errors import TableNotWritable
     from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
@@ -34,10 +38,15 @@ _Outcome_co = TypeVar("_Outcome_co", covariant=True)
 
 class _HasBatch(Protocol):
     @property
+    def commit_id(self) -> int: ...
+
+    @property
     def batch_id(self) -> int: ...
 
 
 _Commit = TypeVar("_Commit", bound=_HasBatch)
+_Newest = TypeVar("_Newest")
+_Outcome = TypeVar("_Outcome")
 
 
 class _Step(Protocol[_Outcome_co]):
@@ -118,37 +127,144 @@ _MAX_OPENINGS = 5
 """Maximum number of times that the table is opened for that. Each time, fewer files remain to be read."""
 
 
-def open_with_positions(
-    table: PositionedTable, expected: StreamPositions, batch_id: int, *, for_rows: bool
-) -> tuple[TableSnapshot, StreamPositions, int | None]:
-    """Open the table, read its positions, and search for the commit of a batch.
+@dataclass(frozen=True, slots=True)
+class Try(Generic[_Outcome]):
+    """What a try commits.
+
+    Attributes:
+        outcome: The outcome of the attempt if this is committed.
+        commit_id: The commit id that the log points at then; None if there is nothing to commit.
+        commit: Commits it.
+    """
+
+    outcome: _Outcome
+    commit_id: int | None = None
+    commit: Callable[[], object] = lambda: None
+
+
+def commit_positions(
+    table: PositionedTable,
+    expected: StreamPositions,
+    batch_id: int,
+    prepare: Callable[[TableSnapshot, StreamPositions], Try[_Outcome]],
+    *,
+    for_rows: bool = False,
+) -> tuple[_Outcome, int | None]:
+    """Commit positions that follow those of the table, exactly once.
 
     Args:
         table: The table.
         expected: The positions that the attempt started from.
-        batch_id: The attempt's batch.
+        batch_id: The attempt's id.
+        prepare: Returns what to commit on a version of the table with these positions. It is called for each
+            try.
         for_rows: Prepare the table's schema for new rows.
 
     Returns:
-        A snapshot of the table, its positions, and the commit id of the batch; None if it is not committed.
+        The outcome, and the version of the table that the commit created. The version is None if there was
+        nothing to commit, or if it is no longer among the newest hundred.
 
     Raises:
-        CommitUnknown: The positions are missing, or their chain is broken.
+        TableRewritten: The table was restored or overwritten since the newest positions.
+        CommitFailed: Every try failed, or the batch was committed before.
+        CommitUnknown: The positions are missing, their chain is broken, or the table could not be read after
+            a try.
     """
-    openings = 0
-    while True:
-        openings += 1
-        snapshot = table.snapshot_for_rows() if for_rows else table.snapshot()
-        files_read = table.chain.files_read
-        current = require_positions(table.uri, snapshot, expected.identity)
-        since = table.chain.since(current, expected.commit_id)
-        commit = find_commit(table.uri, since, batch_id)
-        if (
-            commit is not None
-            or table.chain.files_read - files_read <= _MAX_FILES_READ
-            or openings == _MAX_OPENINGS
-        ):
-            return snapshot, current, None if commit is None else commit.commit_id
+
+    def prepare_if_not_rewritten(snapshot: TableSnapshot, current: StreamPositions) -> Try[_Outcome]:
+        refuse_rewritten(table, snapshot, current)
+        return prepare(snapshot, current)
+
+    return _commit_batch(
+        table,
+        batch_id,
+        lambda snapshot: require_positions(table.uri, snapshot, expected.identity),
+        lambda newest: table.chain.since(newest, expected.commit_id),
+        prepare_if_not_rewritten,
+        for_rows=for_rows,
+    )
+
+
+def commit_amendment(
+    table: PositionedTable,
+    identity: StreamIdentity,
+    expected: Amendment | None,
+    batch_id: int,
+    prepare: Callable[[TableSnapshot, Amendment | None], Try[_Outcome]],
+    *,
+    for_rows: bool = False,
+) -> tuple[_Outcome, int | None]:
+    """Commit an amendment that follows the newest one, exactly once.
+
+    Args:
+        table: The table.
+        identity: The stream.
+        expected: The newest amendment when the attempt started; None if there was none.
+        batch_id: The attempt's id.
+        prepare: As in `commit_positions`, with the newest amendment, which is None if there is none.
+        for_rows: Prepare the table's schema for new rows.
+
+    Returns and raises the same as `commit_positions`, except `TableRewritten`.
+    """
+    before = None if expected is None else expected.commit_id
+    return _commit_batch(
+        table,
+        batch_id,
+        lambda snapshot: snapshot.amendment(identity),
+        lambda newest: table.amendments.since(newest, before),
+        prepare,
+        for_rows=for_rows,
+    )
+
+
+def _commit_batch(
+    table: PositionedTable,
+    batch_id: int,
+    newest_of: Callable[[TableSnapshot], _Newest],
+    commits_since: Callable[[_Newest], Iterable[_Commit]],
+    prepare: Callable[[TableSnapshot, _Newest], Try[_Outcome]],
+    *,
+    for_rows: bool,
+) -> tuple[_Outcome, int | None]:
+    """Commit what `prepare` returns until a commit of the batch is found. See `commit_positions`.
+
+    Args:
+        table: The table.
+        batch_id: The attempt's id.
+        newest_of: Reads the newest entry of the chain that the commit continues.
+        commits_since: Returns the commits from there back to the one that the attempt started from.
+        prepare: See there; the same applies to `for_rows`.
+        for_rows: See there.
+    """
+    # By commit id, since a try that raised an error may prove to be committed.
+    outcomes: dict[int, _Outcome] = {}
+
+    def step(*, may_commit: bool) -> tuple[_Outcome, int | None] | None:
+        for _ in range(_MAX_OPENINGS):
+            snapshot = table.snapshot_for_rows() if for_rows and may_commit else table.snapshot()
+            files_read = table.chain.files_read
+            newest = newest_of(snapshot)
+            own = find_commit(table.uri, commits_since(newest), batch_id)
+            if own is not None or table.chain.files_read - files_read <= _MAX_FILES_READ:
+                break
+        if own is not None:
+            if own.commit_id not in outcomes:
+                raise CommitFailed(
+                    table.uri, f"batch {batch_id} is already committed; plan again to continue reading"
+                )
+            return outcomes[own.commit_id], snapshot.version_of(own.commit_id)
+        if not may_commit:
+            return None
+        new = prepare(snapshot, newest)
+        if new.commit_id is None:
+            return new.outcome, None
+        outcomes[new.commit_id] = new.outcome
+        new.commit()
+        # If the next log entries show the commit, the table need not be opened again.
+        version = later_version_of(table.files, snapshot.version, new.commit_id)
+        return None if version is None else (new.outcome, version)
+
+    return commit_until_known(table, step)
 
 
 def require_positions(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
 from kinesis_assets.table.maintenance.steps import State, Step, totals
 from kinesis_assets.table.positions.amendments import next_amendment
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
 
@@ -89,35 +92,30 @@ def expire(
         CommitUnknown: The table cannot be read after an attempt.
     """
     batch_id = new_id(table.clock)
-    tried: dict[int, Step] = {}
     floor = wanted
 
-    def attempt(*, may_commit: bool) -> tuple[Step | None] | None:
+    def prepare(snapshot: TableSnapshot, amendment: Amendment | None) -> Try[Step | None]:
         nonlocal floor
-        snapshot = table.snapshot()
-        amendment = snapshot.amendment(identity)
         before = None if amendment is None else amendment.floor
         floor = wanted if before is None else max(wanted, before)
         # Whole days are deleted, so that files are removed and none is rewritten.
         old = [file for file in snapshot.active_files() if file.arrival_date < wanted.isoformat()]
         if not old and floor == before:
-            return (None if amendment is None else tried.get(amendment.commit_id),)
+            return Try(None)
         step = Step("expire", f"before {wanted}", State.DONE, *totals(old))
         if dry_run:
-            return (replace(step, state=State.PLANNED),)
-        if not may_commit:
-            return None
+            return Try(replace(step, state=State.PLANNED))
         change = next_amendment(amendment, floor=floor, batch_id=batch_id, at=now, by=by, clock=table.clock)
-        tried[change.commit_id] = step
         if not old:
-            snapshot.commit([], identity=identity, amendment=change)
-        else:
-            # The predicate contains no text from outside this program.
-            snapshot.remove(f"arrival_date < '{wanted}'", identity=identity, amendment=change)
-        # Rows of these days that land in the meantime are deleted by the next maintenance.
-        return (step,)
+            commit = partial(snapshot.commit, [], identity=identity, amendment=change)
+            return Try(step, change.commit_id, commit)
+        # The predicate contains no text from outside this program. Rows of these days that land in the
+        # meantime are deleted by the next maintenance.
+        remove = partial(snapshot.remove, f"arrival_date < '{wanted}'", identity=identity, amendment=change)
+        return Try(step, change.commit_id, remove)
 
-    (step,) = commit_until_known(table, attempt)
+    expected = table.snapshot().amendment(identity)
+    step, _ = commit_amendment(table, identity, expected, batch_id, prepare)
     if step is not None:
         yield step
     if floor > now.date():
@@ -152,16 +150,10 @@ def lower_floor(
         CommitUnknown: The table cannot be read after an attempt.
     """
     batch_id = new_id(table.clock)
-    tried: Step | None = None
 
-    def attempt(*, may_commit: bool) -> Step | None:
-        nonlocal tried
-        snapshot = table.snapshot()
-        amendment = snapshot.amendment(identity)
+    def prepare(snapshot: TableSnapshot, amendment: Amendment | None) -> Try[Step]:
         before = None if amendment is None else amendment.floor
         if before is None or before <= floor:
-            if tried is not None:
-                return tried
             reason = (
                 "it has no floor, so there is none to lower"
                 if before is None
@@ -170,19 +162,12 @@ def lower_floor(
             raise InvalidInput(f"table {table.uri}: nothing was changed: {reason}")
         step = Step("lower floor", f"from {before} to {floor}", State.DONE)
         if dry_run:
-            return replace(step, state=State.PLANNED)
-        if may_commit:
-            tried = step
-            change = next_amendment(
-                amendment,
-                floor=floor,
-                batch_id=batch_id,
-                at=now,
-                by=by,
-                lowered_from=before,
-                clock=table.clock,
-            )
-            snapshot.commit([], identity=identity, amendment=change)
-        return None
+            return Try(replace(step, state=State.PLANNED))
+        change = next_amendment(
+            amendment, floor=floor, batch_id=batch_id, at=now, by=by, lowered_from=before, clock=table.clock
+        )
+        return Try(step, change.commit_id, partial(snapshot.commit, [], identity=identity, amendment=change))
 
-    return commit_until_known(table, attempt)
+    expected = table.snapshot().amendment(identity)
+    step, _ = commit_amendment(table, identity, expected, batch_id, prepare)
+    return step
