@@ -210,12 +210,12 @@ def test_an_upsert_is_planned_again_a_bounded_number_of_times(bench, derived, mo
     derived.run()
     real, tries = DerivedSnapshot.commit, []
 
-    def commit(snapshot, record, actions, **options):
+    def commit(snapshot, record, *files, **options):
         tries.append(record.batch_id)
         DeltaTable(derived.table.uri).alter.set_table_properties(
             {"delta.checkpointInterval": str(len(tries) + 1)}
         )
-        real(snapshot, record, actions, **options)
+        real(snapshot, record, *files, **options)
 
     monkeypatch.setattr(DerivedSnapshot, "commit", commit)
     land(bench, order(1, 2.0))
