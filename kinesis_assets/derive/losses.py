@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.errors import TableError
 
-_EXAMINE = "Nothing was changed. Examine the table with `kinesis-assets doctor --rows`"
-
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -85,7 +83,8 @@ def missing_rows(
             raise TableUnsuitable(
                 source.uri,
                 f"batch {commit.batch_id} added {added} rows, but {rows} are in the table: another program "
-                f"has added rows to it. {_EXAMINE}",
+                "has added rows to it. Nothing was changed. Examine the table with `kinesis-assets doctor "
+                "--rows`",
             )
         if rows < added:
             missing += _missing(source, commit, commits)
@@ -132,7 +131,10 @@ def deleted_rows(
             raise SourceRowsMissing(
                 source.uri,
                 f"batch {each.commit.batch_id} lacks {rows} of the {each.commit.ranges[each.shard_id].rows} "
-                f"rows of {each.shard_id} that it added, and no amendment says why. {_EXAMINE}",
+                f"rows of {each.shard_id} that it added, and no amendment says why. Nothing was changed. Add "
+                "them again with `kinesis-assets replay`. If it adds none, because the stream no longer has "
+                f"them or a restore has moved them to another batch, run {REBUILD_COMMAND} for the table "
+                "that is derived from this one",
             )
         lost[each.commit.batch_id, Deletion.EXPIRED if expired else Deletion.REWOUND] += rows
     return [

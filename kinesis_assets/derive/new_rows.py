@@ -23,7 +23,7 @@ from kinesis_assets.derive.losses import (
     restored_rows,
     rows_added_again,
 )
-from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
+from kinesis_assets.derive.policy import MAX_BYTES, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.read import read
 from kinesis_assets.derive.row_order import RowOrder
 from kinesis_assets.derive.source import open_source
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.cursor import Cursor, Records
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.losses import Missing
-    from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source import RankedFile, Source
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.kinesis.role import AssumedRole
@@ -143,7 +142,11 @@ def rows_since(source: Source, since: Cursor | None, max_bytes: float) -> NewRow
 def _history(
     source: Source, start: Cursor, above: int, commits: Sequence[SourceCommit], max_bytes: float
 ) -> NewRows:
-    """Return rows that the source had when its consumer started, in the order of their batch ids."""
+    """Return rows that the source had when its consumer started, in the order of their batch ids.
+
+    A restore may bring back rows of the batches that are consumed, or others with the same records.
+    """
+    was_restored = above >= 0 and source.was_restored(start, source.end)
     selection = Selection(without=frozenset(commit.batch_id for commit in commits), above=above)
     files = source.ranked_files(selection)
     through = _limit(files, max_bytes)
@@ -157,10 +160,13 @@ def _history(
         cursor=msgspec.structs.replace(start, history=through, unread=_first_date(source, files, through)),
         more=through is not None or bool(commits),
         lost=[
-            each
-            for commit in commits
-            if commit.rewound or _has_unread(start, commit)
-            for each in commit.deleted
+            *([DeletedRows(deletion=Deletion.ADDED_AGAIN)] if was_restored else []),
+            *(
+                each
+                for commit in commits
+                if commit.rewound or _has_unread(start, commit)
+                for each in commit.deleted
+            ),
         ],
     )
 

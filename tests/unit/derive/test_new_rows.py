@@ -199,3 +199,50 @@ def test_rows_that_expired_below_a_floor_that_was_consumed_before_are_reported_a
     assert bench.items == []
     (deleted,) = new_rows(bench.table.uri, cursor).deleted
     assert "1 rows" in deleted
+
+
+def restore_and_recover(bench, version):
+    """Restore a table, and recover from it as docs/recovery.md says."""
+    bench.restore(version)
+    bench.replay()
+    bench.adopt()
+
+
+def test_rows_that_another_program_deleted_are_added_again_by_the_replay_that_the_error_names(landed):
+    cursor = new_rows(landed.table.uri).cursor
+    land(landed, 3)
+    landed.lose(3)
+    with pytest.raises(SourceRowsMissing, match="replay"):
+        new_rows(landed.table.uri, cursor)
+    landed.replay()
+    assert items(landed, new_rows(landed.table.uri, cursor)) == [3]
+
+
+def test_rows_of_a_replay_that_a_restore_took_away_need_the_rebuild_that_the_error_names(landed):
+    cursor = new_rows(landed.table.uri).cursor
+    land(landed, 3)
+    version = landed.version
+    landed.lose(3)
+    landed.replay()
+    restore_and_recover(landed, version)
+    landed.replay()  # adds nothing
+    with pytest.raises(SourceRowsMissing, match="rebuild"):
+        new_rows(landed.table.uri, cursor)
+    assert items(landed, new_rows(landed.table.uri)) == [1, 2, 3]
+
+
+def test_two_restores_during_the_first_steps_double_no_row_unseen(landed):
+    first_read = landed.version
+    landed.lose(2)
+    landed.replay()  # in a batch of its own
+    land(landed, 3)
+    read_again = landed.version
+    restore_and_recover(landed, first_read)
+    rows = new_rows(landed.table.uri, max_bytes=1)
+    found = items(landed, rows)
+    rows = new_rows(landed.table.uri, rows.cursor, max_bytes=1)
+    assert found + items(landed, rows) == [1, 2]
+    restore_and_recover(landed, read_again)
+    rows = new_rows(landed.table.uri, rows.cursor, max_bytes=1)
+    assert items(landed, rows) == [2]
+    assert rows.lost
