@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from kinesis_assets.emulator.requests import StreamRequest, invalid, violation
+from kinesis_assets.emulator.requests import StreamRequest, invalid
 from kinesis_assets.emulator.shapes import (
     DryRunOperationException,
     HashKey,
@@ -20,8 +20,6 @@ from kinesis_assets.emulator.shapes import (
 from kinesis_assets.emulator.shards import HASH_KEYS, SequenceNumber, hash_key, record_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kinesis_assets.emulator.account import Account, Stream
 
 MAX_REQUEST_BYTES = 10 * 1024 * 1024
@@ -63,8 +61,7 @@ class PutRecord(StreamRequest, kw_only=True):
         """Validate the record and put it."""
         stream = self.stream(account)
         entry = Entry(self.data, self.partition_key, self.explicit_hash_key)
-        _check_keys(stream, [(entry, "")])
-        target = _hash_key(stream, entry, "data")
+        target = _hash_key(stream, entry, "Data")
         ordering = self.sequence_number_for_ordering
         if ordering is not None and stream.distribution == "AUTO":
             raise InvalidArgumentException(
@@ -89,30 +86,15 @@ class PutRecords(StreamRequest, kw_only=True):
     def execute(self, account: Account) -> PutRecordsOutput:
         """Validate all records and then put them in order."""
         stream = self.stream(account)
-        _check_keys(
-            stream, [(entry, f"records.{number}.member.") for number, entry in enumerate(self.records, 1)]
-        )
         checked = [
-            (entry, _hash_key(stream, entry, f"records.{number}.member.data"))
-            for number, entry in enumerate(self.records, 1)
+            (entry, _hash_key(stream, entry, f"Records[{number}].Data"))
+            for number, entry in enumerate(self.records)
         ]
         if sum(record_size(entry.data, entry.partition_key) for entry in self.records) > MAX_REQUEST_BYTES:
             raise InvalidArgumentException("Records size exceeds 10 MB limit")
         if self.dry_run:
             raise DryRunOperationException
         return PutRecordsOutput(failed_record_count=0, records=_put(stream, checked))
-
-
-def _check_keys(stream: Stream, entries: Iterable[tuple[Entry, str]]) -> None:
-    """Raise `ValidationException` for missing partition keys, unless the stream does not need them.
-
-    Args:
-        stream: The stream.
-        entries: The records, each with the prefix of its path in the request.
-    """
-    missing = [path for entry, path in entries if entry.partition_key is None]
-    if missing and stream.distribution != "AUTO":
-        raise invalid(*(violation(f"{path}partitionKey", "not be null", " null") for path in missing))
 
 
 def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:
@@ -123,6 +105,8 @@ def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:
         entry: The record.
         path: The path of the data in the request.
     """
+    if entry.partition_key is None and stream.distribution != "AUTO":
+        raise invalid(f"Object missing required field `PartitionKey` beside `{path}`")
     try:
         a2b_base64(entry.data, strict_mode=True)
     except ValueError as error:
@@ -131,7 +115,7 @@ def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:
         ) from error
     limit = stream.max_record_size_kib * 1024
     if record_size(entry.data, entry.partition_key) > limit:
-        raise invalid(violation(path, f"have length less than or equal to {limit}."))
+        raise invalid(f"Expected at most {limit} bytes - at `{path}`")
     if stream.distribution == "AUTO":
         return None
     if entry.explicit_hash_key is None:

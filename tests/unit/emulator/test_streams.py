@@ -130,7 +130,7 @@ def test_describe_stream_returns_at_most_100_shards(create, client):
 
 @pytest.mark.parametrize("size", [1023, 10241])
 def test_the_maximum_record_size_is_between_1_and_10_mib(stream, client, refused, size):
-    with refused("ValidationException", "'maxRecordSizeInKiB'"):
+    with refused("ValidationException", "MaxRecordSizeInKiB"):
         client.update_max_record_size(StreamARN=stream.arn, MaxRecordSizeInKiB=size)
 
 

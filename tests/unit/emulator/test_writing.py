@@ -80,7 +80,7 @@ def test_a_hash_key_beyond_128_bits_is_refused(stream, refused):
 
 def test_a_batch_of_more_than_500_records_is_refused(stream, client, refused):
     entries = [{"Data": b"", "PartitionKey": "key"}] * 501
-    with refused("ValidationException", "'records'", "less than or equal to 500"):
+    with refused("ValidationException", "Records", "<= 500"):
         client.put_records(StreamName=stream.name, Records=entries)
 
 
@@ -94,13 +94,13 @@ def test_a_batch_has_at_most_10_mib_including_partition_keys(stream, client, ref
 
 def test_a_record_has_at_most_1_mib_including_its_partition_key(stream, refused):
     stream.put(bytes(MIB - 3))
-    with refused("ValidationException", "'data'", "less than or equal to 1048576"):
+    with refused("ValidationException", "Data", "1048576"):
         stream.put(bytes(MIB - 2))
 
 
 def test_an_invalid_record_is_named_and_its_batch_is_refused(stream, client, refused):
     entries = [{"Data": b"", "PartitionKey": "key"}, {"Data": bytes(MIB), "PartitionKey": "key"}]
-    with refused("ValidationException", "records.2.member.data"):
+    with refused("ValidationException", "Records[1].Data"):
         client.put_records(StreamName=stream.name, Records=entries)
     assert stream.data() == []
 
