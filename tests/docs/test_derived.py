@@ -16,8 +16,6 @@ from deltalake import DeltaTable
 from kinesis_assets import KinesisTableComponent, build_kinesis_stream
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.demo.orders import put_orders
-from kinesis_assets.demo.tables import build_order_tables
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.stream_names import raw_key
 
@@ -30,10 +28,9 @@ YAMLS, SHELLS, PYTHONS = (
     re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for language in ("yaml", "sh", "python")
 )
-CLICKS, ORDERS, PAYMENTS = map(yaml.safe_load, YAMLS)
+CLICKS, PAYMENTS = map(yaml.safe_load, YAMLS)
 INFER, REBUILD = SHELLS
 ASSETS, INVALID, OWN, ENGINES = PYTHONS
-COLUMNS = ("order_id", "customer_id", "channel", "total", "placed_at", "day")
 
 
 @pytest.fixture
@@ -117,30 +114,6 @@ def test_the_yaml_of_the_page_is_the_same_table(put: Any, cli: Any, instance: dg
     proposed = cli(*shlex.split(INFER)[1:])
     assert proposed.exit_code == 0
     assert "click_id STRING" in proposed.out
-
-
-@dagsters_own_warnings
-@pytest.mark.usefixtures("spark")
-def test_the_orders_of_the_page_are_those_of_the_demonstration(
-    kinesis: Any, settings: ClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
-    monkeypatch.chdir(tmp_path)
-    kinesis.create_stream(StreamName="orders", ShardCount=1)
-    try:
-        for _ in put_orders(kinesis, 0, 3):
-            pass
-        assert cli("run", "--stream", "orders", "--table", "./orders").exit_code == 0
-        _, typed = loaded(KinesisTableComponent, **ORDERS["attributes"])
-        tables_of = {"./derived": typed, "./demo": build_order_tables("./demo")}
-        for folder, tables in tables_of.items():
-            defs = dg.Definitions.merge(build_kinesis_stream("orders", table="./orders"), tables)
-            job = defs.resolve_implicit_global_asset_job_def()
-            job.execute_in_process(asset_selection=[dg.AssetKey("latest_orders")])
-            assert len(rows(f"{folder}/latest_orders", *COLUMNS)) == 3
-    finally:
-        kinesis.delete_stream(StreamName="orders")
-    assert rows("./derived/latest_orders", *COLUMNS) == rows("./demo/latest_orders", *COLUMNS)
 
 
 @dagsters_own_warnings
