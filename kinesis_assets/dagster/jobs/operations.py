@@ -1,6 +1,7 @@
 """The jobs that replay a range, set positions, and catch up."""
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.operations.replay.outcome import ReplayResult
     from kinesis_assets.operations.replay.run import Fill
@@ -50,8 +52,21 @@ class ReplayConfig(dg.Config):
     shards: list[str] = Field(default=[], description="Shard ids. All shards by default.")
 
 
-def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill":
-    """Return the function that fills in records in Spark, and logs how far it is."""
+def started(context: dg.OpExecutionContext, names: StreamNames) -> "tuple[OpenStream, SparkSession]":
+    """Open a stream and start Spark. A missing table, or one of another stream, is an error before that."""
+    opened = open_stream(context.resources, names)
+    opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
+    opened.start_heartbeat(context.get_step_execution_context())
+    opened.check_executors()
+    return opened, opened.start_spark()
+
+
+@contextmanager
+def filling(context: dg.OpExecutionContext, names: StreamNames, spark: "SparkSession") -> "Iterator[Fill]":
+    """Return the function that fills in records in Spark, and logs how far it is.
+
+    If the run is interrupted within the context, it stops at once: there is nothing to commit.
+    """
     from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog  # noqa: PLC0415  # only its runs need it
     from kinesis_assets.operations.replay.task import fill  # noqa: PLC0415
     from kinesis_assets.table.run_files.task_files import ProgressFiles  # noqa: PLC0415
@@ -61,7 +76,10 @@ def logged_fill(context: dg.OpExecutionContext, spark: "SparkSession") -> "Fill"
         with LandingLog(RunLog(context.log.info), files):
             return fill(spark, job, ranges)
 
-    return fill_and_log
+    tag = f"kinesis-{context.run_id}"
+    graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
+    with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {names.stream}"), tagged(spark, tag):
+        yield fill_and_log
 
 
 def report_replay(context: dg.OpExecutionContext, names: StreamNames, result: "ReplayResult") -> None:
@@ -93,24 +111,9 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
         from kinesis_assets.operations.replay.run import replay  # noqa: PLC0415  # only its runs need it
 
         window = ReplayWindow.of(config.start, config.end)
-        opened = open_stream(context.resources, names)
-        # A missing table, or one of another stream, is an error before anything is started or written.
-        opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
-        opened.start_heartbeat(context.get_step_execution_context())
-        opened.check_executors()
-        spark = opened.start_spark()
-        tag = f"kinesis-{context.run_id}"
-        # An interrupted replay has nothing to commit, so it stops at once.
-        graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
-        with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
-            result = replay(
-                logged_fill(context, spark),
-                opened.client,
-                opened.table,
-                window,
-                config.shards,
-                by=context.run_id,
-            )
+        opened, spark = started(context, names)
+        with filling(context, names, spark) as fill:
+            result = replay(fill, opened.client, opened.table, window, config.shards, by=context.run_id)
         report_replay(context, names, result)
         if result.errors:
             raise ShardsNotCommitted(stream, result.errors)
@@ -227,21 +230,14 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
         from kinesis_assets.operations.catch_up import backfill, jump  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
 
-        opened = open_stream(context.resources, names)
-        opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
-        opened.start_heartbeat(context.get_step_execution_context())
-        # Started first: if one of them fails, no position has been moved.
-        opened.check_executors()
-        spark = opened.start_spark()
+        opened, spark = started(context, names)  # before the jump, which must not be all that a run does
         by = config.by or context.run_id
         moved = jump(opened.client, opened.table, config.shards, by=by, apply=True)
         report_moves(context, names, facts_of_moves(moved))
-        tag = f"kinesis-{context.run_id}"
-        # As for a replay: the step that was not committed is read again by the next catch-up.
-        graceful_stop = GracefulStop(0.0, give_up=partial(cancel_tagged, spark, tag))
-        with graceful_stop.delayed_interrupts(), wrap_spark_errors(f"stream {stream}"), tagged(spark, tag):
+        # The next catch-up reads a step that was not committed again.
+        with filling(context, names, spark) as fill:
             errors = backfill(
-                logged_fill(context, spark),
+                fill,
                 opened.client,
                 opened.table,
                 config.shards,
