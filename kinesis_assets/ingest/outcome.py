@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
 from kinesis_assets.ingest.idle_shards import is_behind, lag_of, time_to_loss
@@ -57,58 +57,79 @@ class ShardState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardOutcome:
-    """The outcome of one shard.
+class Outcome:
+    """What a run or a replay committed of one shard.
 
     Attributes:
         shard_id: The shard.
-        state: See `ShardState`.
-        stats: The facts about the range and the rows that the run committed; no rows if it read nothing or on
-            a conflict. None for a shard that has no position.
-        facts: The facts about reading it, with those of no rows if it read nothing or on a conflict.
-        files: Number of data files that hold these rows.
-        lag_ms: The lag after the run, see `lag_of`, in milliseconds; None if the run did not try to read the
-            shard, or if it is not known.
-        time_to_loss_ms: Milliseconds until the first record that is still to be read may expire; None if
-            there is none, or if that is not known.
-        error: The reason for the states waiting, conflict and failed; None otherwise.
+        state: The shard's state afterwards.
+        stats: The facts about the range and the rows that were committed; None if there is no range.
+        error: Why the state is not a success; None otherwise.
     """
 
     shard_id: str
-    state: ShardState
+    state: StrEnum
     stats: RangeStats | None = None
-    facts: ReadingFacts = field(default_factory=ReadingFacts.unread)
-    files: int = 0
-    lag_ms: int | None = None
-    time_to_loss_ms: int | None = None
     error: ShardError | None = None
 
     @property
     def rows(self) -> int:
-        """Number of rows that the run committed."""
+        """Number of rows that were committed."""
         return 0 if self.stats is None else self.stats.rows
 
 
+_Outcome = TypeVar("_Outcome", bound=Outcome)
+
+
 @dataclass(frozen=True, slots=True)
-class RunResult:
-    """The result of a run.
+class Result(Generic[_Outcome]):
+    """The result of a run or of a replay.
 
     Attributes:
-        batch_id: The attempt's batch id.
+        batch_id: The attempt's batch id, which its rows have.
         outcomes: By shard id, the outcome of each requested shard.
-        version: The table version that the run committed; None if there was nothing to commit.
+        version: The table version that was committed; None if there was nothing to commit, or if it is no
+            longer among the newest hundred versions of the log.
         seconds: Wall-clock seconds from the start of the plan's execution to the end of its commit.
     """
 
     batch_id: int
-    outcomes: Mapping[str, ShardOutcome]
+    outcomes: Mapping[str, _Outcome]
     version: int | None = None
     seconds: float = field(default=0.0, compare=False)
 
     @property
     def errors(self) -> dict[str, ShardError]:
-        """By shard id, why a shard failed, waits for its parents, or was moved by another run."""
+        """The errors of the outcomes, by shard id."""
         return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOutcome(Outcome):
+    """What a run committed of one shard.
+
+    It has the facts of no rows if it read nothing or on a conflict. A shard without a position has no range.
+
+    Attributes:
+        state: See `ShardState`. A shard that failed, waits or was moved by another run has an error.
+        facts: The facts about reading the shard.
+        files: Number of data files that hold its rows.
+        lag_ms: The lag after the run, see `lag_of`, in milliseconds; None if the run did not try to read the
+            shard, or if it is not known.
+        time_to_loss_ms: Milliseconds until the first record that is still to be read may expire; None if
+            there is none, or if that is not known.
+    """
+
+    state: ShardState
+    facts: ReadingFacts = field(default_factory=ReadingFacts.unread)
+    files: int = 0
+    lag_ms: int | None = None
+    time_to_loss_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult(Result[ShardOutcome]):
+    """The result of a run."""
 
     def only(self, shard_ids: Collection[str]) -> RunResult:
         """Return this result with the outcomes of these shards only."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.ingest.outcome import Outcome, Result
 from kinesis_assets.kinesis.position import Position, PositionKind
-
-if TYPE_CHECKING:
-    from kinesis_assets.errors import ShardError
-    from kinesis_assets.table.positions.range_stats import RangeStats
-
 
 OLDEST = "TRIM_HORIZON"
 """The start that means the oldest record that the stream has."""
@@ -116,51 +111,22 @@ class ReplayState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayOutcome:
-    """The result of a replay for one shard.
+class ReplayOutcome(Outcome):
+    """What a replay committed of one shard. Only one that failed has an error.
 
     Attributes:
-        shard_id: Shard id.
         state: See `ReplayState`.
-        stats: The facts about the range and the rows that were filled in; None if nothing was read.
         gaps_filled: Number of recorded gaps that were filled: the replay read all of their records.
         first_read: Sequence number of the first record that was read; None if none was.
         in_part: Some records were read, but the time limit ended the range before the others.
-        error: Why the state is `FAILED`; None otherwise.
     """
 
-    shard_id: str
     state: ReplayState
-    stats: RangeStats | None = None
     gaps_filled: int = 0
     first_read: str | None = None
     in_part: bool = False
-    error: ShardError | None = None
-
-    @property
-    def rows(self) -> int:
-        """Number of rows that were filled in."""
-        return 0 if self.stats is None else self.stats.rows
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayResult:
-    """The result of a replay.
-
-    Attributes:
-        batch_id: Batch id of the rows that were filled in.
-        outcomes: One outcome for each requested shard, by shard id.
-        version: Version of the table that holds the rows; None if there are none, or if it is no longer among
-            the newest hundred versions of the log.
-        seconds: Duration.
-    """
-
-    batch_id: int
-    outcomes: Mapping[str, ReplayOutcome]
-    version: int | None = None
-    seconds: float = field(default=0.0, compare=False)
-
-    @property
-    def errors(self) -> dict[str, ShardError]:
-        """The reasons of the shards whose ranges could not be read completely, by shard id."""
-        return {shard_id: outcome.error for shard_id, outcome in self.outcomes.items() if outcome.error}
+class ReplayResult(Result[ReplayOutcome]):
+    """The result of a replay."""
