@@ -179,7 +179,9 @@ class _Deployment:
         self.log.take()
         with self.project.open_stream() as opened, Heartbeat(opened.table, str(uuid4()), seconds=3600):
             listing = self._run(opened)
-            TotalsEvents(opened.names.raw_key, opened, self.instance, listing).event(RunTotals(), set())
+            TotalsEvents(opened.names.raw_key, opened, self.instance, listing.summary).event(
+                RunTotals(), set()
+            )
             Evaluation(
                 opened,
                 self.instance,

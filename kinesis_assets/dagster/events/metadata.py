@@ -144,26 +144,28 @@ def seek_metadata(facts: Mapping[str, Any]) -> dict[str, dg.MetadataValue[Any]]:
 
 
 def totals_metadata(
-    totals: RunTotals, state: StreamState | None, table: TableTotals | None
+    totals: RunTotals | None, state: StreamState | None, table: TableTotals | None
 ) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the metadata of the event of the stream as a whole after a run.
+    """Return the metadata of the event of the stream as a whole.
 
     The keys differ from those of shards, because Dagster plots equal keys of all events in one diagram.
 
     Args:
-        totals: The totals of the run's shards.
+        totals: The totals of a run's shards; None if rows were added in another way.
         state: The state of all shards; None if it is not known.
         table: The totals of the table; None if they are not known.
     """
-    facts: dict[str, Fact] = {
-        TOTAL_ROWS: totals.rows,
-        "total size (MB)": megabytes_of(totals.bytes),
-        **({} if state is None else _state_facts(state)),
-        "newest arrival": totals.last_arrival,
-        TOTAL_BAD_RECORDS: totals.bad_records,
-        "total speed (MB/s)": _speed(totals.bytes, totals.seconds),
-        "duration (s)": round(totals.seconds, 3),
-    }
+    facts: dict[str, Fact] = {} if state is None else _state_facts(state)
+    if totals is not None:
+        facts = {
+            TOTAL_ROWS: totals.rows,
+            "total size (MB)": megabytes_of(totals.bytes),
+            **facts,
+            "newest arrival": totals.last_arrival,
+            TOTAL_BAD_RECORDS: totals.bad_records,
+            "total speed (MB/s)": _speed(totals.bytes, totals.seconds),
+            "duration (s)": round(totals.seconds, 3),
+        }
     return _values(facts) | table_metadata(table)
 
 

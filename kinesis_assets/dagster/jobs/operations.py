@@ -12,7 +12,7 @@ from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.events.metadata import replay_metadata, seek_metadata
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
-from kinesis_assets.dagster.stream import open_stream
+from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.kinesis.position import Position
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.stream import StreamSummary
     from kinesis_assets.operations.replay.outcome import ReplayResult
     from kinesis_assets.operations.replay.run import Fill
     from kinesis_assets.operations.replay.task import FillJob, FillResult
@@ -52,13 +53,16 @@ class ReplayConfig(dg.Config):
     shards: list[str] = Field(default=[], description="Shard ids. All shards by default.")
 
 
-def started(context: dg.OpExecutionContext, names: StreamNames) -> "tuple[OpenStream, SparkSession]":
+def started(
+    context: dg.OpExecutionContext, names: StreamNames
+) -> "tuple[OpenStream, StreamSummary, SparkSession]":
     """Open a stream and start Spark. A missing table, or one of another stream, is an error before that."""
     opened = open_stream(context.resources, names)
-    opened.table.snapshot().refuse_other_stream(opened.client.describe().identity)
+    summary = opened.client.describe()
+    opened.table.snapshot().refuse_other_stream(summary.identity)
     opened.start_heartbeat(context.get_step_execution_context())
     opened.check_executors()
-    return opened, opened.start_spark()
+    return opened, summary, opened.start_spark()
 
 
 @contextmanager
@@ -82,9 +86,19 @@ def filling(context: dg.OpExecutionContext, names: StreamNames, spark: "SparkSes
         yield fill_and_log
 
 
-def report_replay(context: dg.OpExecutionContext, names: StreamNames, result: "ReplayResult") -> None:
-    """Report a materialization of each shard to which rows were added, and an observation of each other."""
-    report_events(context.get_step_execution_context(), _events(names, result))
+def report_replay(
+    context: dg.OpExecutionContext, opened: "OpenStream", summary: "StreamSummary", result: "ReplayResult"
+) -> None:
+    """Report a materialization of each shard to which rows were added, and an observation of each other.
+
+    If rows were added, the event of the stream as a whole follows, because the asset's page shows the latest.
+    """
+    from kinesis_assets.dagster.steps.stream_totals import TotalsEvents  # noqa: PLC0415  # only its runs need it
+
+    step, names = context.get_step_execution_context(), opened.names
+    report_events(step, _events(names, result))
+    if any(outcome.rows for outcome in result.outcomes.values()):
+        report_events(step, [TotalsEvents(names.raw_key, opened, step.instance, summary).event(None)])
 
 
 def _events(
@@ -111,10 +125,10 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
         from kinesis_assets.operations.replay.run import replay  # noqa: PLC0415  # only its runs need it
 
         window = ReplayWindow.of(config.start, config.end)
-        opened, spark = started(context, names)
+        opened, summary, spark = started(context, names)
         with filling(context, names, spark) as fill:
             result = replay(fill, opened.client, opened.table, window, config.shards, by=context.run_id)
-        report_replay(context, names, result)
+        report_replay(context, opened, summary, result)
         if result.errors:
             raise ShardsNotCommitted(stream, result.errors)
 
@@ -230,7 +244,9 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
         from kinesis_assets.operations.catch_up import backfill, jump  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
 
-        opened, spark = started(context, names)  # before the jump, which must not be all that a run does
+        opened, summary, spark = started(
+            context, names
+        )  # before the jump, which must not be all that a run does
         by = config.by or context.run_id
         moved = jump(opened.client, opened.table, config.shards, by=by, apply=True)
         report_moves(context, names, facts_of_moves(moved))
@@ -241,7 +257,7 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
                 opened.client,
                 opened.table,
                 config.shards,
-                report=partial(report_replay, context, names),
+                report=partial(report_replay, context, opened, summary),
                 by=context.run_id,
             )
         if errors:

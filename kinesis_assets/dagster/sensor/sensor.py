@@ -18,7 +18,7 @@ from msgspec import structs
 
 from kinesis_assets.dagster.checks.shard_checks import readable
 from kinesis_assets.dagster.checks.tick import check_events, derived_check_events, failing_check_events
-from kinesis_assets.dagster.dagster_internals import locations_of_sensor
+from kinesis_assets.dagster.dagster_internals import locations_of_sensor, report_outside_of_runs
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs, failing_tables, retry_requests
 from kinesis_assets.dagster.sensor.due_shards import (
@@ -37,10 +37,11 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     unfinished_runs,
 )
 from kinesis_assets.dagster.sensor.tick_reports import (
+    missing_events,
     observe_stream,
     record_gauges,
     record_shards,
-    report_missing_events,
+    stream_event,
 )
 from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import read_pause
@@ -231,8 +232,11 @@ class Tick:
         record_shards(self._opened, self._listed, waiting=self._checks.waiting, now=self._now)
 
     def add_missing_events(self) -> None:
-        """Store the events of runs that died between the commit and its event."""
-        self._commits, self._fills = report_missing_events(
+        """Store the events of runs that died between the commit and its event.
+
+        The daemon, which stores the other events of a tick, cannot set their times.
+        """
+        events, self._commits, self._fills = missing_events(
             self._instance,
             self._names,
             self._listed,
@@ -240,6 +244,9 @@ class Tick:
             fills=self._before.fills,
             ended=self._ended_ids,
         )
+        if events:
+            events.append(stream_event(self._opened, self._listed, self._backoff.shards, self._now))
+            report_outside_of_runs(self._instance, events)
 
     def request_runs(self) -> None:
         """Request the ranges, and the derived tables whose last run failed; or say why there is no run."""

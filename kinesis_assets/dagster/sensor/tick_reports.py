@@ -15,10 +15,12 @@ import msgspec
 
 from kinesis_assets.dagster.checks.results import PAUSED
 from kinesis_assets.dagster.checks.shard_checks import lags, latest_time, readable
-from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
+from kinesis_assets.dagster.events.metadata import totals_metadata
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress, find_missing_events
+from kinesis_assets.dagster.events.shard_events import totals_of_raw
 from kinesis_assets.errors import TableError
 from kinesis_assets.ingest.idle_shards import loss_times
+from kinesis_assets.ingest.outcome import StreamState
 from kinesis_assets.ingest.plan import gaps_to_fill
 from kinesis_assets.metrics.instruments import LAG, SHARD, STREAM, TIME_TO_LOSS
 from kinesis_assets.metrics.recording import measure
@@ -123,7 +125,7 @@ def _incoming(listing: StreamListing, shards: Mapping[str, ShardPosition]) -> in
 _NOT_COMPARED = "stream %s: the search for missing events failed and is repeated in the next tick: %s"
 
 
-def report_missing_events(
+def missing_events(
     instance: dg.DagsterInstance,
     names: StreamNames,
     listed: ListedShards,
@@ -131,11 +133,11 @@ def report_missing_events(
     commits: ComparisonProgress,
     fills: ComparisonProgress,
     ended: Collection[str],
-) -> tuple[ComparisonProgress, ComparisonProgress]:
-    """Store the events of runs that died between the commit and its event.
+) -> tuple[list[dg.AssetMaterialization], ComparisonProgress, ComparisonProgress]:
+    """Return the events of runs that died between the commit and its event.
 
     If a file of the table cannot be read, the tick requests runs anyway and the next tick repeats the search:
-    events only mirror the table. The daemon, which stores the other events of a tick, cannot set their times.
+    events only mirror the table.
 
     Args:
         instance: The instance with the events.
@@ -146,11 +148,12 @@ def report_missing_events(
         ended: The runs that commit nothing more.
 
     Returns:
-        The new `commits` and `fills`.
+        The events, and the new `commits` and `fills`.
     """
     snapshot, identity = listed.snapshot, listed.listing.summary.identity
     if snapshot is None:
-        return commits, fills
+        return [], commits, fills
+    events: list[dg.AssetMaterialization] = []
 
     def compare(
         newest: Callable[[], StreamPositions | Amendment | None],
@@ -165,7 +168,7 @@ def report_missing_events(
         except TableError as error:
             _log.warning(_NOT_COMPARED, names.stream, error)
             return done
-        report_outside_of_runs(instance, found)
+        events.extend(found)
         return progress
 
     commits = compare(
@@ -178,7 +181,34 @@ def report_missing_events(
         lambda commit_id: CommitLink.of_amendment(snapshot.amendment_at(commit_id)),
         fills,
     )
-    return commits, fills
+    return events, commits, fills
+
+
+def stream_event(
+    opened: OpenStream, listed: ListedShards, failing: Collection[str], now: float
+) -> dg.AssetMaterialization:
+    """Return the event of the stream as a whole as it is now.
+
+    It follows events of shards, because the asset's page shows the latest one.
+
+    Args:
+        opened: The stream.
+        listed: Its shards.
+        failing: The shards whose last run failed.
+        now: The time of the tick, in seconds since the epoch.
+    """
+    time, losses = _losses(listed, now)
+    state = StreamState.of(listed.shards, {}, failing, losses, time)
+    metadata = totals_metadata(None, state, totals_of_raw(opened.table))
+    return dg.AssetMaterialization(opened.names.raw_key, metadata=metadata)
+
+
+def _losses(listed: ListedShards, now: float) -> tuple[datetime, Mapping[str, datetime]]:
+    """Return the time, and when records that are still to be read may expire, by shard id."""
+    listing, snapshot, shards = listed
+    to_fill = {} if snapshot is None else gaps_to_fill(snapshot, listing.summary.identity, shards)
+    time = latest_time(shards, listing.summary.service_time, datetime.fromtimestamp(now, UTC))
+    return time, loss_times(shards, to_fill)
 
 
 def record_shards(
@@ -196,11 +226,9 @@ def record_shards(
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
         now: The time of the tick, in seconds since the epoch.
     """
-    listing, snapshot, shards = listed
-    time = latest_time(shards, listing.summary.service_time, datetime.fromtimestamp(now, UTC))
-    found = lags(readable(shards), time, waiting=waiting, idle=opened.max_idle)
-    to_fill = {} if snapshot is None else gaps_to_fill(snapshot, listing.summary.identity, shards)
-    record_gauges(opened.name, found, loss_times(shards, to_fill), time)
+    time, losses = _losses(listed, now)
+    found = lags(readable(listed.shards), time, waiting=waiting, idle=opened.max_idle)
+    record_gauges(opened.name, found, losses, time)
 
 
 def record_gauges(

@@ -127,7 +127,7 @@ def _report_stream(
 ) -> None:
     """Report the totals, and the checks, one of which counts them. The shards were reported before."""
     totals = RunTotals.of(result)
-    event = TotalsEvents(key, stream, step.instance, plan.listing).event(totals, totals.failed)
+    event = TotalsEvents(key, stream, step.instance, plan.listing.summary).event(totals, totals.failed)
     report_events(step, [event])
     checks = RunChecks(step, stream, plan.listing)
     checks.add(result)

@@ -52,7 +52,8 @@ def run_continuously(
     step = context.get_step_execution_context()
     clock = stream.client.settings.timing.clock
     checks = RunChecks(step, stream, plan.listing, clock.time)
-    totals_events = TotalsEvents(context.asset_key, stream, step.instance, plan.listing, clock.time)
+    summary = plan.listing.summary
+    totals_events = TotalsEvents(context.asset_key, stream, step.instance, summary, clock.time)
 
     def report_stream(totals: RunTotals, failed: AbstractSet[str]) -> None:
         report_events(step, [totals_events.event(totals, failed)])

@@ -1,4 +1,4 @@
-"""The events of the stream as a whole in a run. They follow those of the shards."""
+"""The events of the stream as a whole in a run or after a replay. They follow those of the shards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import StreamSummary
     from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.version import TableTotals
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class TotalsEvents:
-    """Makes the events of the stream as a whole in one run.
+    """Makes the events of the stream as a whole in one run, or in one replay.
 
     Such an event has no partition. It is a materialization, because the asset's page shows the metadata of
     the latest one; but an observation if the run read nothing, because nothing is materialized then.
@@ -46,7 +46,7 @@ class TotalsEvents:
         key: The asset that is materialized.
         stream: The stream.
         instance: The instance with the state of the sensor.
-        listing: The stream's shards.
+        summary: The stream's description.
         clock: Returns the time in seconds since the epoch.
     """
 
@@ -55,13 +55,13 @@ class TotalsEvents:
         key: dg.AssetKey,
         stream: OpenStream,
         instance: dg.DagsterInstance,
-        listing: StreamListing,
+        summary: StreamSummary,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._key = key
         self._stream = stream
         self._instance = instance
-        self._listing = listing
+        self._summary = summary
         self._clock = clock
         self._read_at = -inf
         self._shards: Mapping[str, ShardPosition] = {}
@@ -70,28 +70,28 @@ class TotalsEvents:
         self._table: TableTotals | None = None
 
     def event(
-        self, totals: RunTotals, failed: AbstractSet[str]
+        self, totals: RunTotals | None, failed: AbstractSet[str] = frozenset()
     ) -> dg.AssetMaterialization | dg.AssetObservation:
-        """Return the event of what a run committed since the one before.
+        """Return the event of what was committed since the one before.
 
         Args:
-            totals: What it committed.
-            failed: Those of its shards that fail.
+            totals: What a run committed; None if a replay added rows.
+            failed: Those of the run's shards that fail.
         """
+        outcomes = {} if totals is None else totals.outcomes
         now = self._clock()
         if now - self._read_at >= TABLE_INTERVAL:
             self._read_at = now
             self._read(now)
-        elif self._table is not None and self._table.rows is not None:
+        elif totals is not None and self._table is not None and self._table.rows is not None:
             self._table = replace(self._table, rows=self._table.rows + totals.rows)
         state = None
         if self._shards:
-            failing = failed | (self._failing - totals.outcomes.keys())
-            time = latest_time(
-                self._shards, self._listing.summary.service_time, datetime.fromtimestamp(now, UTC)
-            )
-            state = StreamState.of(self._shards, totals.outcomes, failing, self._losses, time)
-        kind = dg.AssetMaterialization if totals.has_success else dg.AssetObservation
+            failing = failed | (self._failing - outcomes.keys())
+            time = latest_time(self._shards, self._summary.service_time, datetime.fromtimestamp(now, UTC))
+            state = StreamState.of(self._shards, outcomes, failing, self._losses, time)
+        is_added = totals is None or totals.has_success
+        kind = dg.AssetMaterialization if is_added else dg.AssetObservation
         return kind(self._key, metadata=totals_metadata(totals, state, self._table))
 
     def _read(self, now: float) -> None:
@@ -99,7 +99,7 @@ class TotalsEvents:
         self._failing = remembered_checks(self._instance, self._stream.names).failing_at(now).keys()
         try:
             snapshot = self._stream.table.snapshot()
-            identity = self._listing.summary.identity
+            identity = self._summary.identity
             positions = snapshot.positions(identity, or_older=True)
             self._table = snapshot.totals()
         except TableError as error:

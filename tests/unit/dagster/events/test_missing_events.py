@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.amendments import FORMAT, Amendment
@@ -132,6 +133,37 @@ def test_a_fresh_cursor_adds_nothing_that_was_added_before(source, daemon):
     daemon.cursor = None
     daemon.tick()
     assert len(daemon.materializations()) == 1
+
+
+def test_a_tick_that_is_killed_before_its_cursor_is_kept_adds_no_event_twice(source, daemon, monkeypatch):
+    def die(*_):
+        raise SystemExit
+
+    source.create(2)
+    source.put(A, 3)
+    source.put(B, 4)
+    daemon.tick()
+    daemon.commit([A, B], None)
+    fill(daemon)
+    with monkeypatch.context() as patch:
+        patch.setattr(sensor, "run_requests", die)
+        with pytest.raises(SystemExit):
+            daemon.tick()
+    assert [facts["shard"] for facts in daemon.materializations()] == [A, B, A]
+    daemon.tick()
+    assert [facts["shard"] for facts in daemon.materializations()] == [A, B, A]
+
+
+def test_the_latest_event_is_that_of_the_stream_after_events_were_added(source, daemon):
+    source.create(2)
+    source.put(A, 3)
+    source.put(B, 4)
+    daemon.commit([A, B], None)
+    daemon.tick()
+    (record,) = daemon.instance.fetch_materializations(raw_key(source.name), limit=1).records
+    facts = {name: value.value for name, value in record.asset_materialization.metadata.items()}
+    assert record.partition_key is None
+    assert (facts["open shards"], facts["shards behind"], facts["dagster/row_count"]) == (2, 0, 7)
 
 
 def test_rows_that_a_replay_added_are_reported(source, daemon):
