@@ -55,7 +55,7 @@ def avro_columns(schema: Any) -> str:
     try:
         return columns(_Types().fields(schema, "", ""))
     except RecursionError:
-        raise InvalidInput("the Avro schema has too many types within each other") from None
+        raise InvalidInput("the types of the Avro schema are nested too deeply") from None
 
 
 class _Types:

@@ -59,7 +59,7 @@ def parse_columns(ddl: str) -> list[Field]:
     try:
         found = _Parser(ddl).columns()
     except RecursionError:
-        raise InvalidInput("it has too many types within each other") from None
+        raise InvalidInput("its types are nested too deeply") from None
     if not found:
         raise InvalidInput("it has no columns; give names and types, as in order_id BIGINT, amount DOUBLE")
     counts = Counter(field.name.lower() for field in found)
@@ -86,7 +86,7 @@ class _Parser:
             found = self._fields(">")
         elif second in ("<", "(", ""):
             raise InvalidInput(
-                f"{first} is a type and no column; give names and types, as in order_id BIGINT, amount DOUBLE"
+                f"{first} is a type, not a column; give names and types, as in order_id BIGINT, amount DOUBLE"
             )
         else:
             return self._fields("")
@@ -181,8 +181,8 @@ class _Parser:
         precision, scale = (int(each) if each.isdecimal() else -1 for each in digits)
         if not 0 <= scale <= precision <= _MAX_DIGITS or not precision:
             raise InvalidInput(
-                f"{path} has the type {kind}; a decimal has 1 to {_MAX_DIGITS} digits, and no more behind "
-                "its point than in all"
+                f"{path} has the type {kind}; a decimal has 1 to {_MAX_DIGITS} digits, and at most as "
+                "many of them after its point"
             )
         return kind
 
@@ -213,7 +213,7 @@ def _tokens(ddl: str) -> Iterator[str]:
         match = _TOKEN.match(ddl, start)
         if match is None:
             raise InvalidInput(
-                f"it has {ddl[start]!r} where no name may have it without backticks, as in `a-b`; correct it"
+                f"it has {ddl[start]!r}, which a name has only within backticks, as in `a-b`; correct it"
             )
         if match.lastgroup is not None:
             yield match[0]

@@ -47,7 +47,7 @@ class _Types:
         if not isinstance(properties, dict) or not properties:
             raise InvalidInput(f"the JSON Schema: {path} has no properties")
         if self._depth == _MAX_DEPTH:
-            raise InvalidInput(f"the JSON Schema: {path} is recursive, as no Spark type is")
+            raise InvalidInput(f"the JSON Schema: {path} is recursive, and Spark has no recursive types")
         self._depth += 1
         found = []
         for name, each in properties.items():
@@ -111,7 +111,7 @@ class _Types:
                 schema = others[0]
             else:
                 return schema, nullable
-        raise InvalidInput(f"the JSON Schema: {path} is recursive, as no Spark type is")
+        raise InvalidInput(f"the JSON Schema: {path} is recursive, and Spark has no recursive types")
 
     def _at(self, reference: str, path: str) -> Mapping[str, Any]:
         found: Any = self._root

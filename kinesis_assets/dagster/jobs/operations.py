@@ -244,9 +244,8 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
         from kinesis_assets.operations.catch_up import backfill, jump  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
 
-        opened, summary, spark = started(
-            context, names
-        )  # before the jump, which must not be all that a run does
+        # First, so that an executor or a Spark that fails leaves the positions as they are.
+        opened, summary, spark = started(context, names)
         by = config.by or context.run_id
         moved = jump(opened.client, opened.table, config.shards, by=by, apply=True)
         report_moves(context, names, facts_of_moves(moved))

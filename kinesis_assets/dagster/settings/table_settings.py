@@ -221,8 +221,8 @@ class DecodingSettings(Settings):
             raise InvalidInput("schema: with the format avro, give the path of an Avro schema (.avsc)")
         if self.registered_schema is not None and self.format != "glue":
             raise InvalidInput(
-                "schema: of the Glue Schema Registry only with the format glue; set it, or give the schema "
-                "as DDL or a file"
+                "schema: a name in the Glue Schema Registry requires the format glue; set it, or give the "
+                "schema as DDL or a file"
             )
         if self.registry and self.format != "glue":
             raise InvalidInput("registry: only with the format glue; remove it, or correct the format")
