@@ -68,6 +68,7 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         files: The facts about the data files.
         records: The records that runs reported.
         loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
+        retention_hours: The stream's retention; None if it is unknown.
     """
 
     at: float | None = None
@@ -79,6 +80,7 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     files: FileFacts | None = None
     records: BadRecords = BadRecords()
     loss: float | None = None
+    retention_hours: int | None = None
 
     def unverified(self) -> ChecksProgress:
         """Return this without what can be read again, but with the breaks that were found."""
@@ -149,6 +151,14 @@ class Evaluation:
         state = None if snapshot is None else _state_of(snapshot, listing)
         recorded = {} if state is None else state.positions.shards
         self._shards = recorded if shards is None else shards
+        hours = before.retention_hours if listing is None else listing.summary.retention_hours
+        if listing is None and hours is not None:  # it may be lower than runs have recorded
+            self._shards = {
+                shard_id: msgspec.structs.replace(
+                    shard, retention_hours=min(shard.retention_hours or hours, hours)
+                )
+                for shard_id, shard in recorded.items()
+            }
         clocks = [machine_time] if listing is None else [machine_time, listing.summary.service_time]
         self._now = latest_time({**recorded, **self._shards}, *clocks)
         amendment = None if state is None else state.amendment
@@ -175,6 +185,7 @@ class Evaluation:
             files=before.files,
             records=before.records,
             loss=min(self.losses.values()).timestamp() if self.losses else None,
+            retention_hours=hours,
         )
         self.results = [*self._of_shards()]
         if self._checks.bad_records is not None:

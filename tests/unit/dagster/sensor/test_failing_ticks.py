@@ -126,6 +126,18 @@ def test_the_time_to_loss_counts_down_without_the_service(failing):
     assert left == pytest.approx([22, 20, 18], abs=0.1)
 
 
+def test_the_time_to_loss_counts_a_lower_retention_that_no_run_has_recorded(source, daemon, faults):
+    source.create(2)
+    source.keep_records_for(48)
+    daemon.tick()
+    daemon.commit([A, B], by=None)
+    source.keep_records_for(24)
+    failing = Failing(daemon, faults)
+    failing.tick_after(2 * HOUR)
+    hours = failing.results()["time_to_loss"].metadata["least time to loss (h)"].value
+    assert hours == pytest.approx(22, abs=0.1)
+
+
 def test_the_gauges_go_on_without_the_service(failing, measurements):
     failing.tick_after(2 * HOUR)
     measurements.read()
