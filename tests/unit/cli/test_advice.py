@@ -52,6 +52,13 @@ def ingested(bench):
     return bench
 
 
+@pytest.fixture
+def place(bench):
+    """The options that select the bench's stream."""
+    of_stream = ["--stream", bench.stream, "--table", bench.table.uri]
+    return [*of_stream, "--endpoint-url", bench.settings.endpoint_url]
+
+
 def refused(bench, error):
     """Return the message of a run that is refused."""
     with pytest.raises(error) as caught:
@@ -89,15 +96,20 @@ def test_a_restored_table_is_accepted_after_a_replay(bench, follow):
     assert items_after_a_run(bench) == [1, 2]
 
 
-def test_a_floor_in_the_future_is_lowered(ingested, follow, cli):
+def test_a_floor_in_the_future_is_lowered(ingested, place, follow, cli):
     ingested.amend(floor=ingested.now.date() + timedelta(days=365))
-    place = ["--stream", ingested.stream, "--table", ingested.table.uri]
-    doctor = ["doctor", *place, "--endpoint-url", ingested.settings.endpoint_url]
-    follow(cli(*doctor).out, "maintain", ingested.now.date().isoformat(), "--by", "ann")
-    assert "--lower-floor" not in cli(*doctor).out
+    follow(cli("doctor", *place).out, "maintain", ingested.now.date().isoformat(), "--by", "ann")
+    assert "--lower-floor" not in cli("doctor", *place).out
 
 
 def test_the_shards_of_a_stream_are_listed(ingested, follow):
     with pytest.raises(InvalidInput) as caught:
         ingested.seek("LATEST", "shardId-999999999999")
     assert ingested.shard_ids[0] in follow(str(caught.value), "positions")
+
+
+def test_the_stream_is_found_once_the_configured_profile_exists(ingested, place, cli, monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "missing")
+    assert "Correct region_name, endpoint_url or profile_name" in cli("positions", *place).err
+    monkeypatch.delenv("AWS_PROFILE")
+    assert ingested.shard_ids[0] in cli("positions", *place).out
