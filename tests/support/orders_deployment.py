@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._core.scheduler.instigation import TickStatus
 from deltalake import DeltaTable
 
 import kinesis_assets
@@ -29,6 +30,8 @@ from support.webserver import Webserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from dagster._core.scheduler.instigation import InstigatorTick
 
 RAW = raw_key(STREAM)
 SHARDS = [f"shardId-{number:012d}" for number in range(4)]
@@ -126,7 +129,27 @@ class OrdersDeployment:
         try:
             yield
         finally:
-            _stop_sensors(self.web)
+            self.stop_sensors()
+
+    def stop_sensors(self) -> None:
+        """Turn the sensors off, and wait until none of their ticks can request a run."""
+        names = StreamNames(STREAM)
+        sensors = self.web.query(_SENSORS, repository=_REPOSITORY)["sensorsOrError"]["results"]
+        assert {sensor["name"] for sensor in sensors} == {names.sensor, names.automation}
+
+        def stopped() -> bool:
+            for sensor in sensors:  # again, since the start of a tick may have undone it
+                done = self.web.query(_STOP, id=sensor["id"])["stopSensor"]
+                assert done["__typename"] == "StopSensorMutationResult", done
+            return not self._ticks()
+
+        wait_until(stopped)
+
+    def _ticks(self) -> list[InstigatorTick]:
+        started = [TickStatus.STARTED]
+        sensors = self.instance.all_instigator_state()
+        ids = [(sensor.instigator_origin_id, sensor.selector_id) for sensor in sensors]
+        return [tick for id_ in ids for tick in self.instance.get_ticks(*id_, limit=1, statuses=started)]
 
     def latest_run(self) -> dg.DagsterRun:
         """Return the run that was created last."""
@@ -193,7 +216,7 @@ def deployed(folder: Path, shards: Sequence[str] = SHARDS) -> Iterator[OrdersDep
                 failure=log,
             )
             wait_until(found.web.version, process, failure=log)
-            _stop_sensors(found.web)
+            found.stop_sensors()
             found.wait_until_idle()
             yield found
 
@@ -218,12 +241,3 @@ def _dagster(folder: Path, port: int, environment: dict[str, str]) -> Iterator[s
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def _stop_sensors(web: Webserver) -> None:
-    names = StreamNames(STREAM)
-    sensors = web.query(_SENSORS, repository=_REPOSITORY)["sensorsOrError"]["results"]
-    assert {sensor["name"] for sensor in sensors} == {names.sensor, names.automation}
-    for sensor in sensors:
-        stopped = web.query(_STOP, id=sensor["id"])["stopSensor"]
-        assert stopped["__typename"] == "StopSensorMutationResult", stopped
