@@ -13,6 +13,7 @@ from kinesis_assets.operations.doctor.examine import Doctor
 from kinesis_assets.operations.doctor.finding import Level
 from kinesis_assets.operations.doctor.row_scan import Counted, Scan
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.snapshot import TableSnapshot
 from support.aggregates import aggregate_of
 from support.copied_table import copy_rows
 
@@ -106,6 +107,25 @@ def test_the_time_at_which_a_shard_was_listed_open_is_recorded(bench):
     bench.adopt()
     (shard,) = bench.positions.shards.values()
     assert abs(shard.listed_open - bench.now) < timedelta(seconds=2)
+
+
+def test_an_adoption_whose_response_is_lost_is_found_behind_the_commit_of_a_run(bench, monkeypatch):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    copy_rows(bench)
+    bench.put(2)
+    commit = TableSnapshot.commit
+
+    def lost(*arguments, **named):
+        monkeypatch.setattr(TableSnapshot, "commit", commit)
+        commit(*arguments, **named)
+        bench.run()
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(TableSnapshot, "commit", lost)
+    assert bench.adopt().applied
+    assert bench.items == [1, 2]
 
 
 def test_the_doctor_reports_no_problem_for_adopted_rows(bench):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions import positions_chain, positions_file
@@ -94,6 +95,19 @@ def test_positions_take_precedence_over_the_archive_for_a_rewound_shard(chain_of
     now = folder.reopened().positions_at(folder.newest.commit_id)
     assert now.shards[archived] == reopened
     assert folder.reopened().with_archived(now, [archived]).shards[archived] == reopened
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_segment_of_another_stream_is_not_believed(chain_of, which):
+    folder = chain_of(SMALL)
+    finish_shards(folder, 12)
+    path = folder.segments[which]
+    segment = positions_chain.decode(path.read_bytes())
+    other = msgspec.structs.replace(segment.identity, arn=f"{segment.arn}-other")
+    path.write_bytes(positions_chain.encode(msgspec.structs.replace(segment, identity=other)))
+    chain, newest = folder.reopened(), folder.newest.commit_id
+    with pytest.raises(PositionsUnreadable, match=f"{segment.commit_id}.json is of {other.arn}"):
+        chain.archived(chain.positions_at(newest))
 
 
 def test_a_shard_id_beyond_the_archived_ones_does_not_read_the_archive(chain_of):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from kinesis_assets.table.positions.merge import merge
+from kinesis_assets.errors import PositionsUnreadable
+from kinesis_assets.table.positions.merge import last_moved_by, merge
 from support.mentions import assert_mentions
 from support.stored_positions import finished, moved_to, positions_of, shard_after, shard_at
 
@@ -96,3 +97,15 @@ def test_a_child_is_merged_if_another_run_finished_its_parent():
     merged, conflicts = merge(current, expected, moved, {})
     assert conflicts.keys() == {"a"}
     assert merged["child"] == moved["child"]
+
+
+def test_the_commits_that_moved_shards_are_named_up_to_a_file_that_cannot_be_read():
+    older = positions_of(a=shard_at(), b=shard_at())
+    newer = positions_of(a=shard_after(1), b=shard_at())
+
+    def history():
+        yield newer
+        yield older
+        raise PositionsUnreadable("table", "it was pruned")
+
+    assert last_moved_by(history(), ["a", "b"]) == {"a": newer}

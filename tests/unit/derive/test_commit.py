@@ -1,0 +1,61 @@
+"""Which commit of a derived table is the attempt's own, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.derive.derived_table import DerivedSnapshot
+from kinesis_assets.errors import CursorConflict
+from support.plain_derived import PlainDerived
+
+
+@pytest.fixture
+def derived(tmp_path):
+    derived = PlainDerived(tmp_path / "derived")
+    derived.append((1, 1, "a"))
+    return derived
+
+
+@pytest.fixture
+def lose_response(monkeypatch):
+    """Have the next commit lose its response, and call a function before that is noticed."""
+
+    def lose(then=lambda: None):
+        real = DerivedSnapshot.commit
+
+        def commit(*arguments, **named):
+            monkeypatch.setattr(DerivedSnapshot, "commit", real)
+            real(*arguments, **named)
+            then()
+            raise OSError("connection reset")
+
+        monkeypatch.setattr(DerivedSnapshot, "commit", commit)
+
+    return lose
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_commit_whose_response_is_lost_is_found(derived, lose_response, others):
+    lose_response(lambda: [derived.append((3, number, "a")) for number in range(others)])
+    found = derived.append((2, 2, "a"))
+    assert found.rows == 1
+    assert found.previous != derived.table.snapshot().commit_id
+    assert derived.rows.total() == 2 + others
+    assert derived.batch_ids[found.batch_id] == 1
+
+
+def test_an_attempt_conflicts_with_another_one(derived):
+    late = derived.planned([(2, 2, "a")])
+    derived.append((3, 3, "a"))
+    with pytest.raises(CursorConflict):
+        late()
+    assert derived.rows.keys() == {(1, 1, "a"), (3, 3, "a")}
+
+
+def test_an_attempt_conflicts_with_a_rebuild_although_the_chain_no_longer_has_its_predecessor(derived):
+    late = derived.planned([(2, 2, "a")])
+    derived.rebuild()
+    derived.append((3, 3, "a"))
+    with pytest.raises(CursorConflict):
+        late()
+    assert derived.rows.keys() == {(3, 3, "a")}
