@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import types as t
 
-from kinesis_assets.derive.schema import table_schema
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.schema import accept_columns, table_schema
 from kinesis_assets.errors import InvalidInput
 
 
@@ -89,3 +90,14 @@ def test_types_that_delta_tables_have_are_kept(kind):
 def test_types_that_partition_columns_cannot_have_are_refused(kind):
     with pytest.raises(InvalidInput, match=r"\bat\b"):
         schema_of(("at", kind), partition_by=["at"])
+
+
+def test_a_column_that_another_run_has_just_added_is_not_added_again(tmp_path):
+    table = DerivedTable(str(tmp_path / "orders"))
+    table.open_or_create("source", schema_of(("id", t.LongType())), ())
+    wanted = schema_of(("id", t.LongType()), ("price", t.LongType()))
+    for snapshot in [table.snapshot(), table.snapshot()]:
+        accept_columns(snapshot, wanted)
+    newest = table.snapshot()
+    assert newest.version == 1
+    assert {field["name"] for field in newest.schema["fields"]} == {"id", "price", "_batch_id"}
