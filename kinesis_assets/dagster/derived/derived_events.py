@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -31,16 +30,17 @@ from kinesis_assets.dagster.events.missing_events import (
     join_segments,
     known_runs,
     materializations_since,
+    read_links,
 )
 from kinesis_assets.dagster.events.table_metadata import derived_columns
-from kinesis_assets.errors import PositionsUnreadable, TableError, TableMissing, TableUnreachable
+from kinesis_assets.errors import TableError, TableMissing, TableUnreachable
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.derive.derived_table import CommitEntries, DerivedCommit, DerivedTable
+    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable
     from kinesis_assets.kinesis.role import AssumedRole
 
 
@@ -88,13 +88,12 @@ def report_missing_events(
     runs = known_runs(instance, {run_id for segment in segments for run_id in segment.runs})
     unfinished = _unfinished(instance, opened, runs)
     waiting = [segment for segment in segments if segment.runs and unfinished.issuperset(segment.runs)]
-    read = {
-        segment: []
-        if segment in waiting
-        else list(islice(_commits_of(opened_table.entries, segment), MAX_COMMITS))
+    found = {
+        segment: read_links(opened_table.entries.at, segment, MAX_COMMITS)
         for segment in segments
+        if segment not in waiting
     }
-    commits = [commit for segment in segments for commit in read[segment]]
+    commits = [commit for read, _ in found.values() for commit in read]
     missing = _missing(instance, key, commits, events)
     others = {commit.by for commit in missing if commit.by is not None} - {context.run.run_id}
     unfinished = _unfinished(instance, opened, known_runs(instance, others))
@@ -113,15 +112,17 @@ def report_missing_events(
     unreported = {commit.commit_id for commit in missing if commit.by in unfinished}
     left: list[ChainSegment] = []  # in the order of the chain, in which ids need not decrease
     for segment in segments:
-        left += [segment] if segment in waiting else []
+        if segment in waiting:
+            left.append(segment)
+            continue
+        read, rest = found[segment]
         left += [
             ChainSegment(commit.commit_id, commit.previous, (str(commit.by),))
-            for commit in read[segment]
+            for commit in read
             if commit.commit_id in unreported
         ]
-        if before.through is not None and len(read[segment]) == MAX_COMMITS:
-            rest = read[segment][-1].previous
-            left += [] if rest in (None, segment.until) else [ChainSegment(rest, segment.until)]
+        if before.through is not None and rest is not None:
+            left.append(rest)
     previous = {commit.commit_id: commit.previous for commit in commits}
     return ComparisonProgress(newest.commit_id, tuple(join_segments(left, previous)))
 
@@ -158,18 +159,6 @@ def _newest(table: DerivedTable) -> DerivedCommit | None:
         return table.snapshot().newest
     except TableMissing:
         return None
-
-
-def _commits_of(entries: CommitEntries, segment: ChainSegment) -> Iterator[DerivedCommit]:
-    """Yield the commits of a segment, newest first, as far as their entries can be read."""
-    commit_id: int | None = segment.newest
-    while commit_id is not None and commit_id != segment.until:
-        try:
-            commit = entries.at(commit_id)
-        except PositionsUnreadable:
-            return  # no run needs the older entries
-        yield commit
-        commit_id = commit.previous
 
 
 def _missing(

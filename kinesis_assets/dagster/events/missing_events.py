@@ -9,7 +9,7 @@ those for which there was no time.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 import msgspec
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.derive.derived_table import DerivedCommit
     from kinesis_assets.table.positions.commit_link import CommitLink
 
+
+_Link = TypeVar("_Link", "CommitLink", "DerivedCommit")
 
 EventKey = tuple[str, str]
 """Identifies the event of a shard in a commit: the batch id as text, and the shard id."""
@@ -70,9 +73,17 @@ def event_of(link: CommitLink, names: StreamNames, shard_id: str) -> dg.AssetMat
     return dg.AssetMaterialization(names.raw_key, partition=shard_id, metadata=metadata)
 
 
+def never() -> bool:
+    """Return that there is no time limit."""
+    return False
+
+
 def read_links(
-    link_at: Callable[[int], CommitLink], segment: ChainSegment, max_links: int, is_over: Callable[[], bool]
-) -> tuple[list[CommitLink], ChainSegment | None]:
+    link_at: Callable[[int], _Link],
+    segment: ChainSegment,
+    max_links: int,
+    is_over: Callable[[], bool] = never,
+) -> tuple[list[_Link], ChainSegment | None]:
     """Read the commits of a segment, newest first, up to a number of commits or a time limit.
 
     Args:
@@ -84,7 +95,7 @@ def read_links(
     Returns:
         The commits, and the rest of the segment; None if nothing is left to read.
     """
-    links: list[CommitLink] = []
+    links: list[_Link] = []
     commit_id: int | None = segment.newest
     while commit_id is not None and commit_id != segment.until:
         if len(links) >= max_links or (links and is_over()):
@@ -209,7 +220,7 @@ def find_missing_events(
             continue
         is_first = done.through is None and segment.newest == newest
         # The rest of a first comparison is never compared, so it gets the time that it needs.
-        read, rest = read_links(link_at, segment, max_files - len(links), _never if is_first else is_over)
+        read, rest = read_links(link_at, segment, max_files - len(links), never if is_first else is_over)
         links += read
         if rest is not None and not is_first:
             left.append(rest)
@@ -223,10 +234,6 @@ def _timer(clock: Callable[[], float]) -> Callable[[], bool]:
     """Return a function that returns whether `MAX_SECONDS` have passed since now."""
     until = clock() + MAX_SECONDS
     return lambda: clock() > until
-
-
-def _never() -> bool:
-    return False
 
 
 def _events_of_ended_runs(

@@ -123,7 +123,6 @@ def _runs_of_newest_commits(opened: OpenStream) -> Iterator[str]:
             lambda commit_id: CommitLink.of_positions(snapshot.positions_at(commit_id)),
             ChainSegment(positions.commit_id, None),
             MAX_FILES,
-            lambda: False,
         )
         yield from (link.by for link in links if link.by is not None)
 
