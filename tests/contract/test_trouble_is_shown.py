@@ -314,9 +314,14 @@ _UNWELL = "unit/dagster/checks/test_unwell_derived_tables.py::"
 
 DERIVED = [
     Elsewhere(
-        "no run consumes new rows, or every run fails",
+        "no run consumes new rows",
         {"lag": "15 min"},
         f"{_DERIVED}test_a_commit_that_is_not_consumed_may_be_as_old_as_the_bound",
+    ),
+    Elsewhere(
+        "every run fails, such as in its function or at a group that cannot be computed again",
+        {"continuity": "at once", "lag": "15 min"},
+        f"{_UNWELL}fail_runs",
     ),
     Elsewhere(
         "the first run has not created the table",

@@ -249,6 +249,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         read_at: When the table and its source were last read, in seconds since the epoch. If they never were,
             when that was first tried.
         next_run: What the next run does; None if the table has consumed its source.
+        failing: That and why the last run of the table failed; None if it did not.
     """
 
     at: float | None = None
@@ -257,6 +258,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     losses: Losses = Losses()
     read_at: float | None = None
     next_run: NextRun | None = None
+    failing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +342,8 @@ class DerivedEvaluation:
             problem = str(error)
         if backlog is not None and backlog.since is None and (problem or restarts):
             backlog = None  # its rows may not be those up to its position
+        if problem is None and (backlog is None or backlog.since is not None):
+            problem = self.progress.failing  # such as its function, or a group that cannot be computed again
         if checks.lag is not None and backlog is not None:
             yield check_consumption_lag(checks.lag, backlog, self._now)
         if checks.continuity is not None:

@@ -136,19 +136,24 @@ class DerivedRunChecks(RunReports):
         self._table = table
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
-        return evaluated(self._step.instance, self._table, now)
+        return evaluated(self._step.instance, self._table, now, has_run=True)
 
 
-def evaluated(instance: dg.DagsterInstance, table: CheckedTable, now: float) -> list[CheckResult]:
+def evaluated(
+    instance: dg.DagsterInstance, table: CheckedTable, now: float, *, has_run: bool = False
+) -> list[CheckResult]:
     """Evaluate the checks of a derived table outside of the sensor.
 
     Args:
         instance: The instance whose daemon evaluates the sensor.
         table: The table.
         now: The time, in seconds since the epoch.
+        has_run: Whether a run has just committed, so that it does not matter how the one before ended.
 
     Raises:
         TableError: The table or its source cannot be read at present.
     """
     before = remembered_checks(instance, table.stream).derived.get(table.name, DerivedProgress())
+    if has_run:
+        before = msgspec.structs.replace(before, failing=None)
     return DerivedEvaluation(table, DerivedState.of(table), before, now).results

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -228,6 +229,7 @@ def derived_check_events(
     before: Mapping[str, DerivedProgress],
     now: float,
     *,
+    failing: Mapping[str, str] = MappingProxyType({}),
     max_tables: int = MAX_TABLES,
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, DerivedProgress]]:
     """Evaluate the checks of derived tables, and return the results that are to be reported.
@@ -239,6 +241,7 @@ def derived_check_events(
         tables: The tables.
         before: What the checks of each table remember of the previous ticks.
         now: The time of the tick, in seconds since the epoch.
+        failing: Why the last run of each table failed, for those that fail.
         max_tables: The maximum number of tables.
 
     Returns:
@@ -250,7 +253,7 @@ def derived_check_events(
     opened = cache(open_source)  # after the tables, so that each source has what these have consumed
     events: list[dg.AssetCheckEvaluation] = []
     for table, state in zip(turns, states, strict=True):
-        remembered = msgspec.structs.replace(progress[table.name], at=now)
+        remembered = msgspec.structs.replace(progress[table.name], at=now, failing=failing.get(table.name))
         due, progress[table.name] = _evaluated(instance, table, state, remembered, now=now, opened=opened)
         events += due
     return events, progress

@@ -39,6 +39,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
 )
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import TableError
+from kinesis_assets.errors.redaction import without_secrets
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 
@@ -169,6 +170,9 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 _NONE = Failing(0, 0.0, "")
 
+_MAX_REASON = 500
+"""The length of a reason that the sensor remembers."""
+
 
 def failing_tables(
     instance: dg.DagsterInstance,
@@ -211,7 +215,7 @@ def _after_failed_run(
     """Return the failures of a table after one more failed run that should have materialized it."""
     started, succeeded, failed = (
         {
-            record.event_log_entry.step_key
+            record.event_log_entry.step_key: record.event_log_entry
             for record in instance.get_records_for_run(run.run_id, of_type=event).records
         }
         for event in (
@@ -221,12 +225,25 @@ def _after_failed_run(
         )
     )
     own = {step for step, assets in assets_of_steps(instance, run).items() if key in assets}
-    if own & succeeded:  # an event of a commit is no proof: a step also reports commits of earlier runs
+    if own & succeeded.keys():  # an event of a commit is no proof: it may be of an earlier run
         return Failing(0, 0.0, run.run_id)
-    if failed and not own & started:  # the table is requested when the one that failed is materialized
+    if failed and not own & started.keys():  # the table is requested when the one that failed is materialized
         return structs.replace(known, run_id=run.run_id)
     failures = known.runs + 1
-    return Failing(failures, now + WAITS.wait(failures), run.run_id)
+    reason = next((_reason_of(failed[step]) for step in own & failed.keys()), "")
+    return Failing(failures, now + WAITS.wait(failures), run.run_id, reason)
+
+
+def _reason_of(failure: dg.EventLogEntry) -> str:
+    """Return the sentence of a step's failure that people see first; empty if it has none."""
+    data = failure.get_dagster_event().step_failure_data
+    if data.user_failure_data is not None and data.user_failure_data.description:
+        found = data.user_failure_data.description
+    elif data.error is not None:
+        found = (data.error.cause or data.error).message
+    else:
+        return ""
+    return without_secrets(found).strip().rstrip(".")[:_MAX_REASON]
 
 
 def retry_requests(

@@ -149,14 +149,16 @@ class Tick:
     def look_after_derived_tables(
         self, tables: Mapping[dg.AssetKey, str], checked: Sequence[CheckedTable]
     ) -> None:
-        """Evaluate the checks of derived tables, end their dead runs, and find out which tables fail."""
+        """End the dead runs of derived tables, find out which tables fail, and evaluate their checks."""
         before, now, instance = self._before, self._now, self._instance
-        self._derived_events, checks = derived_check_events(instance, checked, before.derived_checks, now)
+        liveness = end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role)
+        failing = failing_tables(instance, self._derived, before.failing_tables, now)
+        reasons = {name: table.sentence for name, table in failing.items() if table.runs}
+        self._derived_events, checks = derived_check_events(
+            instance, checked, before.derived_checks, now, failing=reasons
+        )
         self._cursor = structs.replace(
-            before,
-            derived_liveness=end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role),
-            derived_checks=checks,
-            failing_tables=failing_tables(instance, self._derived, before.failing_tables, now),
+            before, derived_liveness=liveness, derived_checks=checks, failing_tables=failing
         )
 
     def list_shards(self) -> None:

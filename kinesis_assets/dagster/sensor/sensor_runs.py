@@ -376,17 +376,25 @@ OVERLAP = 300.0
 
 
 class Failing(msgspec.Struct, frozen=True, array_like=True):
-    """The failures of a shard.
+    """The failures of a shard, or of a derived table.
 
     Attributes:
         runs: The number of consecutive failed runs.
-        until: The time before which the shard is not requested, in seconds since the epoch.
+        until: The time before which it is not requested, in seconds since the epoch.
         run_id: The id of the last failed run.
+        reason: Why a derived table failed in that run; empty if it is unknown.
     """
 
     runs: int
     until: float
     run_id: str
+    reason: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """That the last run failed, and why."""
+        reason = f": {self.reason}" if self.reason else ""
+        return f"its last run failed{reason}{'. See' if reason else ', see'} run {self.run_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,10 +456,7 @@ class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def reasons(self) -> dict[str, str]:
         """The shards whose last run failed, with a sentence about it."""
-        return {
-            shard_id: f"{shard_id}: its last run failed, see run {failing.run_id}"
-            for shard_id, failing in self.shards.items()
-        }
+        return {shard_id: f"{shard_id}: {failing.sentence}" for shard_id, failing in self.shards.items()}
 
     def waiting(self, now: float) -> dict[str, Failing]:
         """Return the failures of the shards that must not be requested yet."""

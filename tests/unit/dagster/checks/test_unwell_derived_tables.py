@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -194,9 +195,20 @@ def change_partitions(table: Table) -> None:
 
 
 def stop(table: Table) -> None:
-    """No run consumes what has landed, or each fails because of the transformation."""
+    """No run consumes what has landed."""
     table.land(3)
     table.seconds = 1000.0
+
+
+def fail_runs(table: Table) -> None:
+    """The function of the table fails, or a group of a roll-up cannot be computed any more."""
+    table.land(3)
+    table.progress = msgspec.structs.replace(table.progress, failing="its last run failed")
+
+
+def fail_once(table: Table) -> None:
+    """The run failed after it had consumed all rows."""
+    table.progress = msgspec.structs.replace(table.progress, failing="its last run failed")
 
 
 def give_up(table: Table) -> None:
@@ -235,6 +247,8 @@ WAYS: dict[Callable[[Table], None], tuple[set[str], set[str], set[str]]] = {
     change_groups: (CONTINUITY, CONTINUITY, CONTINUITY),
     change_partitions: (CONTINUITY, CONTINUITY, CONTINUITY),
     stop: ({"lag"}, {"lag"}, {"lag"}),
+    fail_runs: (CONTINUITY, CONTINUITY, CONTINUITY),
+    fail_once: (set(), set(), set()),
     give_up: ({"no_accepted_data_loss"}, {"no_accepted_data_loss"}, {"no_accepted_data_loss"}),
     decode_badly: ({"bad_records"}, {"bad_records"}, {"bad_records"}),
     write_small_files: ({"compaction_debt"}, {"compaction_debt"}, {"compaction_debt"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,13 +11,17 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData
+from dagster._utils.error import SerializableErrorInfo
 from msgspec import structs
 
 from kinesis_assets import derived_table
+from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import WAITS
+from kinesis_assets.dagster.settings.check_settings import DerivedChecks
+from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause
 from support.daemon import NOON, PARTITION, Daemon, Status, origin_of
@@ -63,6 +68,7 @@ class Deployment:
         self.daemon.clock = lambda: self.now
         self.daemon.derived = KEYS
         self._instance = instance
+        self._error: SerializableErrorInfo | None = None
         self._job = definitions.resolve_implicit_global_asset_job_def()
 
     def run(self, *keys: dg.AssetKey, status: Status = Status.STARTED) -> dg.DagsterRun:
@@ -88,9 +94,10 @@ class Deployment:
             self._report(run, Event.STEP_SUCCESS if key in succeeded else Event.STEP_FAILURE, key)
         self.daemon.end(run, status or (Status.FAILURE if failed else Status.SUCCESS))
 
-    def fail(self, *keys: dg.AssetKey) -> dg.DagsterRun:
+    def fail(self, *keys: dg.AssetKey, error: str | None = None) -> dg.DagsterRun:
         """Record a run over some tables that failed for each of them."""
         run = self.run(*keys)
+        self._error = None if error is None else SerializableErrorInfo(error, [], "ValueError")
         self.end(run, failed=keys)
         return run
 
@@ -123,7 +130,7 @@ class Deployment:
     def _report(self, run: dg.DagsterRun, event: Event, key: dg.AssetKey) -> None:
         data = {
             Event.STEP_SUCCESS: StepSuccessData(duration_ms=1.0),
-            Event.STEP_FAILURE: StepFailureData(error=None, user_failure_data=None),
+            Event.STEP_FAILURE: StepFailureData(error=self._error, user_failure_data=None),
         }
         reported = dg.DagsterEvent(
             event.value, run.job_name, step_key=key.path[-1], event_specific_data=data.get(event)
@@ -336,6 +343,31 @@ def test_the_event_of_a_commit_of_an_earlier_run_is_no_success(deployment):
     deployment.end(run, failed=[FIRST])
     deployment.requested()
     assert deployment.requested_after(WAITS.first) == [FIRST]
+
+
+# The checks
+
+
+def test_a_table_whose_run_failed_turns_the_continuity_red_with_the_reason(deployment, source):
+    source.put(A, 3)
+    daemon = deployment.daemon
+    daemon.commit([A], by=None)
+    names, raw = daemon.project.names, daemon.opened.table.uri
+    daemon.checked = [CheckedTable(FIRST, names, f"{raw}_0", raw, OnDeleted.FAIL, (), DerivedChecks())]
+    deployment.now = time.time()
+
+    def continuity():
+        daemon.tick()
+        check = dg.AssetCheckKey(FIRST, "continuity")
+        return daemon.instance.get_latest_asset_check_evaluation_record(check).evaluation
+
+    assert continuity().passed
+    run = deployment.fail(FIRST, error="ValueError: no column amount\n")
+    result = continuity()
+    assert not result.passed
+    assert_mentions(result.description, "last run failed: ValueError: no column amount", run.run_id)
+    deployment.end(deployment.run(FIRST), succeeded=[FIRST])
+    assert continuity().passed
 
 
 # Requests of the stream's runs
