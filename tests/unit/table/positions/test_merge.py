@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.positions.merge import last_moved_by, merge
 from support.mentions import assert_mentions
@@ -63,6 +65,40 @@ def test_a_newer_tip_time_of_another_run_is_kept():
     moved = {"a": moved_to(expected.shards["a"], "5")}
     merged, _ = merge(positions_of(a=shard_at(tip_time=newer)), expected, moved, {})
     assert merged["a"].tip_time == newer
+
+
+def test_an_older_tip_time_of_another_run_is_not_kept():
+    older, newer = (datetime(2026, 2, day, tzinfo=UTC) for day in (1, 2))
+    expected = positions_of(a=shard_at())
+    moved = {"a": moved_to(expected.shards["a"], "5", tip_time=newer)}
+    merged, _ = merge(positions_of(a=shard_at(tip_time=older)), expected, moved, {})
+    assert merged["a"].tip_time == newer
+
+
+@pytest.mark.parametrize(
+    ("expected", "current", "moved", "kept"),
+    [(24, 24, 48, 48), (48, 24, 48, 24), (24, 48, 24, 24), (None, 24, None, 24)],
+    ids=["longer", "shortened by another", "lengthened by another", "unknown before"],
+)
+def test_a_retention_that_another_run_has_seen_shortens_the_time_to_loss(expected, current, moved, kept):
+    before = positions_of(a=shard_at(retention_hours=expected))
+    now = positions_of(a=shard_at(retention_hours=current))
+    merged, _ = merge(now, before, {"a": moved_to(shard_at(), "5", retention_hours=moved)}, {})
+    assert merged["a"].retention_hours == kept
+
+
+def test_the_commit_that_moved_a_shard_to_its_position_is_found():
+    first = positions_of(a=shard_after(1), b=shard_after(1))
+    second = positions_of(a=shard_after(2), b=shard_after(1))
+    third = positions_of(a=shard_after(2), b=shard_after(1), listed_later=shard_at())
+    history = [third, second, first]
+    assert last_moved_by(history, ["a", "b", "listed_later"]) == {"a": second, "listed_later": third}
+
+
+def test_no_more_of_the_history_is_read_than_needed():
+    history = iter([positions_of(a=shard_after(number)) for number in (3, 2, 1)])
+    assert last_moved_by(history, ["a"]).keys() == {"a"}
+    assert len(list(history)) == 1
 
 
 def test_shards_that_another_run_listed_are_kept():
