@@ -1,4 +1,4 @@
-"""Finds a record for which the function of a derived table fails, after Spark's job has failed."""
+"""Finds a record for which an expression of a derived table fails, after Spark's job has failed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.data_files import PLACE
-from kinesis_assets.derive.derivation import CheckedRows
+from kinesis_assets.derive.derivation import CheckedRows, Upsert
 from kinesis_assets.derive.new_rows import read_rows
+from kinesis_assets.derive.upsert import all_present
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.session import reason_of_value, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.derive.derivation import Transform
+    from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.source import Source
 
@@ -31,9 +32,9 @@ def raise_for_record(
     table: str,
     source: Source,
     rows: NewRows,
-    transform: Transform,
+    derivation: Derivation,
 ) -> None:
-    """Raise an error that names a record if an error of Spark is that of an expression of a transformation.
+    """Raise an error that names a record if an error of Spark is that of an expression of a derivation.
 
     Args:
         error: The error.
@@ -41,7 +42,7 @@ def raise_for_record(
         table: The table's URI, for the error.
         source: The version of the source to which the rows belong.
         rows: The rows of the step that failed.
-        transform: From rows of the source to rows of the table. It treats each row for itself.
+        derivation: How the table is computed. It is no roll-up, which does not treat each row for itself.
 
     Raises:
         LandingFailed: It is.
@@ -49,7 +50,7 @@ def raise_for_record(
     reason = reason_of_value(error)
     if reason is None:
         return
-    place = _failing_record(spark, source, rows, transform)
+    place = _failing_record(spark, source, rows, derivation)
     found = f"the record {place}" if place else "a row; apply the function to parts of the rows to find it"
     raise LandingFailed(
         f"table {table}: an expression fails for {found}. Nothing was committed. The reason is {reason}. "
@@ -57,8 +58,8 @@ def raise_for_record(
     ) from error
 
 
-def _failing_record(spark: SparkSession, source: Source, rows: NewRows, transform: Transform) -> str | None:
-    """Return the shard and the sequence number of a record for which a transformation fails.
+def _failing_record(spark: SparkSession, source: Source, rows: NewRows, derivation: Derivation) -> str | None:
+    """Return the shard and the sequence number of a record for which a derivation fails.
 
     First the files of a step are halved, then the records of one file, so that all jobs together read little
     more than twice the step and some times a file.
@@ -71,25 +72,28 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, transfor
     files = list(rows.files)
     while len(files) > 1:
         whole, files = files, files[: len(files) // 2]
-        if not _fails(read_rows(spark, source, replace(rows, files=files)), transform):
+        if not _fails(read_rows(spark, source, replace(rows, files=files)), derivation):
             files = whole[len(files) :]
     suspects = read_rows(spark, source, replace(rows, files=files))
     part = F.xxhash64(*PLACE)
     for bit in range(_HALVINGS):
         places = suspects.select(*PLACE).distinct().limit(2).collect()
         if len(places) < 2:  # noqa: PLR2004  # one is left
-            return ": ".join(map(str, places[0])) if places and _fails(suspects, transform) else None
+            return ": ".join(map(str, places[0])) if places and _fails(suspects, derivation) else None
         in_half = F.shiftrightunsigned(part, bit).bitwiseAND(F.lit(1)) == 0
         half = suspects.where(in_half)
-        suspects = half if _fails(half, transform) else suspects.where(~in_half)
+        suspects = half if _fails(half, derivation) else suspects.where(~in_half)
     return None
 
 
-def _fails(source_rows: DataFrame, transform: Transform) -> bool:
-    """Return whether a job that computes the rows of some rows of the source fails."""
+def _fails(source_rows: DataFrame, derivation: Derivation) -> bool:
+    """Return whether a job that computes the rows of some rows of the source, and what they delete, fails."""
     try:
-        rows = transform(source_rows)
+        rows = derivation.transform(source_rows)
         rows = rows.rows if isinstance(rows, CheckedRows) else rows
+        if isinstance(derivation.mode, Upsert) and derivation.mode.delete_where is not None:
+            deletes = F.expr(derivation.mode.delete_where)
+            rows = rows.withColumn("__deletes", F.when(all_present(derivation.mode.key), deletes))
         rows.write.format("noop").mode("overwrite").save()
     except spark_errors():
         return True

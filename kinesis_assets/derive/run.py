@@ -106,12 +106,7 @@ def _step(
                 return _Step(session, table, replace(derivation, transform=derivation.careful), by).run()
         with session.active() as spark:
             raise_for_record(
-                error,
-                spark,
-                table=table.uri,
-                source=step.source,
-                rows=step.rows,
-                transform=derivation.transform,
+                error, spark, table=table.uri, source=step.source, rows=step.rows, derivation=derivation
             )
         raise
 

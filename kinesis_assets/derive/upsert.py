@@ -94,7 +94,7 @@ def upserted(
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot.refuse_irreplaceable()
-    has_key = _all_present(upsert.key)
+    has_key = all_present(upsert.key)
     keyed = new.where(has_key)
     compared = without_place(keyed)
     files = _files_within(snapshot, _limits(keyed, upsert.key))
@@ -114,7 +114,8 @@ def upserted(
     return ChangedRows(changed.unionByName(without_key), removed_files(changed, files))
 
 
-def _all_present(key: Sequence[str]) -> Column:
+def all_present(key: Sequence[str]) -> Column:
+    """Return the condition for rows that have a key."""
     condition = F.lit(True)
     for name in key:
         condition &= F.col(f"`{name}`").isNotNull()

@@ -196,10 +196,12 @@ def test_of_rows_that_are_equal_in_order_by_the_later_one_is_newer_beside_a_bad_
     assert typed.values("id", "day") == [(1, date(2026, 1, 1)), (None, None)]
 
 
-def test_a_condition_of_deletions_that_fails_fails_the_run(typed):
+def test_a_condition_of_deletions_that_fails_fails_the_run_and_the_error_names_the_record(typed):
     by_key = {"key": ("id",), "order_by": ("n",), "delete_where": "CAST(at AS DATE) > DATE'2026-01-01'"}
-    with pytest.raises(LandingFailed, match="CAST_INVALID_INPUT"):
+    with pytest.raises(LandingFailed) as caught:
         typed.consume(GOOD[0], ZERO, schema=SCHEMA, select=["id", "n", "at"], **by_key)
+    (source,) = (row for row in typed.bench.rows if row["data"] == ZERO)
+    assert_mentions(str(caught.value), source["sequence_number"], "CAST_INVALID_INPUT")
     assert typed.values("id") == []
 
 
