@@ -81,7 +81,6 @@ class SparkServer:
         log: Path,
         *,
         port: int = 0,
-        tasks: int = TASKS_PER_LANDING,
         java_options: Sequence[str] = (),
         preload: Sequence[str] = (),
         unresponsive_seconds: float = UNRESPONSIVE_SECONDS,
@@ -92,7 +91,6 @@ class SparkServer:
         Args:
             log: A file, to which each start appends.
             port: The port on loopback; 0 for a free one.
-            tasks: Number of tasks of one landing.
             java_options: Options of its JVM, in addition to those of `local_settings`.
             preload: Modules that its Python workers import when it starts, so that runs find them loaded.
             unresponsive_seconds: See `UNRESPONSIVE_SECONDS`.
@@ -100,7 +98,6 @@ class SparkServer:
         """
         self.log = log
         self._port = port
-        self._tasks = tasks
         self._java_options = java_options
         self._preload = preload
         self._unresponsive_seconds = unresponsive_seconds
@@ -207,13 +204,13 @@ class SparkServer:
         return self._process
 
     def _settings(self) -> dict[str, str]:
-        settings = local_settings({"spark.master": f"local[{self._tasks * CONCURRENT_RUNS},4]"})
+        settings = local_settings({"spark.master": f"local[{TASKS_PER_LANDING * CONCURRENT_RUNS},4]"})
         settings.pop(WORKER_DAEMON, None)  # a session may bring another version of this package
         options = [*settings.get(JAVA_OPTIONS, "").split(), *self._java_options]
         return {
             **settings,
             **({JAVA_OPTIONS: " ".join(options)} if options else {}),  # or those of spark-defaults.conf
-            "spark.default.parallelism": str(self._tasks),
+            "spark.default.parallelism": str(TASKS_PER_LANDING),
             "spark.app.name": "kinesis-assets",
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,

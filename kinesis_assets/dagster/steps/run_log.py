@@ -44,19 +44,11 @@ class RunLog:
     Args:
         log: Logs a line.
         clock: Returns seconds of a monotonic clock.
-        interval: Minimum seconds between two lines.
     """
 
-    def __init__(
-        self,
-        log: Callable[[str], object],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        interval: float = LOG_INTERVAL,
-    ) -> None:
+    def __init__(self, log: Callable[[str], object], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
-        self._interval = interval
         self._logged_at = clock()
         self._logged = Progress()
         self._total = Progress()
@@ -87,7 +79,7 @@ class RunLog:
             show(progress)
         now = self._clock()
         seconds = now - self._logged_at
-        if seconds < self._interval or progress.records == self._logged.records:
+        if seconds < LOG_INTERVAL or progress.records == self._logged.records:
             return
         speed = (progress.bytes - self._logged.bytes) / 1e6 / seconds
         self._log(
