@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
 	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: demo dev check unit slow test test-all integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories shards bench lint types check-defs clean
+.PHONY: demo dev check unit slow test test-all integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories mutations shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -116,6 +116,13 @@ faults: $(ARCHIVE)
 # The property of tests/chaos/property for 10,000 random histories; more than an hour.
 histories: $(READY)
 	@$(BIN)/pytest --hypothesis-profile=long tests/chaos/property/test_histories.py
+
+MOST ?= 40
+
+# Small mistakes in the modules that hold exactly once, and which of them no unit test notices: at most 40 a module. All
+# of them with `make mutations MOST=1000`.
+mutations: $(READY)
+	@$(MEMORY) MOST=$(MOST) $(BIN)/python tests/mutations $(MODULES)
 
 # The sensor, the daemon and its runs over 1,000 shards; about three minutes.
 shards: $(ARCHIVE)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from support.bench import Bench
 
-HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "4"))
+HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "2"))
 STEPS_OF_A_HISTORY = 8
 KEYS, TIMES = 6, 3
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.policy import DeletedRows
     from support.derived import DerivedBench
 
-HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "10"))
+HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "6"))
 STEPS_OF_A_HISTORY = 14
 KEYS = range(8)
 RACING = ["write files", "verify file", "write record", "commit request"]
