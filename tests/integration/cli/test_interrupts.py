@@ -41,9 +41,23 @@ def test_an_interrupt_that_python_discards_ends_the_command_nevertheless(stream_
     assert "Exception ignored" not in done.stderr
 
 
-@pytest.mark.usefixtures("stream_with_record")
-def test_an_interrupt_while_spark_starts_ends_the_command(stream_options, tmp_path):
-    done = PausePoint.of_spark(tmp_path).interrupt("run", *stream_options)
+@pytest.fixture(scope="module")
+def interrupted(kinesis, settings, tmp_path_factory):
+    """A run that was interrupted while Spark started: how it ended, where it paused, and its instance."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    home = folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    kinesis.create_stream(StreamName=folder.name, ShardCount=1)
+    kinesis.put_record(StreamName=folder.name, PartitionKey="k", Data=b"abc")
+    place = ["--table", str(folder / "table"), "--endpoint-url", str(settings.endpoint_url)]
+    starting = PausePoint.of_spark(folder)
+    done = starting.interrupt("run", "--stream", folder.name, *place, DAGSTER_HOME=str(home))
+    return done, starting, home
+
+
+def test_an_interrupt_while_spark_starts_ends_the_command(interrupted):
+    done, _, _ = interrupted
     assert (done.returncode, done.stdout) == (INTERRUPTED, "")
     first, *others = non_empty_lines(done.stderr)
     assert first == "output of Java"
@@ -52,21 +66,14 @@ def test_an_interrupt_while_spark_starts_ends_the_command(stream_options, tmp_pa
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see that Java has ended")
-@pytest.mark.usefixtures("stream_with_record")
-def test_an_interrupt_ends_the_java_process_that_is_starting(stream_options, tmp_path):
-    starting = PausePoint.of_spark(tmp_path)
-    starting.interrupt("run", *stream_options)
+def test_an_interrupt_ends_the_java_process_that_is_starting(interrupted):
+    _, starting, _ = interrupted
     java = Path("/proc", starting.reached.read_text().strip(), "stat")
     assert not java.exists() or java.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-@pytest.mark.usefixtures("stream_with_record")
-def test_an_interrupted_run_is_finished_in_its_instance_without_a_traceback(stream_options, tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "dagster.yaml").touch()
-    done = PausePoint.of_spark(tmp_path).interrupt("run", *stream_options, DAGSTER_HOME=str(home))
-    assert "Traceback" not in done.stderr
+def test_an_interrupted_run_is_finished_in_its_instance(interrupted):
+    _, _, home = interrupted
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert all(run.is_finished for run in instance.get_runs())
 
