@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from benchmarks.harness.waiting import SECONDS
-from contract.derivations import APPENDED, KEYS, KINDS, ROLLED_UP, UPSERTED, Kind, number, number_of
+from contract.derivations import APPENDED, KEYS, ROLLED_UP, UPSERTED, Kind, number, number_of
 from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.derivation import Derivation, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 KILLED_DERIVATION = Path(__file__).with_name("killed_derivation.py")
 
 
-any_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=str)
 one_kind_on_clusters = pytest.mark.parametrize(
     "kind", [pytest.param(APPENDED, marks=pytest.mark.any_spark), UPSERTED, ROLLED_UP], ids=str
 )
@@ -82,8 +81,7 @@ def test_the_run_after_a_killed_run_leaves_each_row_exactly_once(
     kind.assert_exact(derived, pipeline.acknowledged)
 
 
-@pytest.mark.any_spark
-@any_kind
+@one_kind_on_clusters
 def test_of_two_runs_at_once_one_adds_its_rows(
     pipeline: Pipeline, derived: DerivedBench, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,8 +152,7 @@ def versions(rows: DataFrame) -> DataFrame:
     return rows.select((number() % KEYS).alias("key"), F.lit(0).alias("at"), number().alias("number"))
 
 
-@pytest.mark.any_spark
-@pytest.mark.parametrize("max_bytes", [1, MAX_BYTES])
+@pytest.mark.parametrize("max_bytes", [pytest.param(1, marks=pytest.mark.any_spark), MAX_BYTES])
 def test_of_equal_rows_the_one_with_the_greatest_sequence_number_of_the_last_commit_stays(
     pipeline: Pipeline, derived: DerivedBench, max_bytes: int
 ) -> None:
@@ -176,9 +173,8 @@ def test_of_equal_rows_the_one_with_the_greatest_sequence_number_of_the_last_com
 
 
 @pytest.mark.any_spark
-@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Europe/Berlin"])
 def test_the_time_zone_of_the_session_changes_no_row(
-    pipeline: Pipeline, derived: DerivedBench, spark: SparkSession, zone: str
+    pipeline: Pipeline, derived: DerivedBench, spark: SparkSession
 ) -> None:
     def days(rows: DataFrame) -> DataFrame:
         at = F.timestamp_seconds(number() * 3600)
@@ -188,7 +184,7 @@ def test_the_time_zone_of_the_session_changes_no_row(
         )
 
     before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     try:
         land(pipeline, 50)
         derived.run(transform=days, partition_by=("day",), mode=Upsert(("number",), ("at",), "hour(at) = 7"))
