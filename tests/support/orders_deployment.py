@@ -67,6 +67,7 @@ _REEXECUTE = """mutation ($parent: String!) {
         __typename ... on LaunchRunSuccess {run {id}}}}"""
 _START = "mutation ($sensor: SensorSelector!) {startSensor(sensorSelector: $sensor) {__typename}}"
 _STOP = "mutation ($id: String!) {stopSensor(id: $id) {__typename}}"
+_TERMINATE = "mutation ($run: String!) {terminateRun(runId: $run) {__typename}}"
 _PROJECT = Path(kinesis_assets.__file__).parents[1]
 
 
@@ -168,6 +169,11 @@ class OrdersDeployment:
             return found if found is not None and found.is_finished else None
 
         return wait_until(ended)
+
+    def terminate_latest_run(self) -> None:
+        """Terminate the run that was created last, as the button on its page does."""
+        done = self.web.query(_TERMINATE, run=self.latest_run().run_id)["terminateRun"]
+        assert done["__typename"] == "TerminateRunSuccess", done
 
     def materialized_rows(self, run: dg.DagsterRun) -> dict[str, int]:
         """Return the rows that the events of a run report, by shard id."""

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from playwright.sync_api import expect
 
 from benchmarks.harness.waiting import wait_until
+from kinesis_assets.dagster.graceful_stop import NOTHING_READ
 from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.demo.orders import STREAM
@@ -108,6 +109,21 @@ def test_terminate_commits_what_was_read_and_cancels_the_run(pages, shop):
     assert len(before) < len(landed) < len(shop.acknowledged[SHARD])
     assert landed == shop.acknowledged[SHARD][: len(landed)]
     assert shop.materialized_rows(run) == {SHARD: len(landed) - len(before)}
+
+
+def test_the_error_card_of_a_run_that_is_terminated_before_it_reads_says_so(pages, shop):
+    before, latest = shop.landed(), shop.latest_run()
+    shop.faults.before("ListShards", shop.terminate_latest_run, times=1)
+    shop.faults.stall("ListShards")
+
+    pages.open_asset(RAW.path, "Partitions")
+    pages.materialize(SHARD)
+    pages.open_run(shop.new_run(latest).run_id)
+
+    pages.expect_run_status("Canceled")
+    card = re.compile(rf"^[\w.]+\.DagsterExecutionInterruptedError: {NOTHING_READ}")
+    expect(pages.page.get_by_text(card).last).to_be_visible()
+    assert shop.landed() == before
 
 
 def test_a_failing_shard_is_shown_beside_the_good_ones(pages, shop):
