@@ -15,8 +15,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from kinesis_assets.derive.cursor import Records
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.position import PositionKind
@@ -131,10 +129,7 @@ class ConsumedRecords:
         if commit_id is None:
             return None
         try:
-            positions = chain.positions_at(commit_id)
-            return msgspec.structs.replace(
-                positions, shards={**chain.archived(positions), **positions.shards}
-            )
+            return chain.with_all_archived(chain.positions_at(commit_id))
         except PositionsUnreadable:
             return None
 

@@ -135,12 +135,7 @@ class TableSnapshot(TableVersion):
 
     def with_all_archived(self, positions: StreamPositions) -> StreamPositions:
         """Return positions with each shard that is only in the archive. Raises as `positions_at`."""
-        archived = self.table.chain.archived(positions)
-        return (
-            msgspec.structs.replace(positions, shards={**archived, **positions.shards})
-            if archived
-            else positions
-        )
+        return self.table.chain.with_all_archived(positions)
 
     def amendment(self, identity: StreamIdentity) -> Amendment | None:
         """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""

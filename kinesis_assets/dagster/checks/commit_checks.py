@@ -194,10 +194,7 @@ def _breaks(table: PositionedTable, oldest_first: Sequence[int], now: datetime) 
         try:
             before, after = table.chain.positions_at(before_id), table.chain.positions_at(commit_id)
             if before.shards.keys() != after.shards.keys():  # some may have moved to the archive
-                before, after = (
-                    msgspec.structs.replace(each, shards={**table.chain.archived(each), **each.shards})
-                    for each in (before, after)
-                )
+                before, after = map(table.chain.with_all_archived, (before, after))
         except PositionsUnreadable as error:
             yield from _missing_file(error, commit_id, now)
             continue

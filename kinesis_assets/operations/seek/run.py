@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.seek.plan import Move
     from kinesis_assets.operations.seek.target import FirstRecord, Target
     from kinesis_assets.table.positions.amendments import Amendment
-    from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
@@ -150,14 +150,15 @@ def seek(
         _refuse_changed_direction(planned, moves)
         if not moving(moves):
             return Try(SeekResult(moves))
-        following = following_positions(
+        following = next_positions(
             current,
-            moves,
-            batch_id,
+            current.shards | _moved(moves, by=by, now=listing.summary.service_time),
+            identity=identity,
             commit_id=new_id(table.clock),
-            by=by,
-            now=listing.summary.service_time,
+            batch_id=batch_id,
             examined=snapshot.version,
+            listed_at=current.listed_at,
+            by=by,
         )
         return Try(
             SeekResult(moves, applied=True),
@@ -344,28 +345,9 @@ def facts_of_moves(result: SeekResult) -> list[dict[str, Any]]:
     ]
 
 
-def following_positions(
-    current: StreamPositions,
-    moves: Mapping[str, Move],
-    batch_id: int,
-    *,
-    commit_id: int,
-    by: str,
-    now: datetime,
-    examined: int,
-) -> StreamPositions:
-    """Return the positions after a seek.
-
-    Args:
-        current: The positions before it.
-        moves: The moves, by shard id.
-        batch_id: Identifies the seek.
-        commit_id: Identifies this attempt to commit it.
-        by: Id of the Dagster run or name of the person.
-        now: The service's clock.
-        examined: The version of the table that the moves were planned with.
-    """
-    changed = {
+def _moved(moves: Mapping[str, Move], *, by: str, now: datetime) -> dict[str, ShardPosition]:
+    """Return the positions of the shards that a seek moves, with the record of it."""
+    return {
         shard_id: msgspec.structs.replace(
             move.after,
             seeks=(
@@ -381,16 +363,6 @@ def following_positions(
         )
         for shard_id, move in moving(moves).items()
     }
-    return next_positions(
-        current,
-        current.shards | changed,
-        identity=current.identity,
-        commit_id=commit_id,
-        batch_id=batch_id,
-        examined=examined,
-        listed_at=current.listed_at,
-        by=by,
-    )
 
 
 def commit_moves(

@@ -232,6 +232,13 @@ class PositionsChain:
             found |= segment.shards
         return found
 
+    def with_all_archived(self, positions: StreamPositions) -> StreamPositions:
+        """Add each shard that is only in the archive. Raises the errors of `positions_at`."""
+        archived = self.archived(positions)
+        if not archived:
+            return positions
+        return msgspec.structs.replace(positions, shards={**archived, **positions.shards})
+
     def newest_segment(self, positions: StreamPositions) -> int | None:
         """Return the id of the newest archive segment, which changes whenever the archive does.
 
