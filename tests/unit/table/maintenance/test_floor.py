@@ -13,7 +13,7 @@ from kinesis_assets.errors import CommitFailed, InvalidInput
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.steps import State
-from kinesis_assets.table.positions.amendments import decode
+from kinesis_assets.table.positions.amendments import amendment_path, decode
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment, new_amendment
@@ -107,6 +107,13 @@ def test_lowering_the_floor_restarts_after_a_concurrent_amendment(filled, monkey
     lower_floor(filled, STREAM, date(2026, 1, 1), NOW)
     assert amendment_of(filled).previous == others[0].commit_id
     assert amendment_of(filled).floor == date(2026, 1, 1)
+
+
+def test_lowering_the_floor_needs_no_amendment_that_was_pruned(filled):
+    pruned = commit_amendment(filled, floor=date(2026, 1, 1))
+    commit_amendment(filled, floor=date(2026, 1, 3))
+    filled.files.delete_file(amendment_path(pruned.commit_id))
+    assert lower_floor(PositionedTable(filled.uri), STREAM, date(2026, 1, 2), NOW).state is State.DONE
 
 
 def test_lowering_the_floor_succeeds_if_the_response_is_lost(filled, monkeypatch):
