@@ -1,6 +1,6 @@
-"""Repeats a commit until its outcome is known.
+"""Tries to commit until the outcome is known.
 
-Opens a table for an attempt's commit, and finds the commits made since it started, including its own.
+Each try opens the table again, and searches the commits since the attempt started for the attempt's own.
 """
 
 from __future__ import annotations
