@@ -36,10 +36,11 @@ from kinesis_assets.operations.doctor.chain import (
 )
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.operations.doctor.row_audit import differences, unproven_rows
-from kinesis_assets.table.log.delta_log import folder_files, named_files
+from kinesis_assets.table.log.delta_log import named_files
 from kinesis_assets.table.log.rewrites import rewrites_of
 from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.run_files.pause import read_pause
+from kinesis_assets.table.store.storage import data_files_in
 from kinesis_assets.table.store.suitability import check_conditional_puts
 
 if TYPE_CHECKING:
@@ -267,11 +268,11 @@ def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[F
     """Check the files in the table's folder against the log."""
     in_snapshot = {file.path: file for file in snapshot.active_files()}
     # The folder is listed before the log is read, so that a file committed in between is in the log.
-    folder = list(folder_files(table.files))
+    folder = data_files_in(table.files)
     named = named_files(table.files)
     if unnamed := [file for file in folder if file.path not in named]:
-        oldest = min(unnamed, key=lambda file: file.modified)
-        age = timedelta(seconds=int((utc_now(table.clock) - oldest.modified).total_seconds()))
+        oldest = min(unnamed, key=lambda file: file.mtime)
+        age = timedelta(seconds=int((utc_now(table.clock) - oldest.mtime).total_seconds()))
         yield Finding(
             "files",
             Level.INFO,

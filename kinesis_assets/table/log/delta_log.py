@@ -26,20 +26,6 @@ _SEARCHED_ENTRIES = 100
 """Maximum number of log entries that are searched for a commit."""
 
 
-class FolderFile(msgspec.Struct, frozen=True):
-    """A file in the table's folder.
-
-    Attributes:
-        path: Path relative to the folder.
-        size: Size in bytes.
-        modified: When the file was written.
-    """
-
-    path: str
-    size: int
-    modified: datetime
-
-
 def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
     """Return the first version after another one whose log entry points at a commit id, if any.
 
@@ -104,13 +90,6 @@ def named_files(filesystem: pyarrow.fs.FileSystem) -> set[str]:
         except FileNotFoundError:
             continue
     return found
-
-
-def folder_files(filesystem: pyarrow.fs.FileSystem) -> Iterator[FolderFile]:
-    """Yield the data files in the folder, whether or not the log names them."""
-    for info in filesystem.get_file_info(pyarrow.fs.FileSelector("", recursive=True)):
-        if info.type == pyarrow.fs.FileType.File and not info.path.startswith("_"):
-            yield FolderFile(info.path, info.size, info.mtime)
 
 
 def log_files(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:

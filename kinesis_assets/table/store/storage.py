@@ -170,6 +170,14 @@ def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.
     return [info for info in filesystem.get_file_info(selector) if info.type is pyarrow.fs.FileType.File]
 
 
+def data_files_in(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
+    """Return the data files in a table's folder and its subfolders, whether or not the log names them."""
+    import pyarrow.fs  # noqa: PLC0415  # as above
+
+    infos = filesystem.get_file_info(pyarrow.fs.FileSelector("", recursive=True))
+    return [info for info in infos if info.type is pyarrow.fs.FileType.File and not info.path.startswith("_")]
+
+
 def is_missing(files: pyarrow.fs.FileSystem, path: str) -> bool:
     """Return whether a file that could not be opened is missing by a second request too.
 
