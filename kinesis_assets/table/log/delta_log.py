@@ -86,7 +86,7 @@ def named_files(filesystem: pyarrow.fs.FileSystem) -> set[str]:
     # A commit that is deleted before it is read is part of a checkpoint, which is read later.
     for path in commits + [path for path in paths if path.endswith(".parquet")]:
         try:
-            found.update(_named_in(filesystem, path))
+            found.update(map(unquote, _values_in(filesystem, path, ("add", "path"), ("remove", "path"))))
         except FileNotFoundError:
             continue
     return found
@@ -103,24 +103,25 @@ def log_files(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
     return sorted(files, key=lambda info: info.path)
 
 
-def _named_in(filesystem: pyarrow.fs.FileSystem, path: str) -> Iterator[str]:
+def _values_in(filesystem: pyarrow.fs.FileSystem, path: str, *columns: tuple[str, str]) -> Iterator[str]:
+    """Yield texts from a file of the log: an entry, or a checkpoint in JSON or Parquet.
+
+    Args:
+        filesystem: The table's folder.
+        path: The file's path.
+        columns: The actions that have the texts, each with the name of its field.
+    """
     with filesystem.open_input_file(path) as source:
         if path.endswith(".parquet"):
-            yield from _named_in_checkpoint(pq.ParquetFile(source))
+            for batch in pq.ParquetFile(source).iter_batches(columns=list(map(".".join, columns))):
+                for row in batch.to_pylist():
+                    found = ((row.get(action) or {}).get(field) for action, field in columns)
+                    yield from (value for value in found if value is not None)
             return
         content = source.read()
-    for action in _actions(content):
-        for file in (action.add, action.remove):
-            if file is not None and file.path is not None:
-                yield unquote(file.path)
-
-
-def _named_in_checkpoint(parquet: pq.ParquetFile) -> Iterator[str]:
-    for batch in parquet.iter_batches(columns=["add.path", "remove.path"]):
-        for column in batch.columns:
-            for file in column.to_pylist():
-                if file is not None and file["path"] is not None:
-                    yield unquote(file["path"])
+    for row in _actions(content):
+        found = (getattr(getattr(row, action), field, None) for action, field in columns)
+        yield from (value for value in found if value is not None)
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -233,15 +234,12 @@ def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
     """
     names = [info.base_name for info in log_files(filesystem)]
     newest, checkpoint = _newest_checkpoint(names)
-    found: set[str] = set()
-    for name in checkpoint:
-        found |= _in_checkpoint(filesystem, f"{_LOG}/{name}")
-    for name in names:
-        commit = _COMMIT.fullmatch(name)
-        if commit is not None and int(commit[1]) > newest:
-            with filesystem.open_input_file(f"{_LOG}/{name}") as source:
-                found |= _transactions(_actions(source.read())).keys()
-    return frozenset(found)
+    later = [name for name in names if (commit := _COMMIT.fullmatch(name)) and int(commit[1]) > newest]
+    return frozenset(
+        application
+        for name in checkpoint + later
+        for application in _values_in(filesystem, f"{_LOG}/{name}", ("txn", "appId"))
+    )
 
 
 def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
@@ -253,15 +251,6 @@ def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
             parts.setdefault((int(found[1]), int(found[3] or 1)), []).append(name)
     complete = [(version, files) for (version, count), files in parts.items() if len(files) >= count]
     return max(complete, default=(-1, []))
-
-
-def _in_checkpoint(filesystem: pyarrow.fs.FileSystem, path: str) -> set[str]:
-    with filesystem.open_input_file(path) as source:
-        if path.endswith(".json"):
-            return set(_transactions(_actions(source.read())))
-        table = pq.ParquetFile(source).read(columns=["txn.appId"])
-    transactions = table["txn"].to_pylist() if "txn" in table.column_names else []
-    return {each["appId"] for each in transactions if each is not None and each["appId"] is not None}
 
 
 def _time(milliseconds: object) -> datetime | None:
