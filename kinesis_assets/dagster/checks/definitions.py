@@ -65,10 +65,10 @@ def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition
 @shown_as_failures()
 def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckResult]":
     from kinesis_assets.dagster.checks.evaluation import Evaluation  # noqa: PLC0415  # definitions open no table
-    from kinesis_assets.dagster.checks.remembered import remembered_checks  # noqa: PLC0415  # as above
+    from kinesis_assets.dagster.checks.remembered import sensor_memory  # noqa: PLC0415  # as above
     from kinesis_assets.table.run_files.pause import read_pause  # noqa: PLC0415  # as above
 
-    remembered = remembered_checks(instance, opened.names)
+    memory = sensor_memory(instance, opened.names)
     listed = opened.listed_shards()
     return Evaluation(
         opened,
@@ -77,10 +77,10 @@ def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckR
         listed.snapshot,
         listed.shards,
         machine_time=datetime.fromtimestamp(time(), UTC),
-        waiting=remembered.waiting,
-        failing=remembered.failing,
+        waiting=memory.waiting_to_be_read,
+        failing=memory.backoff.reasons,
         pause=read_pause(opened.table),
-        before=remembered.progress.unverified(),
+        before=memory.checks.unverified(),
         max_commits=MAX_COMMITS,
     ).results
 

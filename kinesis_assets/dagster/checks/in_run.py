@@ -14,7 +14,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedState,
 )
 from kinesis_assets.dagster.checks.evaluation import Evaluation
-from kinesis_assets.dagster.checks.remembered import RememberedChecks, remembered_checks
+from kinesis_assets.dagster.checks.remembered import sensor_memory
 from kinesis_assets.dagster.checks.results import RunReports
 from kinesis_assets.table.run_files.pause import read_pause
 
@@ -80,11 +80,16 @@ class RunChecks(RunReports):
         self.report()
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
-        remembered = remembered_checks(self._step.instance, self._opened.names)
-        waiting = self._waiting(remembered, now)
+        memory = sensor_memory(self._step.instance, self._opened.names)
+        if memory.is_recent(now):
+            since = memory.checks.waiting
+            known = {shard_id: since.get(shard_id, now) for shard_id in memory.waiting_to_be_read}
+            waiting = self._waiting(known, memory.checks.at)
+        else:
+            waiting = self._waiting({}, None)
         others = {
             shard_id: reason
-            for shard_id, reason in remembered.failing_at(now).items()
+            for shard_id, reason in memory.failing_at(now).items()
             if shard_id not in self._shards
         }
         return Evaluation(
@@ -96,16 +101,16 @@ class RunChecks(RunReports):
             waiting=waiting,
             failing=others | self._failing,
             pause=read_pause(self._opened.table),
-            before=msgspec.structs.replace(remembered.progress, waiting=waiting),
+            before=msgspec.structs.replace(memory.checks, waiting=waiting),
         ).results
 
-    def _waiting(self, remembered: RememberedChecks, now: float) -> dict[str, float]:
-        """Return by shard id since when a shard waits to be read, in seconds since the epoch."""
-        tick = remembered.progress.at
-        if not remembered.is_recent(now):
-            tick, remembered = None, RememberedChecks()
-        since = remembered.progress.waiting
-        waiting = {shard_id: since.get(shard_id, now) for shard_id in remembered.waiting}
+    def _waiting(self, waiting: dict[str, float], tick: float | None) -> dict[str, float]:
+        """Return by shard id since when a shard waits to be read, in seconds since the epoch.
+
+        Args:
+            waiting: The same as of the last tick, which this updates.
+            tick: The time of that tick; None if it was not a short time ago.
+        """
         for shard_id, (outcome, at) in self._outcomes.items():
             unread_since = at - (outcome.lag_ms or 0) / 1000
             if outcome.error is None:
@@ -153,7 +158,7 @@ def evaluated(
     Raises:
         TableError: The table or its source cannot be read at present.
     """
-    before = remembered_checks(instance, table.stream).derived.get(table.name, DerivedProgress())
+    before = sensor_memory(instance, table.stream).derived_checks.get(table.name, DerivedProgress())
     if has_run:
         before = msgspec.structs.replace(before, failing=None)
     return DerivedEvaluation(table, DerivedState.of(table), before, now).results

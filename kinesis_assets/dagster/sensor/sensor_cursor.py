@@ -30,6 +30,10 @@ def waiting_to_be_read(signals: Mapping[str, Signal], backoff: ShardBackoff) -> 
     return found.union(backoff.shards)
 
 
+SENSOR_SILENT = 600.0
+"""Seconds after its last tick from which the sensor counts as stopped."""
+
+
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the sensor from tick to tick. If it is lost, the sensor only repeats work.
 
@@ -64,6 +68,14 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     def waiting_to_be_read(self) -> set[str]:
         """See `waiting_to_be_read`."""
         return waiting_to_be_read(self.signals, self.backoff)
+
+    def is_recent(self, now: float) -> bool:
+        """Return whether the sensor has ticked a short time before a time, in seconds since the epoch."""
+        return self.checks.at is not None and abs(now - self.checks.at) < SENSOR_SILENT
+
+    def failing_at(self, now: float) -> Mapping[str, str]:
+        """Return the shards whose last run failed; none if it knows of no later runs."""
+        return self.backoff.reasons if self.is_recent(now) else {}
 
     def has_other_runs_than(self, before: Cursor) -> bool:
         """Whether runs of derived tables have ended or shown a sign of life since an earlier cursor."""

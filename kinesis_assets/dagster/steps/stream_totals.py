@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.remembered import remembered_checks
+from kinesis_assets.dagster.checks.remembered import sensor_memory
 from kinesis_assets.dagster.checks.shard_checks import latest_time
 from kinesis_assets.dagster.events.metadata import totals_metadata
 from kinesis_assets.errors import ShardThrottled, TableError
@@ -96,7 +96,7 @@ class TotalsEvents:
 
     def _read(self, now: float) -> None:
         """Read the table, and what the sensor knows about shards of other runs."""
-        self._failing = remembered_checks(self._instance, self._stream.names).failing_at(now).keys()
+        self._failing = sensor_memory(self._instance, self._stream.names).failing_at(now).keys()
         try:
             snapshot = self._stream.table.snapshot()
             identity = self._summary.identity
