@@ -154,7 +154,7 @@ def _adding_order(step: ArrowStep, order: RowOrder) -> ArrowStep:
     """Return a step that adds the order of the rows that another one reads."""
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return map(order.with_order, step(numbers))
+        return map(order.adder(), step(numbers))
 
     return run
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ORDER_COLUMN = "__order"
 
@@ -34,9 +34,9 @@ class RowOrder:
 
     Attributes:
         batch_column: The column with each row's batch id.
-        commits: The batch ids of the commits, oldest first; None if the order of their ids is theirs. That is
-            so for the rows that a source had when its consumer started, whose commits need not be recorded
-            any more.
+        commits: The batch ids of the commits, oldest first. Rows of others are older, in the order of the
+            ids: the rows that a source had when its consumer started, whose commits need not be recorded any
+            more. None if nobody has asked which are.
         within: Columns by which the rows of a commit are ordered, most significant first. Of two values the
             longer one is greater, as of two numbers.
     """
@@ -45,14 +45,18 @@ class RowOrder:
     commits: tuple[int, ...] | None = None
     within: Sequence[str] = ()
 
-    def with_order(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with their order as the last column."""
-        ids = batch[self.batch_column]
-        if self.commits is not None:
-            ids = pc.index_in(ids, value_set=pa.array(self.commits, pa.int64()))
-        parts = [pc.utf8_lpad(ids.cast(pa.string()), _ID_DIGITS, "0")]
-        for name in self.within:
-            text = batch[name].cast(pa.string())
-            parts += [pc.utf8_lpad(pc.utf8_length(text).cast(pa.string()), _LENGTH_DIGITS, "0"), text]
-        order = pc.binary_join_element_wise(*parts, "")
-        return pa.RecordBatch.from_arrays([*batch.columns, order], [*batch.schema.names, ORDER_COLUMN])
+    def adder(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Return the function that adds their order to rows, as the last column."""
+        ranks = {batch_id: f"1{rank:0{_ID_DIGITS}}" for rank, batch_id in enumerate(self.commits or ())}
+
+        def with_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+            ids = batch[self.batch_column].dictionary_encode()
+            texts = [ranks.get(each, f"0{each:0{_ID_DIGITS}}") for each in ids.dictionary.to_pylist()]
+            parts = [pa.array(texts, pa.string()).take(ids.indices)]
+            for name in self.within:
+                text = batch[name].cast(pa.string())
+                parts += [pc.utf8_lpad(pc.utf8_length(text).cast(pa.string()), _LENGTH_DIGITS, "0"), text]
+            order = pc.binary_join_element_wise(*parts, "")
+            return pa.RecordBatch.from_arrays([*batch.columns, order], [*batch.schema.names, ORDER_COLUMN])
+
+        return with_order

@@ -7,10 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kinesis_assets.derive.changes import changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
-from kinesis_assets.derive.derivation import Rollup
+from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.derive.changes import StepChanges
+    from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
@@ -80,39 +83,21 @@ def derive(
         SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
         TableError: The source or the table cannot be used, or another run was first; see `commit`.
     """
-    session = SessionInTimeZone(spark, derivation.time_zone)
+    step = _Step(SessionInTimeZone(spark, derivation.time_zone), table, derivation, by)
     more = True
     while more:
         with wrap_spark_errors(f"table {table.uri}"):
-            made, more = _step(session, table, derivation, by)
+            made, more = step.run_with_care()
         if made is not None:
             measure(DERIVED_ROWS, made.rows, {TABLE: table.uri})
             measure(DERIVED_BAD_RECORDS, made.bad_records or 0, {TABLE: table.uri})
             yield made
 
 
-def _step(
-    session: SessionInTimeZone, table: DerivedTable, derivation: Derivation, by: str | None
-) -> tuple[DerivedCommit | None, bool]:
-    """Take a step as `_Step.run` does, and once more with care if a value may have failed the job."""
-    step = _Step(session, table, derivation, by)
-    try:
-        return step.run()
-    except spark_errors() as error:
-        if not may_be_of_value(error) or isinstance(derivation.mode, Rollup):
-            raise
-        if derivation.careful is not None:
-            with suppress(*spark_errors()):  # the first error says why
-                return _Step(session, table, replace(derivation, transform=derivation.careful), by).run()
-        with session.active() as spark:
-            raise_for_record(
-                error, spark, table=table.uri, source=step.source, rows=step.rows, derivation=derivation
-            )
-        raise
-
-
 class _Step:
-    """One step of a derived table. `run` has its phases, each of which leaves its results here for the next.
+    """A step of a derived table. `run` has its phases, each of which leaves its results here for the next.
+
+    It can be taken again and again, until there are no more rows.
 
     Args:
         session: The session.
@@ -129,6 +114,8 @@ class _Step:
         columns: The columns that these rows need, see `table_schema`.
         decision: What is given up of rows of the source that were deleted.
         consumed: The number of rows of the source that are consumed afterwards, see `DerivedCommit`.
+        recorded: Where the table started, and the batch ids of the commits until then that are recorded,
+            oldest first; None until they are needed.
         counts: The numbers of records; None if the tasks that write count them, or none are counted.
     """
 
@@ -149,6 +136,30 @@ class _Step:
         self.table = table
         self.derivation = derivation
         self.by = by
+        self.recorded: tuple[Cursor, tuple[int, ...]] | None = None
+
+    def run_with_care(self) -> tuple[DerivedCommit | None, bool]:
+        """Take the step as `run` does, and once more with care if a value may have failed the job."""
+        derivation = self.derivation
+        try:
+            return self.run()
+        except spark_errors() as error:
+            if not may_be_of_value(error) or isinstance(derivation.mode, Rollup):
+                raise
+            if derivation.careful is not None:
+                careful = replace(derivation, transform=derivation.careful)
+                with suppress(*spark_errors()):  # the first error says why
+                    return _Step(self.session, self.table, careful, self.by).run()
+            with self.session.active() as spark:
+                raise_for_record(
+                    error,
+                    spark,
+                    table=self.table.uri,
+                    source=self.source,
+                    rows=self.rows,
+                    derivation=derivation,
+                )
+            raise
 
     def run(self) -> tuple[DerivedCommit | None, bool]:
         """Take the step.
@@ -203,8 +214,20 @@ class _Step:
         )
         if isinstance(found, Restart):
             return found
-        self.rows = found
+        self.rows = self.in_commit_order(found)
         return None
+
+    def in_commit_order(self, rows: NewRows) -> NewRows:
+        """Return rows with the order of their commits, if they need one that is not known yet.
+
+        That of the rows which the source had when the table started is read once in a run.
+        """
+        if rows.order.commits is not None or not isinstance(self.derivation.mode, Upsert):
+            return rows
+        started = msgspec.structs.replace(rows.cursor, history=None, unread=None)
+        if self.recorded is None or self.recorded[0] != started:
+            self.recorded = started, self.source.recorded_batches()
+        return replace(rows, order=replace(rows.order, commits=self.recorded[1]))
 
     @property
     def newest(self) -> DerivedCommit | None:

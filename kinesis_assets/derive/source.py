@@ -37,6 +37,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.opening import open_delta
+from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.version import TableVersion, schema_of
 
@@ -180,6 +181,10 @@ class Source(ABC):
         """The first arrival date of the rows that the table keeps; None if it keeps all."""
         return None
 
+    def recorded_batches(self) -> tuple[int, ...]:
+        """Return the batch ids of the commits that are recorded, oldest first, after all that are not."""
+        return ()
+
     def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
         """Return the records that commits after a cursor added again, and its consumer may have consumed."""
         del cursor, commits
@@ -301,6 +306,23 @@ class RawSource(Source):
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, self.end, str(error)) from error
         return replace(commit, rows=sum(range_.rows for range_ in added.values()), ranges=added)
+
+    def recorded_batches(self) -> tuple[int, ...]:
+        """Return the batch ids of the commits that are recorded, see `Source`."""
+        landed = () if self._positions is None else self._table.chain.since(self._positions, None)
+        recorded: list[list[CommitRef]] = []
+        first = 0
+        for commits in (landed, self._table.amendments.back_from(self._amendment)):
+            newest_first: list[CommitRef] = []
+            try:
+                for each in commits:
+                    newest_first.append(CommitRef(each.commit_id, each.batch_id))  # noqa: PERF401  # keeps what precedes an error
+            except PositionsUnreadable:  # the earlier ones were pruned
+                first = max(first, newest_first[-1].commit_id)
+            recorded.append(newest_first[::-1])
+        # The order of the two chains among each other, as in `commits_since`.
+        merged = merge(*recorded, key=attrgetter("commit_id"))
+        return tuple(each.batch_id for each in merged if each.commit_id >= first)
 
     @property
     def floor(self) -> date | None:

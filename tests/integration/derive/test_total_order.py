@@ -80,6 +80,25 @@ def test_the_order_of_commits_decides_in_one_step_and_in_several(bench, tables, 
     assert consumed(*both) == [[(0, 1), (1, 1), (2, 1)]] * 2
 
 
+def test_runs_that_overlapped_are_taken_in_the_order_of_their_commits_by_a_table_that_starts_later(
+    bench, tables
+):
+    started_later, started_before = tables()
+    first, second = bench.split(bench.shard_ids[0])
+    for _ in range(2):  # the parent first
+        bench.run()
+    started_before.run()
+    bench.put(event(1, 0, 1), shard_id=first)
+    bench.put(event(1, 0, 2), shard_id=second)
+
+    def land_after_the_other_run(*arguments):
+        bench.run([second])
+        return bench.land(*arguments)
+
+    bench.execute(bench.plan([first]), land_after_the_other_run)
+    assert consumed(started_later, started_before) == [[(1, 1)]] * 2
+
+
 def test_an_insert_and_a_deletion_at_one_time_leave_no_row_in_one_step_and_in_two(bench, tables):
     both = tables(mode=UNLESS_GONE)
     ingest(bench, *versions(50, 1), *(event(id_, 0, 2, gone=True) for id_ in range(50)))

@@ -12,14 +12,17 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows
 from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import (
     InvalidInput,
+    PositionsUnreadable,
     SourceRowsMissing,
     TableMissing,
     TableOfAnotherSource,
     TableUnsuitable,
 )
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.positions.positions_file import CommitRef
 from support.derived import maintain_table
 from support.single_task import land_as_in_spark
 
@@ -87,7 +90,9 @@ def test_the_arrival_dates_of_the_rows_are_known(landed):
     assert isinstance(today, date)
 
 
-def test_a_batch_with_an_older_id_that_was_committed_later_is_new(bench):
+@pytest.fixture
+def overlapping(bench):
+    """A table with 2, and then 1 in a batch with an older id; and the position between them."""
     first, second = bench.create(2)
     bench.put(1, shard_id=first)
     bench.put(2, shard_id=second)
@@ -101,8 +106,42 @@ def test_a_batch_with_an_older_id_that_was_committed_later_is_new(bench):
         return land_as_in_spark(*arguments)
 
     bench.execute(bench.plan([first]), land)
-    rows = new_rows(bench.table.uri, cursors[-1])
-    assert items(bench, rows) == [1]
+    return bench, cursors[-1]
+
+
+def test_a_batch_with_an_older_id_that_was_committed_later_is_new(overlapping):
+    bench, between = overlapping
+    assert items(bench, new_rows(bench.table.uri, between)) == [1]
+
+
+def test_the_recorded_batches_are_in_the_order_of_their_commits(overlapping):
+    bench, _ = overlapping
+    ids = {int(row["data"]): row["batch_id"] for row in bench.rows}
+    assert ids[1] < ids[2]
+    assert open_source(bench.table.uri).recorded_batches()[-2:] == (ids[2], ids[1])
+
+
+def test_a_replayed_batch_is_among_the_recorded_ones_in_its_place(landed):
+    landed.lose(2)
+    landed.replay()
+    land(landed, 3)
+    ids = {int(row["data"]): row["batch_id"] for row in landed.rows}
+    assert open_source(landed.table.uri).recorded_batches()[-2:] == (ids[2], ids[3])
+
+
+def test_batches_before_a_commit_that_was_pruned_are_not_recorded(landed, monkeypatch):
+    landed.lose(1)
+    landed.replay()
+    land(landed, 3)
+    source = open_source(landed.table.uri)
+    newest = source.recorded_batches()[-1]
+
+    def pruned():
+        yield CommitRef(source.end.commit, newest)
+        raise PositionsUnreadable(source.uri, "pruned")
+
+    monkeypatch.setattr(source, "_landed", pruned)
+    assert source.recorded_batches() == (newest,)
 
 
 def test_a_position_is_stored_as_text(landed):

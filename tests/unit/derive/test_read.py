@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import Records, Selection
 from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.store.storage import TableFolder
 
@@ -30,3 +31,18 @@ def test_rows_of_some_batches_are_read_from_a_file_with_text_in_views(tmp_path):
     schema = pa.schema({"sequence_number": pa.string()})
     (batch,) = rows_of_file(folder.open(), file, schema, selection, "batch_id")
     assert batch["sequence_number"].to_pylist() == ["2"]
+
+
+def test_rows_are_in_the_order_of_the_recorded_commits_after_those_of_others_by_their_ids():
+    order = RowOrder("batch_id", (7, 5), ("number",))
+    rows = [(5, "10"), (5, "9"), (7, "1"), (30, "1"), (4, "1")]
+    batch = pa.table(dict(zip(("batch_id", "number"), zip(*rows, strict=True), strict=True))).to_batches()[0]
+    ordered = order.adder()(batch).to_pylist()
+    by_order = sorted(ordered, key=lambda row: row[ORDER_COLUMN])
+    assert [(row["batch_id"], row["number"]) for row in by_order] == [
+        (4, "1"),
+        (30, "1"),
+        (7, "1"),
+        (5, "9"),
+        (5, "10"),
+    ]
