@@ -9,6 +9,7 @@ from benchmarks.data.busy_stream import BusyStream
 from benchmarks.sections.chain import MAX_BYTES, THREE_DAYS, mean_bytes
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.positions import positions_file
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.stored_positions import shard_after, shard_at
 
@@ -55,6 +56,17 @@ def test_a_process_reads_each_file_once(chain_of):
         chain.positions_at(folder.newest.commit_id)
         list(chain.commits_before(folder.newest))
     assert chain.files_read == 2
+
+
+def test_an_earlier_file_of_another_stream_is_not_believed(chain_of):
+    folder = chain_of(ChainPolicy(max_files=0))
+    older = folder.follow({"a": shard_at()})
+    folder.follow({"a": shard_after(1)})
+    other = msgspec.structs.replace(older.identity, arn=f"{older.arn}-other")
+    content = positions_file.encode(msgspec.structs.replace(older, identity=other))
+    folder.path(older).write_bytes(content)
+    with pytest.raises(PositionsUnreadable, match=f"{older.commit_id}.json is of {other.arn}"):
+        list(folder.reopened().since(folder.newest, None))
 
 
 def test_earlier_commits_are_read_from_few_files(chain_of):
