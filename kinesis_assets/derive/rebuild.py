@@ -62,7 +62,7 @@ def rebuild(
     by: str,
     apply: bool,
 ) -> Rebuild:
-    """Empty a table because an operator asks for it, whatever its rows and records are.
+    """Empty a table because an operator asks for it, whatever its rows and commit entries are.
 
     Args:
         table: The table.

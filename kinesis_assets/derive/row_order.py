@@ -36,7 +36,7 @@ class RowOrder:
         batch_column: The column with each row's batch id.
         commits: The batch ids of the commits, oldest first. Rows of others are older, in the order of the
             ids: the rows that a source had when its consumer started, whose commits need not be recorded any
-            more. None if nobody has asked which are.
+            more. None if they were not read.
         within: Columns by which the rows of a commit are ordered, most significant first. Of two values the
             longer one is greater, as of two numbers.
     """

@@ -157,7 +157,7 @@ class PlainDerived:
         )
 
     def rebuild(self) -> DerivedCommit:
-        """Delete all rows, and start a new chain of records."""
+        """Delete all rows, and start a new chain of entries."""
         base = self.table.snapshot()
         return commit(
             self.table,

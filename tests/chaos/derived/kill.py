@@ -24,7 +24,7 @@ STEPS = {
     "add columns": ("deltalake.table", "TableAlterer.add_columns"),
     "write files": ("kinesis_assets.derive.run", "write"),
     "verify file": ("kinesis_assets.table.commits.commit", "verify"),
-    "write record": ("kinesis_assets.table.store.chain", "write_file"),
+    "write entry": ("kinesis_assets.table.store.chain", "write_file"),
     "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
 }
 """The steps that read or write, in order: module, and the name in it."""

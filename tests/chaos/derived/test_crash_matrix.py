@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from chaos.derived.events import EventBench
 
-COMMIT = ["write files", "write record", "commit request"]
+COMMIT = ["write files", "write entry", "commit request"]
 
 
 def with_note(rows: DataFrame) -> DataFrame:
@@ -79,7 +79,7 @@ def test_a_killed_upsert_is_repeated_exactly_once(events: EventBench, step: str)
 
 @pytest.mark.parametrize(
     ("step", "nth"),
-    [("write record", 1), ("commit request", 1), ("write files", 1), ("commit request", 2)],
+    [("write entry", 1), ("commit request", 1), ("write files", 1), ("commit request", 2)],
     ids=str,
 )
 def test_a_killed_rebuild_is_repeated_exactly_once(events: EventBench, step: str, nth: int) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "6"))
 STEPS_OF_A_HISTORY = 14
 KEYS = range(8)
-RACING = ["write files", "verify file", "write record", "commit request"]
+RACING = ["write files", "verify file", "write entry", "commit request"]
 
 
 class History:

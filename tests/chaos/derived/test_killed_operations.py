@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OWNED = Definition(owner="orders", kind=Kind.APPEND)
 RENAMED = Definition(owner="sales", kind=Kind.APPEND)
 
-COMMITTING = [(moment, step) for step in ("write record", "commit request") for moment in MOMENTS]
+COMMITTING = [(moment, step) for step in ("write entry", "commit request") for moment in MOMENTS]
 
 
 def newest_of(derived: PlainDerived) -> DerivedCommit:
