@@ -72,9 +72,9 @@ def last_is_first(manifest: Manifest) -> None:
     facts["last_sequence_number"] = facts["first_sequence_number"]
 
 
-def gap_without_offset(manifest: Manifest) -> None:
+def add_gap(manifest: Manifest, since: str | None = None, until: str = "2026-01-31T12:00:00Z") -> None:
     after = manifest["shards"][0]["stats"]["through"]
-    gap = {"after": after, "since": None, "next_sequence_number": None, "until": "2026-01-31T12:00:00"}
+    gap = {"after": after, "since": since, "next_sequence_number": None, "until": until}
     manifest["shards"][0]["facts"]["gaps"] = [gap]
 
 
@@ -149,7 +149,8 @@ FALSE_LANDINGS: dict[str, Tamper] = {
     # Times
     "a tip without an offset": with_field("tip_time", "2026-01-31T12:00:00"),
     "rows that never arrived": with_facts(last_arrival=None),
-    "a gap without an offset": changed_by(gap_without_offset),
+    "a gap without an offset": changed_by(partial(add_gap, until="2026-01-31T12:00:00")),
+    "a gap that began without one": changed_by(partial(add_gap, since="2026-01-31T11:00:00")),
 }
 
 

@@ -1,0 +1,74 @@
+"""Which positions a range can have been read up to, as far as its start, end and first record say."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.ingest.manifest import is_reachable
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.range import ShardRange
+
+
+def is_possible(start: str, position: str, first: str | None, *, up_to: str | None = None, records=1) -> bool:
+    """Return whether a range from a start can have been read up to a position."""
+    end = None if up_to is None else Position.parse(up_to)
+    range_ = ShardRange("a", Position.parse(start), Bounds(), None, up_to=end)
+    return is_reachable(range_, Position.parse(f"AFTER_SEQUENCE_NUMBER:{position}"), records, first)
+
+
+@pytest.mark.parametrize(
+    ("start", "position", "first"),
+    [
+        ("TRIM_HORIZON", "1", "1"),
+        ("AT_SEQUENCE_NUMBER:5", "5", "5"),
+        ("AT_SEQUENCE_NUMBER:5", "5:0", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5", "6", "6"),
+        ("AFTER_SEQUENCE_NUMBER:5", "6:0", "6"),
+        ("AFTER_SEQUENCE_NUMBER:5:2", "5:3", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5:2", "5", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5:2", "6:1", "5"),
+        ("AFTER_SEQUENCE_NUMBER:9", "10", "10"),
+    ],
+)
+def test_a_position_at_or_after_the_first_record_is_reachable(start, position, first):
+    assert is_possible(start, position, first)
+
+
+@pytest.mark.parametrize(
+    ("start", "position", "first"),
+    [
+        ("AFTER_SEQUENCE_NUMBER:5", "5", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5", "6", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5", "5:9", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5:2", "5:2", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5:2", "5:1", "5"),
+        ("AFTER_SEQUENCE_NUMBER:5", "4", "4"),
+        ("AFTER_SEQUENCE_NUMBER:5", "7", "8"),
+        ("AT_SEQUENCE_NUMBER:5", "5", "4"),
+        ("AFTER_SEQUENCE_NUMBER:10", "9", "9"),
+        ("TRIM_HORIZON", "1", None),
+    ],
+)
+def test_what_the_position_had_passed_cannot_be_read_again(start, position, first):
+    assert not is_possible(start, position, first)
+
+
+@pytest.mark.parametrize(
+    ("up_to", "position", "is_within"),
+    [
+        ("AFTER_SEQUENCE_NUMBER:9", "9", True),
+        ("AFTER_SEQUENCE_NUMBER:9", "10", False),
+        ("AT_SEQUENCE_NUMBER:9", "8", True),
+        ("AT_SEQUENCE_NUMBER:9", "9", False),
+    ],
+)
+def test_the_end_of_the_range_is_not_passed(up_to, position, is_within):
+    assert is_possible("AFTER_SEQUENCE_NUMBER:5", position, "6", up_to=up_to) is is_within
+
+
+@pytest.mark.parametrize(
+    ("position", "first", "is_same"), [("5", None, True), ("6", None, False), ("5", "6", False)]
+)
+def test_without_records_the_position_is_the_start(position, first, is_same):
+    assert is_possible("AFTER_SEQUENCE_NUMBER:5", position, first, records=0) is is_same
