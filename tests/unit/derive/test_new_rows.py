@@ -22,6 +22,7 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.positions.positions_file import CommitRef
 from support.derived import maintain_table
 from support.single_task import land_as_in_spark
@@ -136,11 +137,11 @@ def test_batches_before_a_commit_that_was_pruned_are_not_recorded(landed, monkey
     source = open_source(landed.table.uri)
     newest = source.recorded_batches()[-1]
 
-    def pruned():
+    def pruned(*_):
         yield CommitRef(source.end.commit, newest)
         raise PositionsUnreadable(source.uri, "pruned")
 
-    monkeypatch.setattr(source, "_landed", pruned)
+    monkeypatch.setattr(PositionsChain, "since", pruned)
     assert source.recorded_batches() == (newest,)
 
 
