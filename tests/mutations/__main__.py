@@ -73,7 +73,7 @@ class Recorded:
 
     def execute(self, items: list[pytest.Item], *, traced: bool) -> None:
         """Execute tests; unless they are traced, until one fails."""
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip(items, [*items, None][1:], strict=True):
             self._now, since = set(), time.monotonic()
             trace = self._trace if traced else None
             threading.settrace(trace)
