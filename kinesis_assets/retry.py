@@ -1,6 +1,6 @@
 """Retries: how long to wait after a failure, and a bounded loop of attempts.
 
-There is no library behind this: only the arithmetic is shared. Readers wait in generators, the sensor from
+There is no library behind this: only the arithmetic is shared. Readers wait in coroutines, the sensor from
 tick to tick, and a commit counts three kinds of failures; tenacity alone would add 12 ms to each import.
 """
 

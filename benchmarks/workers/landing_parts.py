@@ -33,13 +33,13 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
 from kinesis_assets.kinesis.settings import CONNECTIONS, PAGE_LIMIT, ClientSettings
+from kinesis_assets.kinesis.transport.concurrency import run
 from kinesis_assets.kinesis.transport.signed_call import SignedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
 
 SPEC = StreamSpec("parts", shards=32, pages=3, page_records=1000)
 TASK_SPEC = StreamSpec("whole", shards=32, pages=12, page_records=1000)
@@ -85,8 +85,12 @@ class _Parts:
 
     def call(self) -> None:
         """Request every page, without decoding it."""
-        for iterator_ in self._bodies:
-            self._undecoded.get_records(iterator_, PAGE_LIMIT)
+
+        async def call() -> None:
+            for iterator_ in self._bodies:
+                await self._undecoded.getting_records(iterator_, PAGE_LIMIT)
+
+        run(call())
 
     def decode(self) -> None:
         """Decode every page."""
@@ -118,8 +122,7 @@ class _Pages:
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
 
-    def __call__(self, arguments: Mapping[str, Any], _reservation: object) -> NonBlocking[tuple[Page, str]]:
-        yield from ()  # there is nothing to wait for
+    async def __call__(self, arguments: Mapping[str, Any], *_: object) -> tuple[Page, str]:
         page = self._pages[arguments["ShardIterator"]]
         return replace(page, records=page.records[:]), _DATE  # a copy, whose columns are not yet created
 

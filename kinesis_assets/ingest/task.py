@@ -13,7 +13,7 @@ import ctypes
 import gc
 import sys
 import threading
-from contextlib import closing, contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import inf
@@ -24,24 +24,21 @@ import pyarrow as pa
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.limits import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import Records, binaries, record_batch
-from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.kinesis.transport.event_loop import EventLoop, MemoryLimiter
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns
 from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 from kinesis_assets.table.run_files.task_files import Progress, ProgressFiles, StopMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.transport.event_loop import Wait
     from kinesis_assets.table.store.storage import TableFolder
 
 
@@ -105,38 +102,29 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     limiter = MemoryLimiter(BYTES_IN_FLIGHT)
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id, job.layout)
-    stop_event = threading.Event()
-    readings = [ShardReading(client, range_, quota, stop_event, limiter) for range_ in ranges]
-    group = ShardGroup(readings, stop_event, job.settings.max_pool_connections, clock)
+    turns = Turns(job.settings.max_pool_connections, clock)
+    readings = [ShardReading(client, range_, quota, turns, limiter) for range_ in ranges]
 
-    def write(reading: ShardReading, records: Records) -> Iterable[Wait]:
+    async def write(reading: ShardReading, records: Records) -> None:
         shard_id = reading.range.shard_id
         writer.write(shard_id, record_batch(client.stream, shard_id, records))
-        return ()
 
     with writer:
         marker = StopMarker(job.folder, job.batch_id)
         files = ProgressFiles(job.folder, job.batch_id)
         progress = TaskProgress(files, readings, clock, job.progress_interval)
-        with _watched(marker, stop_event, group.cancel_pauses, progress, timing.stop_poll_seconds):
-            errors = group.read(write)
+        with _watched(marker, turns, progress, timing.stop_poll_seconds):
+            errors = ShardGroup(readings, turns).read(write)
         return Landing(tuple(writer.close()), tuple(map(_shard_landing, readings, errors)))
 
 
 @contextmanager
-def _watched(
-    marker: StopMarker,
-    stop_event: threading.Event,
-    on_stop: Callable[[], None],
-    progress: TaskProgress,
-    interval: float,
-) -> Iterator[None]:
+def _watched(marker: StopMarker, turns: Turns, progress: TaskProgress, interval: float) -> Iterator[None]:
     """Watch for a stop marker within the context, and write the progress.
 
     Args:
         marker: The marker.
-        stop_event: Set when the marker exists.
-        on_stop: Called after that.
+        turns: Stopped when the marker exists.
         progress: The progress of the task.
         interval: Seconds between two checks.
     """
@@ -144,12 +132,11 @@ def _watched(
 
     def watch() -> None:
         # A landing that ends sooner, as in a continuous run, makes no request for the marker.
-        while not done.wait(interval) and not stop_event.is_set():
+        while not done.wait(interval) and not turns.stopped:
             # The landing itself raises the errors of a store that cannot be read.
             with suppress(OSError, pa.ArrowException, KinesisAssetsError):
                 if marker.is_set():
-                    stop_event.set()
-                    on_stop()
+                    turns.stop()
                 progress.note()
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -198,13 +185,11 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
-    from threading import Event
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking, Wait
 
-    Handler = Callable[[ShardReading, Records], Iterable[Wait]]
+    Handler = Callable[[ShardReading, Records], Awaitable[None]]
 
 
 class ShardGroup:
@@ -212,62 +197,45 @@ class ShardGroup:
 
     Args:
         readings: The readings.
-        stop: The event that ends all readings. It is set when one fails with an error that is not a shard's
-            own.
-        concurrency: Maximum concurrent calls, each for another shard. Shards that pause between calls make
-            none.
-        clock: The clock of the readings.
+        turns: Their turns. They are stopped when a reading fails with an error that is not a shard's own.
     """
 
-    def __init__(
-        self,
-        readings: Sequence[ShardReading],
-        stop: Event,
-        concurrency: int = CONNECTIONS,
-        clock: Clock = MACHINE_CLOCK,
-    ) -> None:
+    def __init__(self, readings: Sequence[ShardReading], turns: Turns) -> None:
         self._readings = readings
-        self._stop = stop
+        self._turns = turns
         self._errors: list[ShardError | None] = [None] * len(readings)
-        self._loop = EventLoop(concurrency, clock)
-
-    def cancel_pauses(self) -> None:
-        """End the pauses of all shards from now on. Any thread may call this."""
-        self._loop.cancel_pauses()
 
     def read(self, handler: Handler) -> list[ShardError | None]:
         """Read all ranges to their ends. Raises errors that are not a shard's own.
 
         Args:
-            handler: Called with the records of each page as it is read; it yields what it waits for.
+            handler: Called with the records of each page as it is read.
 
         Returns:
             For each reading, the error that ended it early, or None.
         """
-        self._loop.run([self._read(number, handler) for number in range(len(self._readings))])
+        self._turns.run(self._read(number, handler) for number in range(len(self._readings)))
         return self._errors
 
-    def _read(self, number: int, handler: Handler) -> NonBlocking[None]:
+    async def _read(self, number: int, handler: Handler) -> None:
         reading = self._readings[number]
         try:
-            with closing(reading.steps()) as steps:
-                while (step := self._next(number, steps)) is not None:
-                    if isinstance(step, Records):
-                        yield from handler(reading, step)
-                    else:
-                        yield step
+            async with self._turns, aclosing(reading.batches()) as batches:
+                while (records := await self._next(number, batches)) is not None:
+                    await handler(reading, records)
+                    del records
         except Exception:
-            self._stop.set()  # this also ends a search for a lost record that others wait for
+            self._turns.stop()
             raise
 
-    def _next(self, number: int, steps: Generator[Wait | Records]) -> Wait | Records | None:
-        """Return the next step of a reading; None at its end or after an error.
+    async def _next(self, number: int, batches: AsyncGenerator[Records]) -> Records | None:
+        """Return the next records of a reading; None at its end or after an error.
 
         The handler is not called here: its errors would be taken for the shard's own, although the shard's
         position is already after the records that it was given.
         """
         try:
-            return next(steps, None)
+            return await anext(batches, None)
         except ShardError as error:
             self._errors[number] = error.with_traceback(None)  # its frames would keep the page in memory
             return None

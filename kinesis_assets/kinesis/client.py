@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,12 +30,7 @@ from kinesis_assets.kinesis.shards import (
     is_well_formed,
 )
 from kinesis_assets.kinesis.stream import StreamAddress, StreamIdentity, StreamListing, StreamSummary
-from kinesis_assets.kinesis.transport.event_loop import (
-    MemoryLimiter,
-    Reservation,
-    run_until_complete,
-    to_thread,
-)
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Reservation, run
 from kinesis_assets.kinesis.transport.http import ResponseTooLong
 from kinesis_assets.kinesis.transport.sdk_internals import (
     SdkInternalMissing,
@@ -45,11 +41,10 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
     from kinesis_assets.kinesis.transport.signed_call import ResultT_co
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
@@ -206,17 +201,24 @@ class StreamClient:
 
         The SDK makes the call, unless `attempts` is 1.
         """
-        return run_until_complete(self.getting_iterator(shard_id, position))[0]
+        return run(self.getting_iterator(shard_id, position))[0]
 
-    def getting_iterator(self, shard_id: str, position: Position) -> NonBlocking[tuple[str, datetime]]:
-        """`shard_iterator` as a generator that yields its waits; also returns the service's clock."""
+    async def getting_iterator(
+        self, shard_id: str, position: Position, seconds_left: Callable[[], float] | None = None
+    ) -> tuple[str, datetime]:
+        """`shard_iterator` as a coroutine; also returns the service's clock.
+
+        `seconds_left` limits the waits of a direct call, see `HttpEndpoint.post`.
+        """
         named = {**self.address.arguments, "ShardId": shard_id, **position.iterator_arguments()}
         if self._iterator_call is None:
-            response = yield from to_thread(lambda: self._call("GetShardIterator", "ShardIterator", **named))
+            response = await asyncio.to_thread(self._call, "GetShardIterator", "ShardIterator", **named)
             return str(response["ShardIterator"]), self._time("GetShardIterator", _date(response))
         if position.timestamp is not None:
             named["Timestamp"] = position.timestamp.timestamp()  # the SDK's form in JSON
-        received, date = yield from self._directly(self._iterator_call, named, self._own_reservation())
+        received, date = await self._directly(
+            self._iterator_call, named, self._own_reservation(), seconds_left
+        )
         return received, self._time("GetShardIterator", date)
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, datetime]:
@@ -224,41 +226,50 @@ class StreamClient:
 
         A direct call is made once, regardless of `attempts`; the SDK retries its own calls.
         """
-        return run_until_complete(self.getting_records(iterator, limit))
+        return run(self.getting_records(iterator, limit))
 
-    def getting_records(
-        self, iterator: str, limit: int, reservation: Reservation | None = None
-    ) -> NonBlocking[tuple[Page, datetime]]:
-        """`get_records` as a generator that yields its waits; memory is reserved before the body is read.
+    async def getting_records(
+        self,
+        iterator: str,
+        limit: int,
+        reservation: Reservation | None = None,
+        seconds_left: Callable[[], float] | None = None,
+    ) -> tuple[Page, datetime]:
+        """`get_records` as a coroutine; memory is reserved before the body is read.
 
         A direct call is a `SignedCall`, which decodes the body as a `WirePage` and converts it to the page.
+        `seconds_left` limits its waits, see `HttpEndpoint.post`.
         """
         arguments: dict[str, Any] = {"ShardIterator": iterator, "Limit": limit}
         if self.address.arn is not None:
             arguments["StreamARN"] = self.address.arn
         reservation = self._own_reservation() if reservation is None else reservation
         if self._records_call is None:
-            received = yield from self._get_records_by_sdk(arguments, reservation)
+            received = await self._get_records_by_sdk(arguments, reservation)
             page, date = self._complete_or_raise("GetRecords", received)
             del received
         else:
-            page, date = yield from self._directly(self._records_call, arguments, reservation)
+            page, date = await self._directly(self._records_call, arguments, reservation, seconds_left)
         try:
             return page, self._time("GetRecords", date)
         finally:
             del page  # the traceback of an error must not keep the page alive
 
-    def _directly(
-        self, call: SignedCall[ResultT_co], arguments: Mapping[str, Any], reservation: Reservation
-    ) -> NonBlocking[tuple[ResultT_co, str | None]]:
+    async def _directly(
+        self,
+        call: SignedCall[ResultT_co],
+        arguments: Mapping[str, Any],
+        reservation: Reservation,
+        seconds_left: Callable[[], float] | None,
+    ) -> tuple[ResultT_co, str | None]:
         with self._failures(call.operation):
-            received = yield from call(arguments, reservation)
+            received = await call(arguments, reservation, seconds_left)
         return self._complete_or_raise(call.operation, received)
 
-    def _get_records_by_sdk(
+    async def _get_records_by_sdk(
         self, arguments: Mapping[str, Any], reservation: Reservation
-    ) -> NonBlocking[tuple[Page | IncompleteBody, str | None]]:
-        yield from reservation.acquire(int(MEMORY_PER_BODY_BYTE * self._largest_body))
+    ) -> tuple[Page | IncompleteBody, str | None]:
+        await reservation.acquire(int(MEMORY_PER_BODY_BYTE * self._largest_body))
 
         def page() -> tuple[Page | IncompleteBody, str | None]:
             try:
@@ -268,7 +279,7 @@ class StreamClient:
             except (parser_error(), *_NOT_A_PAGE) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
-        return (yield from to_thread(page))  # the SDK reads the body and parses it in one go
+        return await asyncio.to_thread(page)  # the SDK reads the body and parses it in one go
 
     def _check_length(self, response: dict[str, Any]) -> None:
         """Reject a response that is too long for the direct call.

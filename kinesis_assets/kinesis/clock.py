@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Clock(Protocol):
@@ -28,6 +32,10 @@ class Clock(Protocol):
         """Wait until an event is set, for at most a number of seconds. None is no limit."""
         ...
 
+    def call_later(self, seconds: float, callback: Callable[..., object], /, *args: Any) -> asyncio.Handle:
+        """Let the running event loop call a function after a number of seconds."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class MachineClock:
@@ -37,6 +45,10 @@ class MachineClock:
     sleep = staticmethod(time.sleep)
     time = staticmethod(time.time)
     wait = staticmethod(threading.Event.wait)
+
+    def call_later(self, seconds: float, callback: Callable[..., object], /, *args: Any) -> asyncio.Handle:
+        """Let the running event loop call a function after a number of seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback, *args)
 
 
 MACHINE_CLOCK = MachineClock()

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter
-
-if TYPE_CHECKING:
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking, Reservation
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter
 
 
 class RecordingLimiter(MemoryLimiter):
@@ -23,8 +18,8 @@ class RecordingLimiter(MemoryLimiter):
         self.requested: list[int] = []
         self.max_reserved = 0
 
-    def acquire(self, amount: int, reservation: Reservation) -> NonBlocking[int]:
+    async def acquire(self, amount: int) -> int:
         self.requested.append(amount)
-        taken = yield from super().acquire(amount, reservation)
+        taken = await super().acquire(amount)
         self.max_reserved = max(self.max_reserved, self._reserved)
         return taken

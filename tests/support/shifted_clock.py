@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
+
 
 class ShiftedClock:
     """The machine's time plus an offset. Waits are real.
@@ -14,6 +16,7 @@ class ShiftedClock:
     """
 
     sleep = staticmethod(time.sleep)
+    call_later = staticmethod(MACHINE_CLOCK.call_later)
 
     def __init__(self) -> None:
         self.offset = 0.0

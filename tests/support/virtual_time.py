@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 class VirtualTime:
     """A clock that only waits advance, for code in which one thread alone waits. Nobody is kept waiting.
 
+    In an event loop, no time passes while a task has something else to do than wait for this clock.
+
     Attributes:
         now: The time in seconds.
         waits: Every wait, in seconds, in order.
@@ -21,6 +26,8 @@ class VirtualTime:
     def __init__(self) -> None:
         self.now = 1000.0
         self.waits: list[float] = []
+        self._order = count()  # of calls that are due at the same time
+        self._due: list[tuple[float, int, float, float, asyncio.Handle]] = []
 
     def monotonic(self) -> float:
         return self.now
@@ -35,6 +42,24 @@ class VirtualTime:
     def wait(self, event: Event, seconds: float | None) -> None:
         """Wait until an event is set, for at most some seconds. Without a limit, wait in real time."""
         _wait(event, seconds, self.sleep)
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+        loop = asyncio.get_running_loop()
+        handle = asyncio.Handle(callback, args, loop)
+        heappush(self._due, (self.now + seconds, next(self._order), seconds, self.now, handle))
+        loop.call_soon(self._pass_time, loop)
+        return handle
+
+    def _pass_time(self, loop: Any) -> None:
+        """Let the time pass until the next call is due, once the loop has nothing else to do."""
+        if loop._ready or len(loop._selector.get_map()) > 1:  # one wakes the loop, others are connections
+            loop.call_later(0.001, self._pass_time, loop)
+            return
+        due, _, seconds, began, handle = heappop(self._due)
+        if not handle.cancelled():
+            self.waits.append(seconds if self.now == began else due - self.now)
+            self.now = max(self.now, due)
+            handle._run()
 
 
 class TickingTime:
@@ -63,6 +88,10 @@ class TickingTime:
     def wait(self, event: Event, seconds: float | None) -> None:
         """Wait until an event is set, for at most some seconds. Without a limit, wait in real time."""
         _wait(event, seconds, self.sleep)
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+        self.now += seconds
+        return asyncio.get_running_loop().call_soon(callback, *args)
 
 
 def _wait(event: Event, seconds: float | None, sleep: Callable[[float], None]) -> None:

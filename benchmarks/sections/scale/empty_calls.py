@@ -14,6 +14,7 @@ from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import PAGE_LIMIT, ClientSettings
+from kinesis_assets.kinesis.transport.concurrency import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,17 +36,16 @@ def measure(server: ReplayServer, rounds: int) -> dict[str, Spread]:
     sdk_client = StreamClient(EMPTY.name, ClientSettings(REGION, server.url, sdk_parser=True))
     shard_id = client.list_shards()[0].shard_id
     iterator = client.shard_iterator(shard_id, Position(PositionKind.TRIM_HORIZON))
-    ways: dict[str, Callable[[], object]] = {
-        DIRECT: lambda: client.get_records(iterator, PAGE_LIMIT),
-        SESSION: _call_by_session(client, iterator),
-        SDK: lambda: sdk_client.get_records(iterator, PAGE_LIMIT),
+    ways: dict[str, Callable[[], None]] = {
+        DIRECT: lambda: run(_calls_of_reading(client, iterator)),
+        SESSION: _calls_by_session(client, iterator),
+        SDK: lambda: run(_calls_of_reading(sdk_client, iterator)),
     }
     milliseconds: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):  # the first round is a warm-up
-        for way, call in ways.items():
+        for way, calls in ways.items():
             started = time.process_time()
-            for _ in range(CALLS):
-                call()
+            calls()
             if number:
                 milliseconds[way].append((time.process_time() - started) / CALLS * 1e3)
     server.delete(EMPTY.name)
@@ -58,15 +58,21 @@ def describe(milliseconds: Mapping[str, Spread]) -> str:
     return f"CPU of one call that returns no records, without waits between calls: {ways}."
 
 
-def _call_by_session(client: StreamClient, iterator: str) -> Callable[[], object]:
+async def _calls_of_reading(client: StreamClient, iterator: str) -> None:
+    for _ in range(CALLS):
+        await client.getting_records(iterator, PAGE_LIMIT)
+
+
+def _calls_by_session(client: StreamClient, iterator: str) -> Callable[[], None]:
     direct = client._records_call  # noqa: SLF001
     assert direct is not None
     session = client._client._endpoint.http_session  # noqa: SLF001
     body = msgspec.json.encode({"ShardIterator": iterator, "Limit": PAGE_LIMIT})
 
-    def call() -> object:
-        request = AWSRequest("POST", direct._url, direct._headers, body)  # noqa: SLF001
-        direct._signing.signer.sign("GetRecords", request)  # noqa: SLF001
-        return direct._decoder.decode(session.send(request.prepare()).content).to_result()  # noqa: SLF001
+    def calls() -> None:
+        for _ in range(CALLS):
+            request = AWSRequest("POST", direct._url, direct._headers, body)  # noqa: SLF001
+            direct._signing.signer.sign("GetRecords", request)  # noqa: SLF001
+            direct._decoder.decode(session.send(request.prepare()).content).to_result()  # noqa: SLF001
 
-    return call
+    return calls

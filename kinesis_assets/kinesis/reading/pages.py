@@ -15,12 +15,12 @@ Library retries responses with a null iterator alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import asyncio
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete
 from kinesis_assets.kinesis.records.wire import check_follows
 from kinesis_assets.kinesis.stream import ITERATOR_LIFETIME, UNCERTAIN, agree
-from kinesis_assets.kinesis.transport.event_loop import to_thread, with_socket_timeout
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking, Reservation
-
-
-_T = TypeVar("_T")
+    from kinesis_assets.kinesis.transport.concurrency import Reservation
 
 
 class PageSource:
@@ -46,7 +43,7 @@ class PageSource:
     def __init__(self, client: StreamClient, shard_id: str, response_timeout: float | None) -> None:
         self._client = client
         self._shard_id = shard_id
-        self._response_timeout = response_timeout
+        self._seconds_left = None if response_timeout is None else lambda: response_timeout
         self._shard_end = ShardEnd(client, shard_id)
         self._iterator: str | None = None
         self._issued: datetime | None = None
@@ -69,17 +66,17 @@ class PageSource:
         """Take the iterator of the next page from a page that was read."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
-    def iterator(self, position: Position) -> NonBlocking[str]:
+    async def iterator(self, position: Position) -> str:
         """Return the iterator from the previous page, or a new one at a position."""
         if self._iterator is None:
-            self._iterator, self._issued = yield from self._in_time(
-                self._client.getting_iterator(self._shard_id, position)
+            self._iterator, self._issued = await self._client.getting_iterator(
+                self._shard_id, position, self._seconds_left
             )
         return self._iterator
 
-    def page(
+    async def page(
         self, iterator: str, limit: int, position: Position, reservation: Reservation | None
-    ) -> NonBlocking[tuple[Page, datetime]]:
+    ) -> tuple[Page, datetime]:
         """Read a page with `StreamClient.getting_records`, and check it.
 
         Args:
@@ -95,7 +92,7 @@ class PageSource:
             CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
                 previous response, or the end of the shard is not confirmed.
         """
-        page, served = yield from self._in_time(self._client.getting_records(iterator, limit, reservation))
+        page, served = await self._client.getting_records(iterator, limit, reservation, self._seconds_left)
         try:
             first = page.records.numbers[0] if page.records else None
             check_follows(self._client.stream, first, position)
@@ -106,7 +103,7 @@ class PageSource:
                     UNCERTAIN,
                     f"the response has the Date {served}, and the previous one {self._issued}",
                 )
-            yield from self._shard_end.check(
+            await self._shard_end.check(
                 null_iterator=page.next_shard_iterator is None,
                 children=page.names_children_of(self._shard_id),
                 records=_any_after(page, position),
@@ -114,11 +111,6 @@ class PageSource:
             return page, served
         finally:
             del page  # the traceback of an error must not keep the page alive
-
-    def _in_time(self, call: NonBlocking[_T]) -> NonBlocking[_T]:
-        """Apply `response_timeout` to a call."""
-        within = self._response_timeout
-        return call if within is None else with_socket_timeout(call, within)
 
 
 def _any_after(page: Page, position: Position) -> bool:
@@ -150,7 +142,7 @@ class ShardEnd:
         self._client = client
         self._shard_id = shard_id
 
-    def check(self, *, null_iterator: bool, children: bool, records: bool) -> NonBlocking[None]:
+    async def check(self, *, null_iterator: bool, children: bool, records: bool) -> None:
         """Check a response before any of it is used.
 
         Args:
@@ -170,7 +162,7 @@ class ShardEnd:
             self.reached = True
             return
         try:
-            shards = yield from to_thread(self._client.list_shards)
+            shards = await asyncio.to_thread(self._client.list_shards)
         except ShardListIncomplete as error:
             raise self._unconfirmed(
                 f"NextShardIterator is null without ChildShards, and {error.reason}"

@@ -1,13 +1,13 @@
 """Read one range of a shard, page by page, with an exact position at every moment.
 
-A reading does not wait by itself: it yields records, and the waits before its next step (`waits`). A caller
-that reads one shard waits; a caller that reads many shards reads the others meanwhile (`event_loop`).
+A task reads many shards in one event loop: while some wait, the others continue (`concurrency`).
 
 Convert the records of a page to user records: KPL aggregates are replaced by their sub-records.
 """
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,11 +27,10 @@ from kinesis_assets.kinesis.reading.retries import (
 )
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums
-from kinesis_assets.kinesis.transport.event_loop import Pause, to_thread
+from kinesis_assets.kinesis.transport.concurrency import Turns, iterate
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
@@ -39,22 +38,23 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.records import Record
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.settings import PageSizes
-    from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, NonBlocking, Wait
+    from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter
 
 
 class ShardReading:
     """One pass over a shard's range.
 
     Iterating yields the records in order, in batches, with KPL aggregates as their sub-records. Attributes
-    describe exactly the records that were yielded, at any time and after any error. `steps` does the same
-    without waiting.
+    describe exactly the records that were yielded, at any time and after any error. `batches` does the same
+    in a running event loop.
 
     Args:
         client: The client of the stream.
         range_: The range.
         quota: The quota that the reading shares with others.
-        stop: An event; once it is set, no further page is requested.
-        limiter: The memory limiter. A page holds a reservation until the step after its last records.
+        turns: The turns of the readings of a task, one of which the caller has taken for this reading. Once
+            they are stopped, no further page is requested.
+        limiter: The memory limiter. A page holds a reservation until the next records are requested.
 
     Attributes:
         range: The range.
@@ -88,7 +88,7 @@ class ShardReading:
         client: StreamClient,
         range_: ShardRange,
         quota: Quota | None = None,
-        stop: threading.Event | None = None,
+        turns: Turns | None = None,
         limiter: MemoryLimiter | None = None,
     ) -> None:
         self.range = range_
@@ -116,7 +116,8 @@ class ShardReading:
         self._timing = timing = client.settings.timing
         self._clock = timing.clock
         self._sizes = client.settings.page_sizes
-        self._stop = stop
+        self._turns = turns or Turns(1, self._clock)
+        self._pause = self._turns.sleep if turns is None else turns.pause
         self._reservation = None if limiter is None else limiter.reservation()
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
         self._pacing = CallPacing(self._sizes, timing)
@@ -126,41 +127,37 @@ class ShardReading:
         self._first_rejected: int | None = None
 
     def __iter__(self) -> Iterator[Records]:
-        """Yield the range's records, at most a page at a time, and wait where necessary."""
-        for step in self.steps():
-            if isinstance(step, Records):
-                yield step
-            elif isinstance(step, Pause):
-                self._clock.sleep(step.seconds)
-            else:
-                step.block()
+        """Yield the range's records, at most a page at a time."""
+        return iterate(self.batches())
 
-    def steps(self) -> Generator[Wait | Records]:
-        """Yield the range's records, at most a page at a time, and the waits between them.
+    async def batches(self) -> AsyncGenerator[Records]:
+        """Yield the range's records, at most a page at a time.
 
-        A caller that stops may shorten pauses. A generator that is not exhausted must be closed.
+        A generator that is not exhausted must be closed.
         """
         try:
             while self.end is None:
                 self._release()
-                yield Pause(self._pacing.seconds_left())
+                if self._started or self._pacing.seconds_left():
+                    await self._pause(self._pacing.seconds_left())
                 self.end = self._end_before_page()
                 if self.end is not None:
                     break
                 self._started = True
-                response = yield from self._next_page()
+                response = await self._next_page()
                 if response is None:
                     self.end = self._limit_reached() or RangeEnd.TIME_LIMIT
                     break
-                yield from self._yield_page(*response)
+                await self._check_for_loss(*response)
+                if self.end is None:
+                    for records in self._batches_of(*response):
+                        yield records
+                        del records
                 del response
         finally:
             self._release()
 
-    def _yield_page(self, page: Page, service_time: datetime) -> Generator[Wait | Records]:
-        yield from self._check_for_loss(page, service_time)
-        if self.end is not None:
-            return
+    def _batches_of(self, page: Page, service_time: datetime) -> Iterator[Records]:
         before = self.records
         for records in user_records(page.records, self.position, self.range, self._sizes):
             taken = self._take(records)
@@ -188,7 +185,7 @@ class ShardReading:
             self._reservation.release()
 
     def _stop_requested(self) -> bool:
-        return self._stop is not None and self._stop.is_set()
+        return self._turns.stopped
 
     @property
     def _used_up(self) -> bool:
@@ -220,24 +217,24 @@ class ShardReading:
             return False
         return self._used_up or (self._limit_reached() is not None and self.records > 0)
 
-    def _check_for_loss(self, page: Page, service_time: datetime) -> NonBlocking[None]:
+    async def _check_for_loss(self, page: Page, service_time: datetime) -> None:
         """Record a gap before a page, or fail, if records may have expired there."""
         gap = None if self._loss is None else self._loss.possible_gap(page, service_time, self.position)
         if self._loss is None or gap is None:
             return
         number = None if self.position.sub_sequence_number is not None else self.position.sequence_number
-        if number is not None and (yield from self._is_available(number)):
+        if number is not None and await self._is_available(number):
             return
         if self._stop_requested():  # the check may have ended without a response
             self.end = RangeEnd.BOUND
         elif self._loss.accept(gap):
             self.gaps.append(gap)
 
-    def _is_available(self, sequence_number: str) -> NonBlocking[bool]:
+    async def _is_available(self, sequence_number: str) -> bool:
         """Whether a record can still be read; if so, all records after it can be read, too.
 
-        The read runs in a thread. Its pauses would let other readings start, which would then wait for the
-        memory that this reading's page holds.
+        The read keeps the turn while it waits. Other readings, which would otherwise start, would then wait
+        for the memory that this reading's page holds.
         """
         at = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
         range_ = ShardRange(
@@ -248,9 +245,11 @@ class ShardReading:
             retry_seconds=self.range.retry_seconds,
             response_timeout=self.range.response_timeout,
         )
-        probe = ShardReading(self._client, range_, stop=self._stop)
+        probe = ShardReading(self._client, range_, turns=self._turns)
+        probe._pause = self._turns.sleep
         probe._pacing.next_call = self._pacing.next_call  # both share the shard's five calls a second
-        found = yield from to_thread(lambda: next(iter(probe), None))
+        async with aclosing(probe.batches()) as batches:
+            found = await anext(batches, None)
         self._pacing.next_call = probe._pacing.next_call
         return found is not None and found[0].sequence_number == sequence_number
 
@@ -311,7 +310,7 @@ class ShardReading:
             return RangeEnd.TIP
         return RangeEnd.BOUND if self.position == self.range.up_to else None
 
-    def _next_page(self) -> NonBlocking[tuple[Page, datetime] | None]:
+    async def _next_page(self) -> tuple[Page, datetime] | None:
         """Read the page at `position`, with retries; None if the range ends during the retries."""
         retries = PageRetries(
             self._timing,
@@ -320,13 +319,11 @@ class ShardReading:
         )
         while True:
             try:
-                iterator = yield from self._pages.iterator(self.position)
+                iterator = await self._pages.iterator(self.position)
                 if self._stop_requested():
                     return None
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
-                page, service_time = yield from self._pages.page(
-                    iterator, limit, self.position, self._reservation
-                )
+                page, service_time = await self._pages.page(iterator, limit, self.position, self._reservation)
             except CallFailed as error:
                 self._release()
                 self.throttles += is_throttled(error)
@@ -335,7 +332,7 @@ class ShardReading:
                 if is_transient(error) and self._ends_after_failure(silent=retries.is_silent(error)):
                     return None
                 if is_too_long(error) and self._pacing.halve(limit):
-                    yield Pause(self._pacing.seconds_left())
+                    await self._pause(self._pacing.seconds_left())
                     continue
                 if not is_throttled(error):
                     self._pages.drop_iterator()  # a new one starts at `position`
@@ -346,7 +343,7 @@ class ShardReading:
                         f"reading from {self.position} failed: {error.reason}. {error.advice}. The records "
                         "read before are kept",
                     ) from error
-                yield Pause(max(retries.wait(), self._pacing.seconds_left()))
+                await self._pause(max(retries.wait(), self._pacing.seconds_left()))
                 if self._stop_requested():
                     return None
             else:

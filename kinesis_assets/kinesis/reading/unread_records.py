@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.kinesis.transport.event_loop import EventLoop, Pause, with_deadline
+from kinesis_assets.kinesis.transport.concurrency import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
-
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
-
-_T = TypeVar("_T")
 
 SHARD_END = "end"
 """The finding of a probe in a closed shard that has no further records."""
@@ -104,36 +100,36 @@ class Prober:
             settings = replace(self.client.settings, timing=timing)
             self._own = StreamClient(str(self.client.address), settings, attempts=1)
         client = self._own
-        loop = EventLoop(CONNECTIONS, client.settings.timing.clock)
-        loop.run([self._probe(client, probe, found) for probe in probes])
+        turns = Turns(CONNECTIONS, client.settings.timing.clock)
+        turns.run(self._probe(client, probe, found, turns) for probe in probes)
         return found
 
     def _seconds_left(self) -> float:
         return self._end - self.client.settings.timing.clock.monotonic()
 
-    def _in_time(self, call: NonBlocking[_T]) -> NonBlocking[_T]:
-        """Let a call fail at the end of the time, even if its response arrives byte by byte."""
-        return with_deadline(call, self._seconds_left)
-
-    def _probe(self, client: StreamClient, probe: Probe, found: dict[str, str | None]) -> NonBlocking[None]:
-        if self._seconds_left() <= 0:
-            return
-        try:
-            iterator, _ = yield from self._in_time(client.getting_iterator(probe.shard_id, probe.start))
-            for _ in range(_MAX_PAGES):
-                page, _ = yield from self._in_time(client.getting_records(iterator, 1))
-                if page.records:
-                    number = page.records[0].sequence_number
-                    if probe.is_unread(number):
-                        found[probe.shard_id] = number
-                    return
-                if page.next_shard_iterator is None:
-                    found[probe.shard_id] = SHARD_END
-                    return
-                if not page.millis_behind_latest:
-                    found[probe.shard_id] = None
-                    return
-                iterator = page.next_shard_iterator
-                yield Pause(client.settings.timing.seconds_between_calls)
-        except StreamError as error:
-            self.error = error
+    async def _probe(
+        self, client: StreamClient, probe: Probe, found: dict[str, str | None], turns: Turns
+    ) -> None:
+        async with turns:
+            if self._seconds_left() <= 0:
+                return
+            try:
+                iterator, _ = await client.getting_iterator(probe.shard_id, probe.start, self._seconds_left)
+                for _ in range(_MAX_PAGES):
+                    # It fails at the end of the time, even if the response arrives byte by byte.
+                    page, _ = await client.getting_records(iterator, 1, seconds_left=self._seconds_left)
+                    if page.records:
+                        number = page.records[0].sequence_number
+                        if probe.is_unread(number):
+                            found[probe.shard_id] = number
+                        return
+                    if page.next_shard_iterator is None:
+                        found[probe.shard_id] = SHARD_END
+                        return
+                    if not page.millis_behind_latest:
+                        found[probe.shard_id] = None
+                        return
+                    iterator = page.next_shard_iterator
+                    await turns.pause(client.settings.timing.seconds_between_calls)
+            except StreamError as error:
+                self.error = error

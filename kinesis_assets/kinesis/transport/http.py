@@ -1,19 +1,20 @@
 """HTTP/1.1 calls over the connection pool of the AWS SDK's session.
 
-HTTP calls over the connection pool of the AWS SDK's session. The session opens and pools the connections,
-with its settings for proxies and TLS. This module sends each request in one piece, and httptools parses the
-head of the response. In urllib3 and http.client, the same work takes most of the CPU time of a call that
-returns little data, as most calls do (benchmarks, scale).
+The session opens and pools the connections, with its settings for proxies and TLS. This module sends each
+request in one piece, waits for the response in asyncio's event loop, and httptools parses its head. In
+urllib3 and http.client, the same work takes most of the CPU time of a call that returns little data, as most
+calls do (benchmarks, scale). Connections do not belong to an event loop: the next one goes on using them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from botocore import exceptions as sdk_errors
@@ -23,14 +24,12 @@ from urllib3.exceptions import ProtocolError
 from urllib3.util import parse_url
 
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
-from kinesis_assets.kinesis.transport.event_loop import call_when_ready, to_thread, wait_for_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from socket import socket
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
     from kinesis_assets.kinesis.transport.sdk_internals import ConnectionPool
 
 
@@ -43,6 +42,8 @@ _MAX_SECONDS = 300.0
 """Total time limit for a head, and again for a body, even if bytes keep arriving."""
 
 _END_OF_HEAD = b"\r\n\r\n"
+
+_T = TypeVar("_T")
 
 
 class BodyTooLong(ProtocolError):
@@ -94,19 +95,19 @@ class _ResponseParts:
         self.is_complete = True
 
 
-def receive(
+async def receive(
     connection: socket,
-    seconds: float,
+    seconds: Callable[[], float],
     largest_body: int,
-    before_body: Callable[[int], NonBlocking[None]],
+    before_body: Callable[[int], Awaitable[None]],
     clock: Clock = MACHINE_CLOCK,
-) -> NonBlocking[HttpResponse]:
+) -> HttpResponse:
     """Receive the response to a request.
 
     Args:
         connection: A non-blocking socket to which the request was sent.
-        seconds: Maximum time to wait for the next bytes. The head, and also the body, may take five minutes
-            in total.
+        seconds: Returns the maximum time to wait for the next bytes. The head, and also the body, may take
+            five minutes in total.
         largest_body: Maximum size of the body, in bytes.
         before_body: Called before the body is received, with its length or, if that is unknown, the maximum.
         clock: Measures the total time.
@@ -117,12 +118,12 @@ def receive(
         BodyTooLong: The body exceeds `largest_body`.
         ProtocolError: The bytes are not an HTTP/1.1 response, or more than one.
     """
-    yield from wait_for_socket(connection, seconds)  # a receive call that fails costs more
     receiver = _Receiver(connection, seconds, clock)
+    await receiver.wait()  # a receive call that fails costs more
     status = 0
     received = memoryview(b"")
     while status < HTTPStatus.OK:  # 1xx precedes the final response
-        head, received = yield from _receive_head(receiver, received)
+        head, received = await _receive_head(receiver, received)
         found = _ResponseParts()
         parser = HttpResponseParser(found)
         _parse(parser, head)
@@ -130,13 +131,13 @@ def receive(
     length = 0 if found.is_complete else int(found.headers.get("content-length", largest_body))
     if length > largest_body:
         raise BodyTooLong(f"the response has {length} bytes, more than {largest_body}")
-    yield from before_body(length)
+    await before_body(length)
     receiver.restart_deadline()
     if "content-length" in found.headers and not found.is_complete:
-        body = yield from _receive_body(receiver, length, received)
+        body = await _receive_body(receiver, length, received)
         found.is_complete = len(body) == length
     else:
-        yield from _parse_body(receiver, parser, found, received, largest_body)
+        await _parse_body(receiver, parser, found, received, largest_body)
         body = memoryview(found.body)
     keep_alive = (
         found.is_complete
@@ -149,7 +150,7 @@ def receive(
 class _Receiver:
     """Receives from a connection until a deadline, which is `_MAX_SECONDS` away."""
 
-    def __init__(self, connection: socket, seconds: float, clock: Clock) -> None:
+    def __init__(self, connection: socket, seconds: Callable[[], float], clock: Clock) -> None:
         self._connection = connection
         self._seconds = seconds
         self._clock = clock
@@ -159,22 +160,58 @@ class _Receiver:
         """Set the deadline to `_MAX_SECONDS` from now."""
         self._deadline = self._clock.monotonic() + _MAX_SECONDS
 
-    def receive(self) -> NonBlocking[bytes]:
+    def receive(self) -> Awaitable[bytes]:
         """Receive some bytes; empty if the connection was closed."""
-        self._check_deadline()
-        return call_when_ready(lambda: self._connection.recv(_RECEIVE_BYTES), self._connection, self._seconds)
+        return self._when_ready(lambda: self._connection.recv(_RECEIVE_BYTES))
 
-    def receive_into(self, buffer: memoryview) -> NonBlocking[int]:
+    def receive_into(self, buffer: memoryview) -> Awaitable[int]:
         """Receive bytes into a buffer, and return how many; 0 if the connection was closed."""
-        self._check_deadline()
-        return call_when_ready(lambda: self._connection.recv_into(buffer), self._connection, self._seconds)
+        return self._when_ready(lambda: self._connection.recv_into(buffer))
 
-    def _check_deadline(self) -> None:
+    async def _when_ready(self, receive: Callable[[], _T]) -> _T:
         if self._clock.monotonic() > self._deadline:
             raise TimeoutError(f"the response was not complete after {_MAX_SECONDS:.0f} s")
+        while True:
+            try:
+                return receive()
+            except (BlockingIOError, ssl.SSLWantReadError):
+                to_send = False
+            except ssl.SSLWantWriteError:
+                to_send = True
+            # Not in the except block: the error would keep its frames alive, and with them a part of a body.
+            await self.wait(to_send=to_send)
+
+    async def wait(self, *, to_send: bool = False) -> None:
+        """Wait until bytes can be received, or sent. Raises `TimeoutError` if that takes too long."""
+        seconds = self._seconds()
+        if seconds <= 0:
+            raise TimeoutError("the deadline has passed")
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        start, end = loop.add_reader, loop.remove_reader
+        if to_send:
+            start, end = loop.add_writer, loop.remove_writer
+        descriptor = self._connection.fileno()
+        start(descriptor, _end, ready)
+        # Bytes that arrive during a long step of another task are in time: the loop looks for them first.
+        timer = loop.call_later(seconds, _end, ready, TimeoutError("timed out"))
+        try:
+            await ready
+        finally:
+            timer.cancel()
+            end(descriptor)
 
 
-def _receive_head(receiver: _Receiver, received: memoryview) -> NonBlocking[tuple[memoryview, memoryview]]:
+def _end(ready: asyncio.Future[None], error: Exception | None = None) -> None:
+    if ready.done():
+        return
+    if error is None:
+        ready.set_result(None)
+    else:
+        ready.set_exception(error)
+
+
+async def _receive_head(receiver: _Receiver, received: memoryview) -> tuple[memoryview, memoryview]:
     """Receive the head of a response.
 
     Args:
@@ -188,7 +225,7 @@ def _receive_head(receiver: _Receiver, received: memoryview) -> NonBlocking[tupl
     while (end := data.find(_END_OF_HEAD)) < 0:
         if len(data) >= _MAX_HEAD_BYTES:
             raise ProtocolError(f"the response has a head of more than {_MAX_HEAD_BYTES} bytes")
-        piece = yield from receiver.receive()
+        piece = await receiver.receive()
         if not piece:
             raise ConnectionResetError(f"the connection was closed after {len(data)} bytes of the head")
         data += piece
@@ -196,7 +233,7 @@ def _receive_head(receiver: _Receiver, received: memoryview) -> NonBlocking[tupl
     return view[:end], view[end:]
 
 
-def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> NonBlocking[memoryview]:
+async def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> memoryview:
     """Receive a body of `length` bytes, or less if the connection is closed early."""
     count = len(received)
     if count < length:
@@ -204,7 +241,7 @@ def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Non
         # response.
         body = np.empty(length + 1, np.uint8).data
         body[:count] = received
-        while count < length and (more := (yield from receiver.receive_into(body[count:]))):
+        while count < length and (more := await receiver.receive_into(body[count:])):
             count += more
         received = body[:count]
     if count > length:
@@ -212,13 +249,13 @@ def _receive_body(receiver: _Receiver, length: int, received: memoryview) -> Non
     return received
 
 
-def _parse_body(
+async def _parse_body(
     receiver: _Receiver, parser: HttpResponseParser, found: _ResponseParts, received: memoryview, largest: int
-) -> NonBlocking[None]:
+) -> None:
     """Receive and parse a body that marks its own end or ends with the connection."""
     count = len(received)
     _parse(parser, received)
-    while not found.is_complete and (piece := (yield from receiver.receive())):
+    while not found.is_complete and (piece := await receiver.receive()):
         count += len(piece)
         if count > largest:
             raise BodyTooLong(f"the response has more than {largest} bytes")
@@ -281,9 +318,13 @@ class HttpEndpoint:
         request_line = f"POST {target} HTTP/1.1\r\nAccept-Encoding: identity\r\n".encode("ascii")
         self._start = request_line + _lines(proxy_headers.items())
 
-    def post(
-        self, headers: Iterable[tuple[str, str]], body: bytes, before_body: Callable[[int], NonBlocking[None]]
-    ) -> NonBlocking[HttpResponse]:
+    async def post(
+        self,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        before_body: Callable[[int], Awaitable[None]],
+        seconds_left: Callable[[], float] | None = None,
+    ) -> HttpResponse:
         """Send one request, without retries, and return the response.
 
         Args:
@@ -291,6 +332,8 @@ class HttpEndpoint:
             body: Body of the request.
             before_body: Called before the body of the response is received, with its length or, if that is
                 unknown, the maximum.
+            seconds_left: Returns the maximum time to wait for the next bytes of the response, if that can be
+                less than the read timeout.
 
         Raises:
             BotoCoreError: No response was received.
@@ -298,14 +341,19 @@ class HttpEndpoint:
         length = b"Content-Length: %d\r\n\r\n" % len(body)
         request = b"".join([self._start, _lines(headers), length, body])
         connection = self._connections.get()
+        seconds = self._pool.timeout.read_timeout
         reusable = False
         try:
             if connection.is_closed:
-                yield from to_thread(lambda: self._open(connection))
-            seconds = self._pool.timeout.read_timeout
+                await asyncio.to_thread(self._open, connection)
             connection.sock.sendall(request)  # fits in the send buffer
             connection.sock.settimeout(0)
-            response = yield from receive(connection.sock, seconds, self._largest_body, before_body)
+            response = await receive(
+                connection.sock,
+                lambda: seconds if seconds_left is None else min(seconds, seconds_left()),
+                self._largest_body,
+                before_body,
+            )
             connection.sock.settimeout(seconds)  # as the SDK expects
             reusable = response.keep_alive
         except (OSError, HTTPException, urllib3_errors.HTTPError, self._certificate_error) as error:

@@ -8,6 +8,7 @@ call.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -18,14 +19,13 @@ from botocore.exceptions import ClientError
 
 from kinesis_assets.kinesis.records.wire import IncompleteBody
 from kinesis_assets.kinesis.settings import LARGEST_BODY
-from kinesis_assets.kinesis.transport.event_loop import to_thread
 from kinesis_assets.kinesis.transport.http import HttpEndpoint
 from kinesis_assets.kinesis.transport.sdk_internals import Signing, connections_of, parser_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking, Reservation
+    from kinesis_assets.kinesis.transport.concurrency import Reservation
     from kinesis_assets.kinesis.transport.http import HttpResponse
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -91,9 +91,12 @@ class SignedCall(Generic[ResultT_co]):
             "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",
         }
 
-    def __call__(
-        self, arguments: Mapping[str, Any], reservation: Reservation
-    ) -> NonBlocking[tuple[ResultT_co | IncompleteBody, str | None]]:
+    async def __call__(
+        self,
+        arguments: Mapping[str, Any],
+        reservation: Reservation,
+        seconds_left: Callable[[], float] | None = None,
+    ) -> tuple[ResultT_co | IncompleteBody, str | None]:
         """Make one call, decode the response, and return the result and the `Date` header.
 
         The memory of the response is reserved before its body is received, except for the first 256 KiB,
@@ -103,17 +106,19 @@ class SignedCall(Generic[ResultT_co]):
         Args:
             arguments: Parameters of the operation.
             reservation: The reservation for the memory of the response.
+            seconds_left: See `HttpEndpoint.post`.
 
         Raises:
             ClientError: The service returned an error.
             BotoCoreError: No complete response was received.
         """
         request = self._signing.request("POST", self._url, self._headers, _encoder.encode(arguments))
-        yield from self._sign(request)
-        response = yield from self._endpoint.post(
+        await self._sign(request)
+        response = await self._endpoint.post(
             request.headers.items(),
             request.body,
             lambda length: reservation.acquire(int(MEMORY_PER_BODY_BYTE * length)),
+            seconds_left,
         )
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
             error_response = self._error_response(response)
@@ -127,7 +132,7 @@ class SignedCall(Generic[ResultT_co]):
         except ValueError as error:  # includes msgspec's errors
             return IncompleteBody(str(error)), date
 
-    def _sign(self, request: Any) -> NonBlocking[None]:
+    async def _sign(self, request: Any) -> None:
         """Sign a request.
 
         Shortly before the credentials expire, one call refreshes them over the network, in another thread.
@@ -135,7 +140,7 @@ class SignedCall(Generic[ResultT_co]):
         """
         sign = self._signing.signer.sign
         if self._signing.needs_credentials():
-            yield from to_thread(lambda: sign(self.operation, request))
+            await asyncio.to_thread(sign, self.operation, request)
         else:
             sign(self.operation, request)
 

@@ -12,6 +12,7 @@ The manifest that a task of a replay returns to the driver.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import defaultdict
 from contextlib import suppress
@@ -45,7 +46,7 @@ from kinesis_assets.ingest.task import (
 from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import checksum, record_batch
-from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter, to_thread
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns
 from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file import DataFile
 from kinesis_assets.table.data_file_writer import DataFileWriter
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.records import Records
-    from kinesis_assets.kinesis.transport.event_loop import NonBlocking
     from kinesis_assets.table.data_file import FileStats
 
 
@@ -134,10 +134,10 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     writer = DataFileWriter(filesystem, landing.batch_id, landing.layout)
     counts: defaultdict[str, _MissingRecords] = defaultdict(_MissingRecords)
 
-    def write_missing(reading: ShardReading, records: Records) -> NonBlocking[None]:
+    async def write_missing(reading: ShardReading, records: Records) -> None:
         shard_id = reading.range.shard_id
         batch = record_batch(client.stream, shard_id, records)
-        missing = yield from to_thread(lambda: existing.missing(shard_id, batch))  # reads files
+        missing = await asyncio.to_thread(existing.missing, shard_id, batch)  # reads files
         in_window = pc.greater_equal(batch["approximate_arrival_timestamp"], job.not_before)
         missing = pc.and_(missing, in_window)
         with suppress(OSError, pa.ArrowException, KinesisAssetsError):  # only the log needs it
@@ -148,13 +148,12 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
 
     clock = landing.settings.timing.clock
     quota = Quota(Allowance(seconds=landing.read_until - clock.time()), clock)
-    limiter, stop = MemoryLimiter(BYTES_IN_FLIGHT), threading.Event()
-    readings = [ShardReading(client, range_, quota, stop, limiter) for range_ in ranges]
+    limiter, turns = MemoryLimiter(BYTES_IN_FLIGHT), Turns(landing.settings.max_pool_connections, clock)
+    readings = [ShardReading(client, range_, quota, turns, limiter) for range_ in ranges]
     files = ProgressFiles(landing.folder, landing.batch_id)
     progress = TaskProgress(files, readings, clock, landing.progress_interval)
     with writer:
-        group = ShardGroup(readings, stop, landing.settings.max_pool_connections, clock)
-        errors = group.read(write_missing)
+        errors = ShardGroup(readings, turns).read(write_missing)
         written = tuple(writer.close())
     shards = tuple(
         counts[reading.range.shard_id].result(reading, error)

@@ -92,13 +92,13 @@ class Interceptor:
             self._pass(name, after=True)
             return result
 
-        def intercepted_waits(*arguments: Any, **named: Any) -> Any:
+        async def intercepted_coroutine(*arguments: Any, **named: Any) -> Any:
             self._pass(name, after=False)
-            result = yield from call(*arguments, **named)
+            result = await call(*arguments, **named)
             self._pass(name, after=True)
             return result
 
-        return intercepted_waits if inspect.isgeneratorfunction(call) else intercepted
+        return intercepted_coroutine if inspect.iscoroutinefunction(call) else intercepted
 
     def _pass(self, name: str, *, after: bool) -> None:
         with self._lock:

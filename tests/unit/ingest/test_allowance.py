@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from selectors import DefaultSelector
 
 import pytest
 
 from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.task import LandingJob, land_group
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.settings import CONNECTIONS
-from kinesis_assets.kinesis.transport import event_loop
+from kinesis_assets.kinesis.transport.signed_call import SignedCall
 from kinesis_assets.testing import UserRecord, aggregate
 from support.shifted_clock import ShiftedClock
 from support.stalled_calls import released_after
@@ -188,6 +188,7 @@ class PageClock:
     """A clock by which each requested page takes one second."""
 
     time, sleep = staticmethod(time.time), staticmethod(time.sleep)
+    call_later = staticmethod(MACHINE_CLOCK.call_later)
 
     def __init__(self, faults):
         self._faults = faults
@@ -279,15 +280,18 @@ def test_no_more_calls_than_connections_run_at_once(bench, faults, monkeypatch):
     for shard_id in shard_ids:
         bench.put(b"0", shard_id=shard_id)
     faults.stall("GetRecords")
-    pending: list[int] = []
+    pending, most, call = [], [], SignedCall.__call__
 
-    class Counting(DefaultSelector):
-        def select(self, timeout=None):
-            pending.append(len(self.get_map()) - 1)  # without the socket that wakes the loop
-            return super().select(timeout)
+    async def counting(*arguments):
+        pending.append(None)
+        most.append(len(pending))
+        try:
+            return await call(*arguments)
+        finally:
+            pending.pop()
 
-    monkeypatch.setattr(event_loop, "DefaultSelector", Counting)
+    monkeypatch.setattr(SignedCall, "__call__", counting)
     with released_after(faults, lambda: faults.count("GetRecords") >= CONNECTIONS):
         result = bench.run()
     assert {outcome.rows for outcome in result.outcomes.values()} == {1}
-    assert max(pending) == CONNECTIONS
+    assert max(most) == CONNECTIONS

@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter
 from support.recording_limiter import RecordingLimiter
 from support.stalled_calls import released_after
 from support.virtual_time import VirtualTime

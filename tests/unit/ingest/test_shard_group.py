@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
 from types import SimpleNamespace
@@ -12,27 +13,35 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.task import ShardGroup
 from kinesis_assets.kinesis.records.records import Records
-from kinesis_assets.kinesis.transport.event_loop import to_thread
+from kinesis_assets.kinesis.transport.concurrency import Turns
+
+LONG = 3600
+"""Seconds that nothing may wait."""
 
 
 def a_page():
     return Records(["1"], [1.0], [b"0"], ["k"])
 
 
-def iter_of(*steps):
-    yield from steps
+async def batches_of(*batches):
+    for records in batches:
+        yield records
+
+
+async def ignore(*_):
+    """Consume nothing."""
 
 
 def test_the_error_of_a_shard_does_not_keep_its_page_in_memory():
     pages = []
 
-    def steps():
+    async def batches():
         page = a_page()
         pages.append(weakref.ref(page))
         yield page
         raise ReadFailed("shard", "no more")
 
-    (error,) = ShardGroup([SimpleNamespace(steps=steps)], threading.Event()).read(lambda *_: ())
+    (error,) = ShardGroup([SimpleNamespace(batches=batches)], Turns(1)).read(ignore)
     assert isinstance(error, ReadFailed)
     assert pages[0]() is None
 
@@ -40,40 +49,46 @@ def test_the_error_of_a_shard_does_not_keep_its_page_in_memory():
 def test_other_shards_are_read_while_the_records_of_one_are_being_consumed():
     consumed, other_consumed = [], threading.Event()
 
-    def consume(reading, _records):
+    async def consume(reading, _records):
         if reading.name == "slow":
-            assert (yield from to_thread(lambda: other_consumed.wait(SECONDS)))
+            assert await asyncio.to_thread(other_consumed.wait, SECONDS)
         else:
             other_consumed.set()
         consumed.append(reading.name)
 
-    readings = [SimpleNamespace(name=name, steps=lambda: iter_of(a_page())) for name in ("slow", "other")]
-    ShardGroup(readings, threading.Event()).read(consume)
+    readings = [
+        SimpleNamespace(name=name, batches=lambda: batches_of(a_page())) for name in ("slow", "other")
+    ]
+    ShardGroup(readings, Turns(2)).read(consume)
     assert consumed == ["other", "slow"]
 
 
 def test_an_error_of_the_consumer_is_not_attributed_to_the_shard():
     """The reading is already past the failed records: reported as the shard's error, they would be lost."""
-    reading = SimpleNamespace(steps=lambda: iter_of(a_page()))
+    reading = SimpleNamespace(batches=lambda: batches_of(a_page()))
 
-    def consume(*_):
+    async def consume(*_):
         raise ReadFailed("another", "while consuming")
 
     with pytest.raises(ReadFailed, match="while consuming"):
-        ShardGroup([reading], threading.Event()).read(consume)
+        ShardGroup([reading], Turns(1)).read(consume)
 
 
-def test_an_error_that_fails_the_task_ends_the_pending_wait_of_another_shard():
-    stop = threading.Event()
-    ended = []
+def test_an_error_that_fails_the_task_ends_the_reading_of_another_shard():
+    turns, ended = Turns(2), []
 
-    def waits():
-        yield from to_thread(lambda: ended.append(stop.wait(SECONDS)))
+    async def waits():
+        try:
+            await asyncio.sleep(LONG)
+            yield a_page()
+        finally:
+            ended.append(turns.stopped)
 
-    def fails():
-        yield from to_thread(lambda: None)
+    async def fails():
+        await asyncio.to_thread(lambda: None)
         raise OSError("no space left")
+        yield a_page()
 
     with pytest.raises(OSError, match="no space left"):
-        ShardGroup([SimpleNamespace(steps=waits), SimpleNamespace(steps=fails)], stop).read(lambda *_: ())
+        ShardGroup([SimpleNamespace(batches=waits), SimpleNamespace(batches=fails)], turns).read(ignore)
     assert ended == [True]

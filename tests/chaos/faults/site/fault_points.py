@@ -195,13 +195,13 @@ class _Points:
             return answer
 
         @functools.wraps(call)
-        def around_waits(*arguments: Any, **named: Any) -> Any:
+        async def around_coroutine(*arguments: Any, **named: Any) -> Any:
             self._pass("before", point)
-            answer = yield from call(*arguments, **named)
+            answer = await call(*arguments, **named)
             self._pass("after", point)
             return answer
 
-        return around_waits if inspect.isgeneratorfunction(call) else around
+        return around_coroutine if inspect.iscoroutinefunction(call) else around
 
     def _pass(self, moment: str, point: str) -> None:
         fault = self._fault

@@ -10,9 +10,7 @@ from kinesis_assets.errors import CallFailed, ReadFailed, ShardStalled
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.settings import ReadTiming
-from kinesis_assets.kinesis.transport.event_loop import Pause
 from kinesis_assets.testing import Faults, UserRecord, aggregate
 from support.one_shard import BEGINNING, MIDDLE, SHARD, data
 from support.service_faults import FAILURES, THROTTLING, draw_waits, each_fault
@@ -37,14 +35,6 @@ def drawn(client):
 @pytest.fixture
 def client(worker_client):
     return worker_client
-
-
-def block(step, virtual):
-    """Wait for the next step by the reader's clock."""
-    if isinstance(step, Pause):
-        virtual.sleep(step.seconds)
-    else:
-        step.block()
 
 
 # Empty pages
@@ -151,15 +141,10 @@ def test_permanent_throttling_is_retried_until_the_shard_counts_as_stalled(
 def test_time_spent_waiting_for_other_shards_does_not_count_as_a_stall(put, reading_of, faults, virtual):
     put(b"0")
     faults.throttle(times=1)
-    reading, records = reading_of(), 0
-    for number, step in enumerate(reading.steps()):
-        if number == 0:
-            virtual.sleep(STALL_SECONDS + 1)  # until it may run
-        if isinstance(step, Records):
-            records += len(step)
-        else:
-            block(step, virtual)
-    assert (records, reading.end) == (1, RangeEnd.TIP)
+    reading = reading_of()
+    virtual.sleep(STALL_SECONDS + 1)  # until it may run
+    assert data(reading) == [b"0"]
+    assert reading.end is RangeEnd.TIP
 
 
 def test_a_record_resets_the_time_until_the_shard_counts_as_stalled(put, reading_of, faults, virtual):
@@ -167,11 +152,8 @@ def test_a_record_resets_the_time_until_the_shard_counts_as_stalled(put, reading
     faults.page_size(1)
     faults.throttle(times=1)
     reading, records = reading_of(), 0
-    for step in reading.steps():
-        if not isinstance(step, Records):
-            block(step, virtual)
-            continue
-        records += len(step)
+    for batch in reading:
+        records += len(batch)
         if records == 1:
             virtual.sleep(STALL_SECONDS + 1)
             faults.throttle(times=1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -14,12 +12,12 @@ from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import deaggregate, deaggregate_slices
-from kinesis_assets.kinesis.records.records import Record, Records
+from kinesis_assets.kinesis.records.records import Record
 from kinesis_assets.kinesis.records.wire import first_invalid_number
-from kinesis_assets.kinesis.transport.event_loop import Pause
+from kinesis_assets.kinesis.transport.concurrency import Turns
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
-from support.timing import set_page_sizes, set_timing
+from support.timing import set_page_sizes
 
 
 @pytest.fixture(autouse=True)
@@ -127,47 +125,18 @@ def test_only_one_part_of_a_large_aggregate_is_parsed_at_a_time(monkeypatch):
 # Steps and limits
 
 
-def records_and_pauses(steps):
-    """Yield records and pauses; block on every other step."""
-    for step in steps:
-        if isinstance(step, (Pause, Records)):
-            yield step
-        else:
-            step.block()
-
-
-class NeverAsleep:
-    """The machine's clock, on which nothing may sleep."""
-
-    monotonic, time = staticmethod(time.monotonic), staticmethod(time.time)
-
-    def sleep(self, seconds):
-        pytest.fail(f"a step slept {seconds} s")
-
-
-def test_steps_yield_pauses_and_never_sleep(put, client, faults):
-    set_timing(client, seconds_between_calls=60.0, clock=NeverAsleep())
-    put(b"0", b"1")
-    faults.page_size(1)
-    pauses = [
-        step.seconds for step in records_and_pauses(reading_of(client).steps()) if isinstance(step, Pause)
-    ]
-    assert 30 < max(pauses) <= 60
-
-
 def test_no_call_is_made_after_a_stop_that_follows_a_failed_call(put, client, faults):
     put(b"0")
-    stop = threading.Event()
-    faults.throttle()
-    range_ = ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS)
-    reading = ShardReading(client, range_, stop=stop)
-    steps = records_and_pauses(reading.steps())
-    faults.clear()
     faults.fail(times=1, status=400, code="ExpiredIteratorException")
-    next(steps), next(steps)
-    assert faults.count("GetRecords") == 1
-    stop.set()
-    assert list(steps) == []
+
+    class Stopping(Turns):
+        async def pause(self, seconds):
+            if faults.count("GetRecords"):
+                self.stop()
+            await super().pause(seconds)
+
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), turns=Stopping(1))
+    assert items(reading) == []
     assert (reading.end, reading.position) == (RangeEnd.BOUND, BEGINNING)
     assert faults.count("GetRecords") == 1
 

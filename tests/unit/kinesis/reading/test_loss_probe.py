@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import msgspec
@@ -12,8 +13,7 @@ from kinesis_assets.errors import DataLost, ShardThrottled
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.records import Records
-from kinesis_assets.kinesis.transport.event_loop import EventLoop, MemoryLimiter, Pause, to_thread
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns
 from kinesis_assets.testing import UserRecord, aggregate
 from support.expiring_shard import items
 from support.one_shard import SHARD
@@ -61,9 +61,9 @@ def test_a_stop_before_the_probe_ends_the_reading_without_reporting_a_loss(shard
     since = shard.now
     shard.later(hours=30)
     shard.put(1)
-    stop = threading.Event()
-    faults.before("GetRecords", stop.set)
-    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, stop=stop)
+    turns = Turns(1)
+    faults.before("GetRecords", turns.stop)
+    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, turns=turns)
     assert items(reading) == []
     assert (reading.end, reading.position) == (RangeEnd.BOUND, Position.after(read))
     assert faults.count("GetRecords") == 1
@@ -108,12 +108,14 @@ def test_a_pause_during_the_probe_holds_no_memory(shard, faults):
     shard.later(hours=30)
     faults.fail(times=3)
     limiter, reserved = RecordingLimiter(1 << 30), []
-    reading = ShardReading(shard.client, shard.reading(Position.after(read), since).range, limiter=limiter)
-    for step in reading.steps():
-        if isinstance(step, Pause):
+
+    class Recording(Turns):
+        async def pause(self, seconds):
             reserved.append(limiter._reserved)
-        elif not isinstance(step, Records):
-            step.block()
+            await super().pause(seconds)
+
+    range_ = shard.reading(Position.after(read), since).range
+    assert items(ShardReading(shard.client, range_, turns=Recording(1), limiter=limiter)) == [1]
     assert set(reserved) == {0}
     assert limiter.max_reserved > 0
 
@@ -130,17 +132,15 @@ def test_other_readings_continue_during_the_probe(shard, faults):
             probing.set()
             in_time.append(finish_probe.wait(SECONDS))
 
-    def reads():
-        for step in shard.reading(Position.after(read), since).steps():
-            if not isinstance(step, Records):
-                yield step
+    async def reads():
+        assert len([records async for records in shard.reading(Position.after(read), since).batches()]) == 1
 
-    def others():
-        assert (yield from to_thread(lambda: probing.wait(SECONDS)))
+    async def others():
+        assert await asyncio.to_thread(probing.wait, SECONDS)
         finish_probe.set()
 
     faults.before("GetRecords", before)
-    EventLoop(2).run([reads(), others()])
+    Turns(2).run([reads(), others()])
     assert in_time == [True]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.sdk import sdk_client
 from kinesis_assets.kinesis.settings import ReadTiming
-from kinesis_assets.kinesis.transport.event_loop import Pause
+from kinesis_assets.kinesis.transport.concurrency import Turns
 from support.one_shard import BEGINNING, SHARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from kinesis_assets.kinesis.reading.reading import ShardReading
-    from kinesis_assets.kinesis.transport.event_loop import Wait
 
 SECONDS = 60.0
 CALLS = 5 * SECONDS
@@ -51,8 +48,8 @@ class Consumer:
     refusals: int = 0
     pages: int = 0
 
-    def steps(self) -> Generator[Pause]:
-        yield Pause(self.begin)
+    async def consume(self, turns: Turns) -> None:
+        await turns.pause(self.begin)
         while True:
             try:
                 page = self.kinesis.get_records(ShardIterator=self.iterator)
@@ -62,7 +59,7 @@ class Consumer:
                 self.iterator = page["NextShardIterator"]
                 self.pages += 1
                 self.records += len(page["Records"])
-            yield Pause(self.draws.uniform(0.95, 1.05) * self.seconds_between_calls)
+            await turns.pause(self.draws.uniform(0.95, 1.05) * self.seconds_between_calls)
 
 
 @dataclass
@@ -77,14 +74,21 @@ class Iterations:
     reading_of: Callable[..., ShardReading]
     records: int = 0
 
-    def steps(self) -> Generator[Wait | Records]:
+    async def consume(self, turns: Turns) -> None:
         position = BEGINNING
         while True:
             reading = self.reading_of(position, max_seconds=1.0)
-            yield from reading.steps()
+            await read(reading, turns)
             position = reading.position
             self.records += reading.records
-            yield Pause(ReadTiming().seconds_between_calls)
+            await turns.pause(ReadTiming().seconds_between_calls)
+
+
+async def read(reading: ShardReading, turns: Turns) -> None:
+    """Read a range to its end, side by side with others."""
+    reading._pause = turns.pause
+    async for _ in reading.batches():
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -120,17 +124,22 @@ def consumer(kinesis, stream, settings):
 
 def run(virtual, *consumers, seconds=SECONDS):
     """Run readings and other consumers side by side."""
-    end = virtual.now + seconds
-    running = [consumer.steps() for consumer in consumers]
-    due = [(virtual.now, index) for index in range(len(running))]
-    while due[0][0] < end:
-        virtual.now, index = heapq.heappop(due)
-        for step in running[index]:
-            if isinstance(step, Pause) and step.seconds:
-                heapq.heappush(due, (virtual.now + step.seconds, index))
-                break
-            if not isinstance(step, Records | Pause):
-                step.block()
+    turns = Turns(1, virtual)
+
+    class Over(Exception):
+        """The time is over."""
+
+    async def consume(consumer):
+        async with turns:
+            await (consumer.consume(turns) if hasattr(consumer, "consume") else read(consumer, turns))
+
+    async def ends():
+        async with turns:
+            await turns.pause(seconds)
+        raise Over
+
+    with pytest.raises(Over):
+        turns.run([*map(consume, consumers), ends()])
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from kinesis_assets.kinesis.reading.pacing import PageLimit
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.settings import LARGEST_BODY, PageSizes
+from kinesis_assets.kinesis.transport.concurrency import Turns
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, data
 from support.recording_limiter import RecordingLimiter
@@ -119,10 +119,10 @@ def test_halving_starts_at_the_limit_that_the_bounds_allow(put, client, faults):
 
 def test_stop_ends_a_shard_whose_pages_are_too_long(put, client, faults):
     put(6)
-    stop = threading.Event()
+    turns = Turns(1)
     faults.long_page(above=0, size=MIB)
-    faults.answer("GetRecords", lambda *_: stop.set())
-    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), stop=stop)
+    faults.answer("GetRecords", lambda *_: turns.stop())
+    reading = ShardReading(client, ShardRange(SHARD, BEGINNING, Bounds(), ALL_KEYS), turns=turns)
     assert data(reading) == []
     assert (reading.end, reading.position) == (RangeEnd.BOUND, BEGINNING)
     assert limits(faults) == [16]

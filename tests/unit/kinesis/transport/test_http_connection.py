@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ import urllib3
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.transport.concurrency import run
 from support.http_pages import CHUNKED, HEAD, LONG, PAGE, SIZED, call, client_of, code_of
 from support.scripted_server import After, Response, ScriptedServer
 
@@ -155,10 +157,14 @@ def test_the_sdk_waits_for_the_response_on_a_connection_of_a_direct_call():
 def test_the_connection_of_an_abandoned_call_is_not_reused():
     with ScriptedServer(Response(SIZED, after=0.2), Response(SIZED)) as peer:
         client = client_of(peer.url)
-        getting = client.getting_records("i", 10)
-        next(getting).block()  # it is connected
-        next(getting)
-        assert peer.requested.wait(SECONDS)
-        getting.close()
+
+        async def abandon():
+            calling = asyncio.create_task(client.getting_records("i", 10))
+            assert await asyncio.to_thread(peer.requested.wait, SECONDS)
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+
+        run(abandon())
         call(client)
         assert (len(peer.requests), peer.connections) == (2, 2)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
+import ssl
 import threading
+import time
 from contextlib import suppress
-from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
 from kinesis_assets.kinesis.transport import http
-from kinesis_assets.kinesis.transport.event_loop import Pause, run_until_complete
+from kinesis_assets.kinesis.transport.concurrency import run
 from kinesis_assets.kinesis.transport.http import receive
 from support.virtual_time import VirtualTime
 
@@ -36,12 +38,15 @@ class Pieces(socket.socket):
         return super().recv(min(size, self._most))
 
 
+async def no_memory(_):
+    """Reserve no memory."""
+
+
 def receive_from(sent, report=lambda _: None, piece=1 << 20):
     """Receive what is sent before the connection ends; report the maximum length of a body before it."""
 
-    def before_body(length):
+    async def before_body(length):
         report(length)
-        yield Pause(0)
 
     connected, theirs = socket.socketpair()
     with Pieces(connected, piece) as ours, theirs:
@@ -55,7 +60,7 @@ def receive_from(sent, report=lambda _: None, piece=1 << 20):
         sending = threading.Thread(target=send)
         sending.start()
         try:
-            return run_until_complete(receive(ours, 5, LARGEST, before_body))
+            return run(receive(ours, lambda: 5, LARGEST, before_body))
         finally:
             ours.shutdown(socket.SHUT_RD)
             sending.join()
@@ -200,7 +205,7 @@ def test_a_partial_response_times_out():
             ours.setblocking(False)
             theirs.sendall(sent)
             with pytest.raises(TimeoutError):
-                run_until_complete(receive(ours, 0.05, LARGEST, lambda _: iter(())))
+                run(receive(ours, lambda: 0.05, LARGEST, no_memory))
 
 
 @pytest.mark.parametrize(
@@ -216,65 +221,122 @@ def test_an_endless_response_times_out(before, piece):
     clock = VirtualTime()
     began = clock.now
 
-    def keep_sending(generator):
-        for _ in generator:
-            clock.now += 6
-            theirs.sendall(piece)
+    def seconds():
+        clock.now += 6
+        theirs.sendall(piece)
+        return 7
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
         theirs.sendall(before)
         with pytest.raises(TimeoutError, match="300 s"):
-            keep_sending(islice(receive(ours, 7, LARGEST, lambda _: iter(()), clock), 200))
+            run(receive(ours, seconds, LARGEST, no_memory, clock))
     assert clock.now - began <= 300 + 2 * 6
 
 
 def test_the_time_limit_of_a_body_starts_once_its_memory_is_reserved():
     clock = VirtualTime()
 
-    def reserve(_):
+    async def reserve(_):
         clock.now += 1000
-        yield Pause(0)
+        asyncio.get_running_loop().call_soon(theirs.sendall, SIZED[-2:])
 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
         theirs.sendall(SIZED[:-2])
-        generator = receive(ours, 7, LARGEST, reserve, clock)
-        assert isinstance([next(generator) for _ in range(3)][1], Pause)
-        theirs.sendall(SIZED[-2:])
-        with pytest.raises(StopIteration) as end:
-            next(generator)
-    assert bytes(end.value.value.body) == b"hello"
+        response = run(receive(ours, lambda: 7, LARGEST, reserve, clock))
+    assert bytes(response.body) == b"hello"
 
 
 def test_the_read_timeout_applies_to_each_piece_and_not_to_the_response():
+    pieces = [OK, b"Content-Length: 5\r\n", b"\r\n", b"he", b"llo"]
+
+    def seconds():
+        """Let a piece arrive after half the timeout."""
+        asyncio.get_running_loop().call_later(0.5, theirs.sendall, pieces.pop(0))
+        return 1.0
+
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        generator = receive(ours, 7, LARGEST, lambda _: iter(()))
-        limits = []
-        for piece in (OK, b"Content-Length: 5\r\n", b"\r\n", b"he", b"llo"):
-            limits.append(next(generator).seconds)
-            theirs.sendall(piece)
-        with pytest.raises(StopIteration) as end:
-            next(generator)
-        response = end.value.value
-    assert limits == [7] * 5
+        response = run(receive(ours, seconds, LARGEST, no_memory))
     assert response.body == b"hello"
+    assert not pieces
 
 
 @pytest.mark.parametrize("sent", [SIZED[:-5], CHUNKED[: -len("2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n")]])
 def test_no_part_of_a_body_is_received_before_its_memory_is_reserved(sent):
+    class Stopped(Exception):
+        """The rest is of no interest."""
+
+    async def before_body(_):
+        theirs.sendall(b"later")
+        assert ours.recv(100) == b"later"
+        raise Stopped
+
     ours, theirs = socket.socketpair()
-    pause = Pause(0)
     with ours, theirs:
         ours.setblocking(False)
         theirs.sendall(sent)
-        generator = receive(ours, 5, LARGEST, lambda _: iter([pause]))
-        while (wait := next(generator)) is not pause:
-            wait.block()
-        theirs.sendall(b"later")
-        assert ours.recv(100) == b"later"
-        generator.close()
+        with pytest.raises(Stopped):
+            run(receive(ours, lambda: 5, LARGEST, before_body))
+
+
+# Waits for the socket
+
+
+@pytest.mark.parametrize("left", [0.0, -1.0])
+def test_nothing_is_awaited_after_the_time_is_over(left):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(SIZED)
+        with pytest.raises(TimeoutError, match="deadline"):
+            run(receive(ours, lambda: left, LARGEST, no_memory))
+
+
+@pytest.mark.slow
+def test_bytes_that_arrive_during_a_long_step_of_another_task_are_in_time():
+    async def long_step():
+        await asyncio.sleep(0.02)
+        time.sleep(0.6)  # noqa: ASYNC251  # a long computation
+        theirs.sendall(SIZED)
+
+    async def both():
+        received, _ = await asyncio.gather(receive(ours, lambda: 0.5, LARGEST, no_memory), long_step())
+        return received
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        assert run(both()).body == b"hello"
+
+
+@pytest.mark.parametrize("error", [BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError])
+def test_a_receive_call_that_would_block_is_repeated_once_the_socket_is_ready(error):
+    errors = [error, error]
+
+    class Blocking(Pieces):
+        def recv(self, size):
+            if errors:
+                raise errors.pop()
+            return super().recv(size)
+
+    connected, theirs = socket.socketpair()
+    with Blocking(connected, 100) as ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(SIZED)
+        assert run(receive(ours, lambda: 5, LARGEST, no_memory)).body == b"hello"
+        assert not errors
+
+
+def test_a_timeout_has_no_context_of_earlier_attempts():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(OK)
+        with pytest.raises(TimeoutError) as raised:
+            run(receive(ours, lambda: 0.05, LARGEST, no_memory))
+    assert raised.value.__context__ is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from dataclasses import replace
 from traceback import walk_tb
 
@@ -16,14 +18,7 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.records.wire import Page, WirePage
 from kinesis_assets.kinesis.settings import LARGEST_BODY, ClientSettings
-from kinesis_assets.kinesis.transport.event_loop import (
-    EventLoop,
-    MemoryLimiter,
-    MemoryWait,
-    Pause,
-    run_until_complete,
-    to_thread,
-)
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Reservation, Turns, run
 from kinesis_assets.kinesis.transport.http import HttpResponse
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
 from support.recording_limiter import RecordingLimiter
@@ -33,103 +28,128 @@ ALL_KEYS = ("0", str((1 << 128) - 1))
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 
-def next_wait(generator):
-    """The next wait of a generator; None if it has ended."""
-    return next(generator, None)
+async def started(coroutine):
+    """Start a coroutine as a task, and let it run until it waits."""
+    task = asyncio.create_task(coroutine)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return task
+
+
+def in_loop(test):
+    """Run a test in an event loop."""
+
+    @functools.wraps(test)
+    def runs():
+        run(test())
+
+    return runs
 
 
 def test_reservations_never_exceed_the_size_and_every_waiter_is_served():
     limiter, served, held = RecordingLimiter(100), [], {}
+    turns = Turns(16)
 
-    def generator(number):
+    async def work(number):
         reservation = limiter.reservation()
-        for size in (number * 7 % 100, 100, 250, 1):
-            yield from reservation.acquire(size)
-            held[number] = min(size, 100)
-            assert sum(held.values()) <= 100
-            served.append(size)
-            yield from to_thread(lambda: None)
-            del held[number]
-            reservation.release()
-            yield Pause(number % 3 * 0.001)
+        async with turns:
+            for size in (number * 7 % 100, 100, 250, 1):
+                await reservation.acquire(size)
+                held[number] = min(size, 100)
+                assert sum(held.values()) <= 100
+                served.append(size)
+                await asyncio.to_thread(lambda: None)
+                del held[number]
+                reservation.release()
+                await turns.pause(number % 3 * 0.001)
 
-    EventLoop(16).run([generator(number) for number in range(40)])
+    turns.run(map(work, range(40)))
     assert len(served) == 160
     assert limiter.max_reserved == 100
 
 
-def test_a_reservation_larger_than_the_size_waits_until_it_is_the_only_one():
+@in_loop
+async def test_a_reservation_larger_than_the_size_waits_until_it_is_the_only_one():
     limiter = RecordingLimiter(100)
     small, large = limiter.reservation(), limiter.reservation()
-    run_until_complete(small.acquire(1))
-    waiting = large.acquire(1000)
-    wait = next_wait(waiting)
-    assert not wait.is_over()
+    await small.acquire(1)
+    waiting = await started(large.acquire(1000))
+    assert not waiting.done()
     small.release()
-    assert wait.is_over()
-    assert next_wait(waiting) is None
+    await waiting
     assert limiter.max_reserved == 100
 
 
-def test_a_large_reservation_is_not_overtaken_by_later_small_ones():
+@in_loop
+async def test_a_large_reservation_is_not_overtaken_by_later_small_ones():
     limiter = MemoryLimiter(100)
     holder, large, small = limiter.reservation(), limiter.reservation(), limiter.reservation()
-    run_until_complete(holder.acquire(60))
-    larges, smalls = large.acquire(80), small.acquire(10)
-    first, second = next_wait(larges), next_wait(smalls)
-    assert not second.is_over()
+    await holder.acquire(60)
+    first, second = await started(large.acquire(80)), await started(small.acquire(30))
+    assert not second.done()
     holder.release()
-    assert [first.is_over(), second.is_over()] == [True, False]
-    assert next_wait(larges) is None
-    assert second.is_over()
-    assert next_wait(smalls) is None
+    await first
+    assert not second.done()
+    large.release()
+    await second
 
 
-def test_a_waiter_that_is_closed_no_longer_delays_others():
+@in_loop
+async def test_a_waiter_that_is_canceled_no_longer_delays_others():
     limiter = MemoryLimiter(100)
     holder, large, small = limiter.reservation(), limiter.reservation(), limiter.reservation()
-    run_until_complete(holder.acquire(60))
-    larges, smalls = large.acquire(80), small.acquire(10)
-    _, wait = next_wait(larges), next_wait(smalls)
-    larges.close()
-    assert wait.is_over()
-    assert next_wait(smalls) is None
+    await holder.acquire(60)
+    first, second = await started(large.acquire(80)), await started(small.acquire(10))
+    first.cancel()
+    await second
     holder.release()
     small.release()
-    run_until_complete(limiter.reservation().acquire(100))
+    await limiter.reservation().acquire(100)
 
 
-def test_a_waiter_holds_no_memory():
+@in_loop
+async def test_a_waiter_that_is_canceled_when_it_is_served_holds_no_memory():
+    limiter = MemoryLimiter(100)
+    holder = limiter.reservation()
+    await holder.acquire(60)
+    waiting = await started(limiter.reservation().acquire(80))
+    holder.release()
+    waiting.cancel()
+    await limiter.reservation().acquire(100)
+    assert waiting.cancelled()
+
+
+@in_loop
+async def test_a_waiter_holds_no_memory():
     limiter = MemoryLimiter(100)
     one, other = limiter.reservation(), limiter.reservation()
-    run_until_complete(one.acquire(50))
-    run_until_complete(other.acquire(50))
-    ones, others = one.acquire(100), other.acquire(100)
-    _, wait = next_wait(ones), next_wait(others)
-    assert next_wait(ones) is None
-    assert not wait.is_over()
+    await one.acquire(50)
+    await other.acquire(50)
+    first, second = await started(one.acquire(100)), await started(other.acquire(100))
+    assert (first.done(), second.done()) == (True, False)
     one.release()
-    assert next_wait(others) is None
+    await second
 
 
-def test_a_second_acquire_replaces_the_first():
+@in_loop
+async def test_a_second_acquire_replaces_the_first():
     limiter = MemoryLimiter(100)
     reservation = limiter.reservation()
-    run_until_complete(reservation.acquire(90))
-    run_until_complete(reservation.acquire(90))
+    await reservation.acquire(90)
+    await reservation.acquire(90)
     reservation.release()
     reservation.release()
-    run_until_complete(limiter.reservation().acquire(100))
+    await limiter.reservation().acquire(100)
 
 
-def getting_page(client, limiter):
-    iterator = client.shard_iterator(SHARD, BEGINNING)
-    found, _ = yield from client.getting_records(iterator, 10_000, limiter.reservation())
+async def getting_page(client, limiter):
+    iterator, _ = await client.getting_iterator(SHARD, BEGINNING)
+    found, _ = await client.getting_records(iterator, 10_000, limiter.reservation())
     return found
 
 
 def page(client, limiter):
-    return run_until_complete(getting_page(client, limiter))
+    return run(getting_page(client, limiter))
 
 
 def test_a_page_reserves_memory_in_proportion_to_its_body(kinesis, stream, client, faults):
@@ -147,16 +167,26 @@ def test_a_body_is_not_read_before_memory_is_available(kinesis, stream, settings
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     kinesis.put_record(StreamName=stream, Data=bytes(1_000_000), PartitionKey="k")
     client = StreamClient(stream, replace(settings, sdk_parser=by_sdk))
-    limiter = MemoryLimiter(1000)
-    holder = limiter.reservation()
-    run_until_complete(holder.acquire(1000))
-    reading = getting_page(client, limiter)
-    while not isinstance(wait := next(reading), MemoryWait):
-        wait.block()
-    assert not wait.is_over()
-    holder.release()
-    assert wait.is_over()
-    assert len(run_until_complete(reading).records) == 1
+    limiter, waiting = MemoryLimiter(1000), asyncio.Event()
+
+    class Waiting(Reservation):
+        async def acquire(self, amount):
+            waiting.set()
+            await super().acquire(amount)
+
+    limiter.reservation = lambda: Waiting(limiter)
+
+    async def reads():
+        holder = Reservation(limiter)
+        await holder.acquire(1000)
+        reading = asyncio.create_task(getting_page(client, limiter))
+        await waiting.wait()
+        await asyncio.sleep(0.05)
+        assert not reading.done()
+        holder.release()
+        return await reading
+
+    assert len(run(reads()).records) == 1
 
 
 def test_a_page_read_by_the_sdk_reserves_memory_for_the_largest_body(kinesis, stream, settings):
@@ -195,8 +225,8 @@ def test_the_error_of_an_invalid_page_does_not_keep_the_page(
         of, name = (StreamClient, "_get_records_by_sdk") if by_sdk else (SignedCall, "__call__")
         call = getattr(of, name)
 
-        def dateless(*arguments):
-            return (yield from call(*arguments))[0], None
+        async def dateless(*arguments):
+            return (await call(*arguments))[0], None
 
         monkeypatch.setattr(of, name, dateless)
     client = StreamClient(stream, replace(settings, sdk_parser=by_sdk), attempts=1)

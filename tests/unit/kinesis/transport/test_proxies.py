@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import socket
 import ssl
@@ -13,7 +14,7 @@ import pytest
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed, InvalidInput
 from kinesis_assets.kinesis.reading.retries import is_transient
-from kinesis_assets.kinesis.transport.event_loop import EventLoop, to_thread
+from kinesis_assets.kinesis.transport.concurrency import Turns
 from support.http_pages import SIZED, call, client_of, directly_and_by_the_sdk
 from support.mentions import assert_mentions
 from support.scripted_server import After, Response, ScriptedServer, read_request
@@ -131,23 +132,23 @@ def test_an_unreachable_proxy_is_a_proxy_connection_error_without_its_password(m
     assert "secret" not in f"{raised.value}{raised.value.__cause__}"
 
 
-def test_a_slow_proxy_does_not_delay_other_generators(monkeypatch):
+def test_a_slow_proxy_does_not_delay_others(monkeypatch):
     codes = []
 
-    def calls(client):
+    async def calls(client):
         try:
-            yield from client.getting_records("i", 10)
+            await client.getting_records("i", 10)
         except CallFailed as error:
             codes.append(error.code)
 
-    def others():
-        assert (yield from to_thread(lambda: proxy.requested.wait(SECONDS)))
+    async def others():
+        assert await asyncio.to_thread(proxy.requested.wait, SECONDS)
         assert not codes
         proxy.end()
 
     with ScriptedServer(Response(b"", After.HOLD)) as proxy:
         monkeypatch.setenv("https_proxy", f"http://{proxy.address}")
-        EventLoop(2).run([calls(client_of("https://kinesis.example")), others()])
+        Turns(2).run([calls(client_of("https://kinesis.example")), others()])
     assert codes == ["ConnectionClosedError"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
@@ -21,7 +22,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.event_loop import EventLoop, to_thread
+from kinesis_assets.kinesis.transport.concurrency import Turns
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
 from support.scripted_server import Response, ScriptedServer
 
@@ -103,19 +104,19 @@ def served(endpoint, settings):
 
 
 def read_concurrently(client, arrived, resume):
-    """Read a page while another generator waits for one event and then sets another."""
+    """Read a page while another task waits for one event and then sets another."""
     pages = []
 
-    def reads():
-        page, _ = yield from client.getting_records("i", 10)
+    async def reads():
+        page, _ = await client.getting_records("i", 10)
         pages.append(page)
 
-    def others():
-        assert (yield from to_thread(lambda: arrived.wait(SECONDS)))
+    async def others():
+        assert await asyncio.to_thread(arrived.wait, SECONDS)
         assert not pages
         resume.set()
 
-    EventLoop(2).run([reads(), others()])
+    Turns(2).run([reads(), others()])
     return pages[0]
 
 
@@ -220,8 +221,8 @@ def test_a_response_without_a_valid_date_fails_the_call(kinesis, stream, client,
     iterator = client.shard_iterator(SHARD, BEGINNING)
     call = SignedCall.__call__
 
-    def with_other_date(*arguments):
-        return (yield from call(*arguments))[0], date
+    async def with_other_date(*arguments):
+        return (await call(*arguments))[0], date
 
     monkeypatch.setattr(SignedCall, "__call__", with_other_date)
     with pytest.raises(CallFailed, match="invalid Date"):

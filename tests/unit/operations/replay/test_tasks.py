@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.kinesis.transport.event_loop import MemoryLimiter
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter
 from kinesis_assets.operations.replay import task
 
 
