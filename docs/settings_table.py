@@ -67,9 +67,7 @@ def with_table(page: str, name: str, settings: type[Settings] | Mapping[str, typ
     """Return a page with the present table between its marks.
 
     Args:
-        page: The page.
         name: The name of the settings in the marks.
-        settings: The settings.
 
     Raises:
         ValueError: The page has no marks.

@@ -70,10 +70,8 @@ def retry(
     """Return the result of the first attempt that succeeds.
 
     Args:
-        attempt: The attempt.
         on: The errors after which another attempt may succeed. Any other error is raised at once.
         policy: The number of attempts, and the waits between them.
-        sleep: Waits for a number of seconds.
 
     Raises what the last attempt raises.
     """

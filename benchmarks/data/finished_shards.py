@@ -35,7 +35,6 @@ def finish_shards(
 
     Args:
         uri: The table, which has positions.
-        identity: The stream.
         count: Number of finished shards.
         archived: Whether they are in the archive.
         segment_shards: Number of shards in a segment of the archive.

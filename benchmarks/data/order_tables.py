@@ -117,7 +117,6 @@ class OrderFiles:
     Attributes:
         folder: Their folder.
         batch_id: The batch id of their rows.
-        manifest: The files.
     """
 
     folder: Path

@@ -26,7 +26,6 @@ def wait_until(
     """Wait until a condition is true, and return its value.
 
     Args:
-        condition: The condition.
         process: A process that must not end meanwhile.
         failure: What to print if the condition does not become true; of a file, its content.
         interval: Seconds between two checks. After a slow check they are more, since most of the time is for

@@ -81,7 +81,6 @@ class Worker:
     """A running worker.
 
     Attributes:
-        command: Its command.
         start_up: From its start until it was ready (imports, sessions); None before that.
     """
 

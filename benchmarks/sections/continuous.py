@@ -197,7 +197,6 @@ class _TableReader:
     """A reader of a table, which notes when it finds each record (monotonic clock).
 
     Args:
-        folder: The table's folder.
         column: The column that identifies a record.
         number_of: Returns the number of a record from its value.
     """

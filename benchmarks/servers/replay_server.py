@@ -41,7 +41,6 @@ class ErrorResponse(Exception):
 
     Args:
         code: Its name in the Kinesis API.
-        message: Its message.
     """
 
     def __init__(self, code: str, message: str) -> None:

@@ -36,7 +36,6 @@ class StreamSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The definition of a stream.
 
     Attributes:
-        name: Its name.
         shards: Number of open shards, with hash ranges of equal size.
         pages: Full pages in each shard; 0 for shards without records.
         page_records: Records in a page. No response contains more, whatever its Limit.

@@ -74,7 +74,6 @@ def running(program: Path, folder: Path, host: str = LOOPBACK) -> Iterator[str]:
     """Run the server until the end of the block. Its keys are those of the environment.
 
     Args:
-        program: The program.
         folder: A folder for the buckets. Its file system needs extended attributes.
         host: The address at which it listens.
 

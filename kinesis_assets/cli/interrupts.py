@@ -63,11 +63,7 @@ def _send_again(discarded: sys.UnraisableHookArgs) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Exit the process. If Spark is still starting, it is terminated instead of waited for.
-
-    Args:
-        code: The exit code.
-    """
+    """Exit the process. If Spark is still starting, it is terminated instead of waited for."""
     session = sys.modules.get("kinesis_assets.spark.session")
     if session is not None and session.is_starting():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

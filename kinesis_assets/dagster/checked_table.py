@@ -24,13 +24,11 @@ class CheckedTable:
     """A derived table and its checks.
 
     Attributes:
-        key: The key of its asset.
         stream: The stream whose records it is derived from.
         uri: Its path or URI.
         source: The path or URI of its source, see `open_source`.
         on_deleted: What its runs do if rows of the source were deleted.
         unique: The columns whose values together occur once; empty if there are none.
-        checks: The checks.
         role: The role that accesses the table and its source; None for the credentials of the process.
         groups: The columns of the groups of a roll-up; empty if it is none.
         partition_by: The partition columns; None if they are not known.
@@ -58,8 +56,6 @@ class CheckedTable:
         """Return the table of an asset.
 
         Args:
-            key: The asset's key.
-            consumption: How it consumes its source.
             upstream: The definition of the asset of its source.
             role: The role of its stream.
         """
@@ -92,8 +88,6 @@ def checked_tables(
     Tables without checks are left out, and those whose source is not one of these assets: their runs fail.
 
     Args:
-        definitions: The assets.
-        stream: The stream.
         role: The role of the stream.
     """
     return [

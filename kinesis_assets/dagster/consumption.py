@@ -39,7 +39,6 @@ class Consumption:
 
     Attributes:
         stream: The stream whose records it is derived from.
-        upstream: The key of the asset of its source.
         table: The table's path or URI.
         derivation: Returns the derivation for the path or URI of the source.
         on_deleted: What a run does if rows of the source were deleted.
@@ -48,7 +47,6 @@ class Consumption:
         place: The file and the line that name the source, for errors; empty if they are not known.
         of_errors: Whether its source are the records that the table of *upstream* has set apart.
         groups: The columns of the groups of a roll-up; empty if it is none.
-        partition_by: The partition columns.
     """
 
     stream: StreamNames
@@ -64,11 +62,7 @@ class Consumption:
     partition_by: tuple[str, ...] = ()
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
-        """Return the heartbeat of a step that consumes the source, see `end_dead_runs`.
-
-        Args:
-            context: The context of the running asset.
-        """
+        """Return the heartbeat of a step that consumes the source, see `end_dead_runs`."""
         from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415  # as below
 
         # Each commit has an attempt of its own, so the step may take any time.
@@ -82,7 +76,6 @@ class Consumption:
         Args:
             context: The context of a running asset of the same code location.
             key: The key of the table's asset, to which the table belongs.
-            spark: The session.
 
         Raises what `check_executors` and `derive` raise.
         """

@@ -104,8 +104,6 @@ def add_asset_metadata(
     `StepExecutionContext.add_asset_metadata` reads all partitions from the instance on each call.
 
     Args:
-        step: The step that materializes the asset.
-        key: The asset's key.
         metadata: The metadata by partition key.
     """
     try:
@@ -133,10 +131,6 @@ def report_event(
     """Store an event of a running step.
 
     `AssetExecutionContext.log_event` also keeps each event in memory until the asset's body has returned.
-
-    Args:
-        context: The context of the asset's body.
-        event: The event.
     """
     try:
         step = context.get_step_execution_context()
@@ -156,7 +150,6 @@ def report_events(
     commits three times. It also writes a line without the partition's name to the output of the run for each.
 
     Args:
-        step: The step.
         events: The events. A batch has its materializations first, and then its observations.
     """
     remaining = iter(events)
@@ -179,12 +172,7 @@ def report_events(
 
 
 def report_outside_of_runs(instance: dg.DagsterInstance, events: Sequence[dg.AssetMaterialization]) -> None:
-    """Store materializations that belong to no run, many at once.
-
-    Args:
-        instance: The instance.
-        events: The events.
-    """
+    """Store materializations that belong to no run, many at once."""
     try:
         from dagster._core.events import StepMaterializationData  # noqa: PLC0415  # it may be missing
         from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID  # noqa: PLC0415  # likewise
@@ -253,12 +241,7 @@ def _log_event(step: Any, event: dg.AssetMaterialization | dg.AssetObservation) 
 
 
 def report_check(step: dg.StepExecutionContext, evaluation: dg.AssetCheckEvaluation) -> None:
-    """Store the result of a check in a running step that does not declare the check.
-
-    Args:
-        step: The step.
-        evaluation: The result.
-    """
+    """Store the result of a check in a running step that does not declare the check."""
     try:
         dg.DagsterEvent.asset_check_evaluation(step, evaluation)
     except AttributeError:
@@ -271,7 +254,6 @@ def report_check_of_run(
     """Store a newer result of a check in the name of a run that has reported one.
 
     Args:
-        instance: The instance.
         before: The event with the result that the run has reported.
         evaluation: The new result.
     """
@@ -307,11 +289,8 @@ def check_target(record: dg.EventLogRecord) -> Any:
 def latest_check_executions(
     instance: dg.DagsterInstance, keys: Sequence[dg.AssetCheckKey]
 ) -> Mapping[dg.AssetCheckKey, Any]:
-    """Return the last execution of each check that has one, as an `AssetCheckExecutionRecord`, in one query.
-
-    Args:
-        instance: The instance.
-        keys: The keys of the checks.
+    """Return the last execution of each check that has one, as an `AssetCheckExecutionRecord`, in one
+    query.
     """
     try:
         return instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys))
@@ -329,7 +308,6 @@ def unpartitioned_materializations(
     The public API can only select partitions, and reads the metadata of each materialization.
 
     Args:
-        instance: The instance with the events.
         key: The asset.
         after: The storage id after which they were stored; None for the newest ones since a time.
         since: That time, in seconds since the epoch.
@@ -364,7 +342,6 @@ def job_without_checks(job: dg.JobDefinition, keys: Collection[dg.AssetKey]) -> 
 
     Args:
         job: The implicit job of all assets.
-        keys: The assets.
     """
     try:
         return job.get_subset(asset_selection=frozenset(keys), asset_check_selection=frozenset())
@@ -396,9 +373,6 @@ def assets_of_job(context: dg.AssetCheckExecutionContext) -> Collection[dg.Asset
     """Return the assets that a running job materializes, of which a run may have selected some.
 
     The run itself, which the public API has, names them only if it was started with a selection.
-
-    Args:
-        context: The context of a check in the job.
     """
     try:
         return frozenset(context.job_def.asset_layer.executable_asset_keys)
@@ -408,10 +382,8 @@ def assets_of_job(context: dg.AssetCheckExecutionContext) -> Collection[dg.Asset
 
 
 def assets_of_location(context: dg.OpExecutionContext) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
-    """Return the assets of the code location that runs an op; none where a job is executed in this process.
-
-    Args:
-        context: The context of the op.
+    """Return the assets of the code location that runs an op; none where a job is executed in this
+    process.
     """
     try:
         return context.repository_def.assets_defs_by_key
@@ -438,10 +410,6 @@ def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
     """Return the cursors of the sensors of a given name: one for each code location that has such a sensor.
 
     Dagster has no public API for it. If a name is missing, the result is empty.
-
-    Args:
-        instance: The instance whose daemon evaluates the sensors.
-        name: The sensor's name.
     """
     try:
         # A schedule has no cursor.
@@ -457,8 +425,6 @@ def locations_of_sensor(instance: dg.DagsterInstance, name: str, now: float) -> 
     Dagster has no public API for it. If a name is missing, the result is empty.
 
     Args:
-        instance: The instance whose daemon evaluates the sensors.
-        name: The sensor's name.
         now: The time, in seconds since the epoch.
     """
     try:
@@ -481,11 +447,7 @@ def _states(instance: dg.DagsterInstance, name: str) -> list[Any]:
 
 
 def loading_of(context: dg.ComponentLoadContext) -> object:
-    """Return an object that is the same for all components that are loaded together, and for no others.
-
-    Args:
-        context: The context of a component.
-    """
+    """Return an object that is the same for all components that are loaded together, and for no others."""
     try:
         return context.component_tree.state_tracker
     except AttributeError:
@@ -497,10 +459,6 @@ def stored_state(config: DefsStateConfig, project_root: Path) -> bytes | None:
     """Return the state of a state-backed component as it was last stored; None if there is none.
 
     Dagster has no public API for it outside of `build_defs_from_state`.
-
-    Args:
-        config: The component's `defs_state_config`.
-        project_root: The folder of the project.
     """
     try:
         from dagster._core.definitions.definitions_load_context import (  # noqa: PLC0415  # it may be missing

@@ -39,8 +39,6 @@ class EventAudit:
     """Compares a table's commits with the events of a Dagster instance.
 
     Attributes:
-        instance: The Dagster instance.
-        names: The names of the stream's definitions.
         table: The stream's table, with the heartbeats of its runs.
         add_events: Add missing events to the instance.
         max_commits: Events are added for this many newest commits, and as many newest amendments.

@@ -169,8 +169,6 @@ def run_replay(
     """Run a stream's replay job in this process.
 
     Args:
-        project: The stream.
-        instance: The instance that stores the run.
         start: The start of the range, see `ReplayConfig`.
         end: The end of the range, see `ReplayConfig`.
         shard_ids: Shard ids; empty for all shards.
@@ -195,8 +193,6 @@ def run_catch_up(
     """Run a stream's catch-up job in this process.
 
     Args:
-        project: The stream.
-        instance: The instance that stores the run.
         shard_ids: Shard ids; empty for all shards.
         by: Name recorded with the positions.
 
@@ -246,8 +242,6 @@ def _names_in(definitions: dg.Definitions, stream: str, otherwise: str = "") -> 
     """Return the names of the stream of a project that a name, an ARN or an asset key selects.
 
     Args:
-        definitions: The definitions of the project.
-        stream: The stream.
         otherwise: See `StreamProject.of_folder`.
 
     Raises:

@@ -30,7 +30,6 @@ class KinesisResource(ConnectionSettings, dg.ConfigurableResource):  # type: ign
 
         Args:
             name: The stream's name or ARN.
-            timing: When a run calls the stream.
             role: The role of a run; by default that of the settings without a run.
 
         Raises:

@@ -24,7 +24,6 @@ class SettingEffect:
     """The effect of one setting.
 
     Attributes:
-        name: The setting.
         effect: What it does, in a word or two.
         reason: Why, and what to do instead.
     """
@@ -35,12 +34,7 @@ class SettingEffect:
 
 
 def setting_effects(opened: OpenStream, preview: Preview) -> Iterator[SettingEffect]:
-    """Yield the settings that have no effect, and those that change more than what a run reads.
-
-    Args:
-        opened: The stream, as it is configured.
-        preview: What the next run does.
-    """
+    """Yield the settings that have no effect, and those that change more than what a run reads."""
     settings = opened.settings
     if preview.has_positions and StartPositions.of(settings.start) != StartPositions():
         yield SettingEffect(

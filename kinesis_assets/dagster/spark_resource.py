@@ -18,9 +18,6 @@ class SparkResource(LazyPySparkResource):
 
     With Spark Connect each resource has its own session, which ends with the run. A session that is started
     in this process is kept for the next run of the process.
-
-    Attributes:
-        spark_config: Settings of the session.
     """
 
     _session: Any = PrivateAttr(default=None)

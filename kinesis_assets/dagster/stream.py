@@ -46,7 +46,6 @@ class ListedShards(NamedTuple):
     """The shards of a stream and what its table records about them.
 
     Attributes:
-        listing: The stream and its shards.
         snapshot: The newest version of the table; None if the table does not exist.
         shards: The position of each shard, see `plan.current_shards`.
     """
@@ -68,13 +67,10 @@ class OpenStream:
     The client, the table and the Spark session are created on first use.
 
     Attributes:
-        settings: How the stream is read and committed.
         kinesis: The connection to Kinesis.
-        names: The names of its definitions.
         arn: The stream's ARN, if it is configured.
         handover: Seconds before the end of a continuous run in which the next one may take over, see
             `RunTiming`.
-        checks: The asset checks of the raw table.
         run_id: The id of the Dagster run; None outside of one.
         graceful_stop: How the run stops that lands records now; None before it lands any.
         unfinished_reports: Reports what has to follow the events that Dagster reports for an output; None if
@@ -252,7 +248,6 @@ def open_stream(resources: object, names: StreamNames) -> OpenStream:
 
     Args:
         resources: The resources, which include the stream's I/O manager.
-        names: The names of the stream's definitions.
     """
     opened: OpenStream = getattr(resources, names.io_manager_key).opened
     return opened

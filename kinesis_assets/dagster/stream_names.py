@@ -24,7 +24,6 @@ class StreamNames:
     other names have fewer characters, so those of two streams may be the same, which Dagster refuses.
 
     Attributes:
-        stream: The stream's name in Kinesis.
         prefix: The parts of the asset keys before the name.
     """
 
@@ -37,7 +36,6 @@ class StreamNames:
 
         Args:
             stream: The stream's name or ARN.
-            key_prefix: The setting `key_prefix`.
 
         Raises:
             InvalidInput: An argument is invalid.

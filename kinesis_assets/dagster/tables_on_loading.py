@@ -30,9 +30,6 @@ class CheckedSelection(dg.AssetSelection):
     Dagster resolves the selections of automation sensors when it loads definitions. It has no other way to
     check all assets of a code location, whichever function or component defines them. If a release resolves
     them later, or in another way, such assets are refused when they run.
-
-    Args:
-        selection: The selection.
     """
 
     def __init__(self, selection: dg.AssetSelection) -> None:

@@ -61,7 +61,6 @@ class Expression:
 
     Attributes:
         setting: The setting that has it: select or where.
-        text: The expression.
     """
 
     setting: str
@@ -109,7 +108,6 @@ def with_failures(
     around them.
 
     Args:
-        decoded: The records.
         scope: Returns records with the columns that expressions see, and that of the raw record.
         expressions: The expressions that may fail, in the order in which they are tried: the condition and
             then a generator first.

@@ -6,8 +6,6 @@ the id (UUID) of the schema version with which the record was written. The paylo
 Source: https://github.com/awslabs/aws-glue-schema-registry
 
 Schema versions of the AWS Glue Schema Registry: executors request them by id, the driver by name.
-
-The Spark type of a schema that the AWS Glue Schema Registry has under a name.
 """
 
 from __future__ import annotations
@@ -48,7 +46,6 @@ class SchemaVersion:
 
     Attributes:
         data_format: AVRO or JSON. PROTOBUF is not supported.
-        definition: The text of the schema.
     """
 
     data_format: str
@@ -68,7 +65,6 @@ class GlueRegistry:
         profile_name: The profile, as for boto3. The profile must also exist on the executors.
         role_arn: The ARN of a role that reads the registry, which may belong to another account.
         external_id: The external id that the trust policy of the role requires.
-        session_name: The name of the sessions of the role.
 
     Raises:
         InvalidInput: A setting of the role is invalid.
@@ -129,7 +125,6 @@ class GlueRegistry:
 
         Args:
             registry_name: The name of the registry within its account and region.
-            name: The name of the schema.
             number: The number of the version; None for the latest.
 
         Raises:

@@ -1,7 +1,5 @@
 """Conversion of Spark types to the Python types that validate values and the Arrow types that store them.
 
-Values of any type, which are kept as JSON text.
-
 Decimals and 32-bit floats, whose range msgspec does not check. A number out of range is an error.
 """
 
@@ -162,7 +160,6 @@ def value_type(
     A struct is a dict. A nullable field may be missing; all other fields are required.
 
     Args:
-        spark_type: The Spark type.
         replaced: Python types for some Spark types that are used instead of the usual ones.
 
     Raises:

@@ -197,9 +197,7 @@ class Proof:
 
     Attributes:
         acknowledged: The number of records that the stream acknowledged.
-        rows: The number of rows in the table.
         exact: The number of records that the table contains exactly once with unchanged bytes.
-        rows_by_shard: The number of rows in the table by shard id.
     """
 
     acknowledged: int

@@ -43,9 +43,7 @@ class ConsumedRecords:
     """The records of a raw table that a consumer may have consumed, as of its position.
 
     Args:
-        table: The table.
         identity: The stream of its newest positions.
-        cursor: The consumer's position.
     """
 
     def __init__(self, table: PositionedTable, identity: StreamIdentity, cursor: Cursor) -> None:

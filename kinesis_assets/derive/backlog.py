@@ -49,7 +49,6 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
     Args:
         source: The version. The consumer's cursor must not be newer.
         cursor: The consumer's cursor; None if it has consumed nothing.
-        max_commits: The maximum number of commits to read.
 
     Raises:
         SourceCommitsMissing: The commits since the position are no longer recorded.
@@ -80,7 +79,6 @@ def first_unconsumed_date(source: Source, cursor: Cursor) -> date | None:
 
     Args:
         source: The version of the raw table. The consumer's cursor must not be newer.
-        cursor: The consumer's cursor.
 
     Returns:
         The date; None if all rows are consumed.

@@ -113,9 +113,7 @@ def changes_of(
     """Yield the changes of a step, with their rows cached within the context.
 
     Args:
-        spark: The session.
         source: The version of the source to which the new rows belong.
-        rows: The new rows.
         derivation: How the table is computed.
         table: The table's URI, for errors.
         present: The table; None if it does not exist, or is about to lose its rows.

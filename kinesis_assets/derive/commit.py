@@ -59,11 +59,9 @@ def commit(
     """Commit an attempt's files and its position in the source, both or neither.
 
     Args:
-        table: The table.
         expected: The id of the newest commit when the attempt started; None if there was none. Its entry is
             read only if another commit came after it, or unless *restarts*.
         cursor: The position in the source after these rows.
-        batch_id: The attempt's id, which its rows carry.
         manifest: The files that it wrote.
         counts: How many records there were, and how many could not be decoded; None if they were not counted.
         errors: The files that it wrote with the records that could not be decoded; None if such records are

@@ -25,7 +25,6 @@ class _Failure:
     """Why a table could not consume its source.
 
     Attributes:
-        error: The last error.
         times: The number of consecutive failures.
         due: Time before which it is not tried again (monotonic clock).
     """
@@ -47,7 +46,6 @@ class ContinuousDerivations:
         report: Called with a table's name and each of its commits.
         report_failure: Called with a table's name and its error, unless the last error had the same text.
         backoff: The waits after a table's failures.
-        clock: The clock.
     """
 
     def __init__(

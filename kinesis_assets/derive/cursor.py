@@ -63,7 +63,6 @@ class Records(NamedTuple):
     """Records of a shard that a batch of a raw table has.
 
     Attributes:
-        batch_id: The batch id.
         shard_id: The shard id.
         after: The place before them, as `table.row_predicates.passed` returns it.
         through: The place after them, likewise.
@@ -144,11 +143,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def condition(self, column: str) -> str:
-        """Return the selection as a condition in SQL.
-
-        Args:
-            column: The column with the batch id.
-        """
+        """Return the selection as a condition in SQL."""
         parts = [f"{column} > {self.above}"] if self.above >= 0 else []
         if self.through is not None:
             parts.append(f"{column} <= {self.through}")

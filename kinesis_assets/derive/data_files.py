@@ -1,8 +1,6 @@
 """The data files of derived tables, and how tasks write them.
 
 Spark tasks import this module, so it does not read the table's log.
-
-How many records of a step could not be decoded. Spark tasks import this module.
 """
 
 from __future__ import annotations
@@ -61,7 +59,6 @@ def counts_of(batch: pa.RecordBatch, error_column: str) -> RecordCounts:
     """Count the records of a batch.
 
     Args:
-        batch: A row for each record.
         error_column: The column with the reason why a record could not be decoded.
     """
     is_error = pc.is_valid(batch[error_column])
@@ -100,7 +97,6 @@ class DerivedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         path: Path relative to the table's folder.
         size: Size in bytes.
-        rows: Number of rows.
         new_rows: Number of rows with the batch id of the attempt that wrote the file.
         partition: The value of each partition column, by name, as Delta's log stores it.
         statistics: The file's statistics as Delta's log stores them, in JSON.
@@ -118,7 +114,6 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The files that a task wrote.
 
     Attributes:
-        files: The files of the table.
         replaced: The files with the rows that are replaced or deleted, which are not part of the table.
         counts: How many new rows are of records that could not be decoded; None if they are not counted.
     """
@@ -141,11 +136,7 @@ class WritingJob:
     """The settings of the tasks that write an attempt's files. It can be pickled and holds no secrets.
 
     Attributes:
-        folder: The table's folder.
         schema: The columns of the table, with the batch id.
-        partition_by: The partition columns.
-        batch_id: The attempt's batch id.
-        layout: The sizes of the files.
         compression: How the files are compressed.
         removed: The files of the table that are replaced by copies without some of their rows, by the number
             that `read.FILE_COLUMN` has for them.
@@ -171,8 +162,6 @@ def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
     """Return whether an attempt may have written a file.
 
     Args:
-        file: The file.
-        batch_id: The attempt's batch id.
         folder: The folder within that of the table, with a slash at its end.
     """
     folder += partition_folder(file.partition)
@@ -184,7 +173,6 @@ class DerivedFileWriter:
     """Writes the rows of one task, with one open file for each combination of partition values.
 
     Args:
-        job: The settings.
         folder: The folder of the files within that of the table, with a slash at its end.
     """
 

@@ -102,7 +102,6 @@ class Derivation:
             group that changed. Otherwise it must treat each row for itself, since rows arrive in steps of
             any size.
         mode: How rows replace others; None to append them.
-        partition_by: The partition columns.
         on_deleted: What to do if rows of the source were deleted.
         max_bytes: Size of the source's files in bytes after which a step includes no further commit.
         all_columns: Whether the rows must have all columns of the table. Otherwise those that they lack are

@@ -88,7 +88,6 @@ class DerivedTable(StoredTable):
         Args:
             source: The id of the source table.
             schema: The schema of a new table, as in Delta's metadata.
-            partition_by: The partition columns of a new table.
 
         Raises:
             StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
@@ -169,7 +168,6 @@ class DerivedSnapshot(TableVersion):
         response may have been lost.
 
         Args:
-            entry: The commit.
             added: The files to add.
             removed: The files to remove.
             exclusive: Refuse the commit after any other commit since this version, even after a compaction.
@@ -214,7 +212,6 @@ class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         path: Path relative to the table's folder.
         size: Size in bytes.
-        rows: Number of rows.
     """
 
     path: str

@@ -37,8 +37,6 @@ def raise_for_record(
     """Raise an error that names a record if an error of Spark is that of an expression of a derivation.
 
     Args:
-        error: The error.
-        spark: The session.
         table: The table's URI, for the error.
         source: The version of the source to which the rows belong.
         rows: The rows of the step that failed.

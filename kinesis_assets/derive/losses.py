@@ -42,7 +42,6 @@ class Missing:
 
     Attributes:
         commit: The commit that added the batch.
-        shard_id: The shard.
         rows: How many rows are missing.
         added_again: How many of them later amendments added again, by their batch id.
     """
@@ -62,10 +61,8 @@ def missing_rows(
     """Compare the rows of commits with the numbers that the commits recorded.
 
     Args:
-        source: The source.
         commits: Its commits since the consumer's position.
         taken: The first of them, which the consumer consumes.
-        files: The files with their rows.
 
     Returns:
         The rows of each shard that are missing from a batch.
@@ -112,9 +109,7 @@ def deleted_rows(
     """Return the rows that are missing, and that no later amendment has added again, by batch.
 
     Args:
-        source: The source.
         commits: Its commits since the consumer's position.
-        missing: The rows that are missing.
 
     Raises:
         SourceRowsMissing: No amendment explains it.
@@ -174,12 +169,7 @@ def _of_shard(commit: SourceCommit, shard_id: str) -> str:
 
 
 def rows_added_again(source: Source, again: Sequence[Records]) -> list[DeletedRows]:
-    """Return the number of records that were added again, for each batch.
-
-    Args:
-        source: The source.
-        again: The records.
-    """
+    """Return the number of records that were added again, for each batch."""
     counts = _counted(source, " OR ".join(f"({each.condition})" for each in again)) if again else {}
     return [
         DeletedRows(
@@ -216,7 +206,6 @@ def consumed_after(source: Source, selection: Selection, before: DerivedCommit |
     """Return the number of rows of a source that are consumed after a step, see `DerivedCommit`.
 
     Args:
-        source: The source.
         selection: The rows that the step consumes.
         before: The commit before the step; None if there is none.
     """
@@ -233,7 +222,6 @@ def restored_rows(source: Source, newest: DerivedCommit | None, through: Cursor)
     by their number: those that have expired or were deleted since they were consumed can hide as many.
 
     Args:
-        source: The source.
         newest: The newest commit of the table; None if there is none.
         through: The position after the next step.
 
@@ -255,7 +243,6 @@ def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
     records that it had set apart.
 
     Args:
-        source: The source.
         newest: The newest commit of the table; None if there is none.
 
     Raises:
@@ -287,7 +274,6 @@ def refuse_loss(snapshot: DerivedSnapshot, source: Source, cause: TableError) ->
 
     Args:
         snapshot: The newest version of the table.
-        source: Its source.
         cause: The error because of which it would start again.
 
     Raises:

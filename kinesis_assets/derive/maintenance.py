@@ -90,10 +90,8 @@ def compact(
     """Compact each partition that has enough small files, or files outside of its folder.
 
     Args:
-        table: The table.
         clock: The clock that is checked before each compaction.
         limits: How many small files are enough.
-        dry_run: Change nothing.
 
     Yields:
         A step for each partition. It is left if another commit replaced one of its files meanwhile. One step
@@ -121,7 +119,6 @@ def compact_partition(table: DerivedTable, partition: str) -> None:
     """Merge the small files of a partition, and move large ones to its folder, in one commit.
 
     Args:
-        table: The table.
         partition: The partition's name, as in `Step.of`.
 
     Raises:
@@ -243,10 +240,8 @@ def prune(
     """Delete old heartbeats and commit entries, and then the files that only these entries name.
 
     Args:
-        table: The table.
         clock: The clock that is checked before each folder.
         limits: From how many entries on they are deleted early.
-        dry_run: Change nothing.
 
     Yields:
         A step for each folder with such files.
@@ -298,9 +293,7 @@ def maintain(
     """Carry out, or plan, the steps that are due.
 
     Args:
-        table: The table.
         service_time: The time of the service of its stream, as just returned.
-        dry_run: Change nothing.
         machine: This machine's clock.
         limits: From how many files on a step is due.
 

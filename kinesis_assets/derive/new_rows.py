@@ -286,7 +286,6 @@ def next_rows(
     Args:
         table: The table's URI.
         present: Its newest version; None if it does not exist.
-        source: The newest version of its source.
         on_deleted: What to do if rows of the source were deleted.
         max_bytes: The size of files in bytes after which no further commit is included.
         is_rollup: Whether it has aggregates of groups.
@@ -351,9 +350,7 @@ def read_rows(
     """Return the next rows of a source as a DataFrame.
 
     Args:
-        spark: The session.
         source: The version of the source to which the rows belong.
-        rows: The rows.
         columns: The columns that are read; None for all.
         in_order: Add the column of their order, see `read`.
     """

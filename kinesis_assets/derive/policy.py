@@ -91,7 +91,6 @@ class Decision(NamedTuple):
 
     Attributes:
         policy: The policy that decided; None if no rows were deleted.
-        given_up: The rows.
     """
 
     policy: OnDeleted | None = None

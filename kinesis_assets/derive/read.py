@@ -63,7 +63,6 @@ def read(
     """Return rows of some files of a table as a DataFrame.
 
     Args:
-        spark: The session.
         version: The version of the table to which the files belong.
         files: The files.
         schema: The columns of the files, as in Delta's metadata; None if they are those of the table.
@@ -102,7 +101,6 @@ def shuffle_tasks(spark: SparkSession, size: int) -> int:
     Spark's default, 200, is far too many for a few rows.
 
     Args:
-        spark: The session.
         size: The size of the files in bytes.
     """
     return max(parallelism(spark), size // _SHUFFLE_BYTES)
@@ -200,7 +198,6 @@ def rows_of_file(
     """Yield rows of a data file with the columns of a schema.
 
     Args:
-        filesystem: The table's folder.
         file: The file.
         schema: The columns. Those that the file lacks are partition columns or null.
         selection: The batches whose rows are read.

@@ -38,7 +38,6 @@ class Rebuild:
     """An explicit rebuild of a table, or its plan.
 
     Attributes:
-        rows: Number of rows of the table.
         lost: How many rows of the source the table has consumed that the source no longer has, see
             `lost_rows`; None if that is unknown.
         recorded: The owner and the definition that the table had; None if they are unknown.
@@ -65,10 +64,7 @@ def rebuild(
     """Empty a table because an operator asks for it, whatever its rows and commit entries are.
 
     Args:
-        table: The table.
-        source: Its source.
         definition: The owner and the definition that it has from now on.
-        partition_by: The partition columns of the definition.
         by: The Dagster run id or the person that does it.
         apply: Do it; otherwise only plan it.
 
@@ -103,7 +99,6 @@ def take_over(table: DerivedTable, definition: Definition, *, by: str, apply: bo
     """Make an asset the owner of a table, with its rows and its position, because it was renamed.
 
     Args:
-        table: The table.
         definition: The definition with the new owner, which otherwise must be that of the table.
         by: The Dagster run id or the person that does it.
         apply: Do it; otherwise only plan it.
@@ -148,8 +143,6 @@ def emptied(
     """Delete all rows of a table, so that it starts again with the source's present rows.
 
     Args:
-        table: The table.
-        source: Its source.
         expected: The id of the table's newest commit, which must be the newest still.
         definition: The owner and the definition that the table has from now on.
         by: The Dagster run id or the person that does it.

@@ -70,7 +70,6 @@ def derive(
     Args:
         spark: The session. It is not changed, unless it is on Spark Connect: see `SessionInTimeZone`.
         table: The derived table; it is created if it does not exist.
-        derivation: How it is computed.
         by: The Dagster run id or the person that runs it.
 
     Yields:
@@ -100,15 +99,11 @@ class _Step:
     It can be taken again and again, until there are no more rows.
 
     Args:
-        session: The session.
-        table: The table.
-        derivation: How it is computed.
         by: The Dagster run id or the person that runs it.
 
     Attributes:
         present: The table's newest version; None if it does not exist.
         definition: The owner and the definition that the next commit records.
-        source: The newest version of its source.
         rows: The next rows of the source.
         changes: The changes of the table by these rows.
         columns: The columns that these rows need, see `table_schema`.
@@ -378,7 +373,6 @@ class _Step:
         Args:
             counts: How many records there are, and how many could not be decoded.
             manifest: The files of the step's rows.
-            batch_id: The attempt's batch id.
 
         Returns:
             The files; None if such records are not set apart.

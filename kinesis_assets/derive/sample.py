@@ -23,8 +23,6 @@ def sample_payloads(table: PositionedTable, snapshot: TableSnapshot, count: int)
     """Return payloads of a raw table, from its newest files. Damaged aggregates are left out.
 
     Args:
-        table: The table.
-        snapshot: The version to read.
         count: The maximum number of payloads.
 
     Raises:

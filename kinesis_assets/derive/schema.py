@@ -44,8 +44,6 @@ def table_schema(
 
     Args:
         table: The table's URI, for errors.
-        rows: The rows.
-        partition_by: The partition columns.
         key: The columns of the key.
 
     Raises:

@@ -76,7 +76,6 @@ class Source(ABC):
     Attributes:
         uri: The table's path or URI.
         folder: The table's folder.
-        snapshot: The version.
         batch_column: The column with each row's batch id.
         date_column: The partition column with the date by which rows expire; None if they do not.
         order_columns: The columns by which the rows of a commit are ordered, see `RowOrder`.
@@ -233,9 +232,6 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
 class RawSource(Source):
     """One version of a raw table.
 
-    Args:
-        table: The table.
-
     Raises the errors of `open_source`.
     """
 
@@ -377,9 +373,6 @@ class RawSource(Source):
 
 class DerivedSource(Source):
     """One version of a derived table.
-
-    Args:
-        snapshot: The version.
 
     Raises the errors of `open_source`.
     """

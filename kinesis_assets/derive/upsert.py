@@ -10,10 +10,6 @@ The table is the one that results if the rows are taken one after the other, in 
 `derive.row_order`: a row replaces the one with its key unless that one is newer by `order_by`. So it does
 not depend on where steps end. If a transformation loses the order, rows that are equal in `order_by` are
 compared by all their columns instead.
-
-Roll-ups: aggregates of a table that are computed again only for the groups that changed.
-
-The rows that a step adds, and those of the table that it replaces.
 """
 
 from __future__ import annotations
@@ -83,7 +79,6 @@ def upserted(
     """Return what replaces the files of a table in which keys of new rows occur.
 
     Args:
-        spark: The session.
         snapshot: The version of the table that is changed.
         new: The new rows, see `with_order`. They are computed several times, so they should be cached.
         upsert: How rows replace others.
@@ -237,7 +232,6 @@ def touched_groups(
     """Return the groups in which rows were added, replaced or deleted, each once.
 
     Args:
-        spark: The session.
         source: The version of the source to which the rows belong.
         rows: The new rows, with the files of those that were replaced.
         by: The columns whose values identify a group.
@@ -288,7 +282,6 @@ def incomplete_groups(
     Rows expire by whole days, the first ones first. So all rows of the group's first day have.
 
     Args:
-        spark: The session.
         snapshot: The table. Groups whose first day is unknown, from older releases, are left out.
         arrivals: What `first_arrivals` returned.
         by: The columns whose values identify a group.
@@ -330,7 +323,6 @@ def rolled_up(
     """Return what replaces the files of a table with rows of some groups.
 
     Args:
-        spark: The session.
         snapshot: The version of the table that is changed.
         new: The new rows of the groups. They replace all rows of these groups.
         groups: The groups. They are read several times, so they should be cached.

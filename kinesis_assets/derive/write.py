@@ -66,8 +66,6 @@ def writing_job(
     Args:
         table: The table. It need not exist.
         schema: Its columns, as in Delta's metadata.
-        partition_by: Its partition columns.
-        batch_id: The attempt's batch id, which new rows get.
     """
     return WritingJob(
         folder=table.folder,
@@ -83,8 +81,6 @@ def checked_manifest(uri: str, manifests: Sequence[Manifest], job: WritingJob) -
 
     Args:
         uri: The table's path or URI, for the error.
-        manifests: The manifest of each task.
-        job: The settings of the tasks.
 
     Raises:
         LandingFailed: The attempt cannot have written one of the files, or rows are lost.

@@ -75,7 +75,6 @@ class _Copies:
     """Copies files without the rows that are replaced, one after the other.
 
     Args:
-        job: The settings of the task.
         kept: Writes the rows that stay, and new rows.
         replaced: Writes the rows that are replaced.
     """

@@ -78,7 +78,6 @@ def decode(text: str, kind: type[T], now: int) -> T:
 
     Args:
         text: The encoded token.
-        kind: The expected kind of token.
         now: The current time in milliseconds; 0 accepts expired tokens.
 
     Raises:

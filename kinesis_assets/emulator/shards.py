@@ -1,7 +1,5 @@
 """A shard: a range of hash keys and the records that were put to it.
 
-The 128-bit hash keys and the ranges of them that shards own.
-
 Sequence numbers: 56 decimal digits that increase with each record of a shard. The layout was observed in
 the service's own numbers. From the highest bit down it has a leading 2, the era (36 bits), the lowest 4
 bits of the shard number, the record's ordinal in the shard (64), 8 bits of zero, the second of arrival

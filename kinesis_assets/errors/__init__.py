@@ -138,7 +138,6 @@ class ShardError(KinesisAssetsError):
     """Base of the errors that concern one shard. The run's other shards are not affected.
 
     Attributes:
-        shard_id: The shard's id.
         sentence: What happened and what to do, without the shard's id.
     """
 

@@ -3,10 +3,6 @@
 The module does not depend on Dagster, and on Spark only through `Land`. Each iteration reads the positions
 from the table, so it sees the commits of other writers and continues what the previous iteration left
 unread.
-
-The state that a continuous run keeps of a shard from iteration to iteration.
-
-The duration of a continuous run and the interval of its commits.
 """
 
 from __future__ import annotations
@@ -58,9 +54,6 @@ class ContinuousRun:
     """A continuous run over some shards of a stream.
 
     Args:
-        land: Lands ranges.
-        client: The stream.
-        table: The stream's table.
         policy: How the stream is read; its bounds and its allowance apply to each iteration.
         timing: How long the run lasts, how often it commits and how long it waits.
         report: Called with the result of an iteration right after its commit. The result is limited to the
@@ -288,7 +281,6 @@ class ShardTracker:
     """The state of one shard of a continuous run.
 
     Attributes:
-        timing: The timing of the run.
         reading: The timing of its reading.
         response_timeout: Seconds for which the shard may delay the other shards without a response.
         position: The position after its last iteration; None if that is not known.
@@ -331,8 +323,6 @@ class ShardTracker:
         """Record the outcome of an iteration, and return whether it is to be reported.
 
         Args:
-            result: The result of the iteration.
-            shard_id: The shard.
             finished_before: Whether the shard was already finished when the iteration was planned.
         """
         outcome = result.outcomes[shard_id]

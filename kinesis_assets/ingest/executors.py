@@ -3,8 +3,6 @@
 One task imports what tasks need, reads a shard if they read a stream, and writes a file into the folder of
 their table.
 
-Check that an executor can read the stream of a run: it reads a shard, as the tasks of the run will.
-
 Recognizes why no Python worker started on an executor. Spark reports it only in the text of its errors.
 """
 
@@ -69,7 +67,6 @@ class ShardCheck:
 
     Attributes:
         stream: The stream's name or ARN.
-        settings: The client's settings.
         shard_id: A shard to read; None if the stream has no open one.
         since: Where to read it from.
     """
@@ -119,7 +116,6 @@ class ExecutorCheck:
 
     Attributes:
         shard: What it reads of a stream; None if it reads none.
-        folder: The table's folder.
         file: Path of the file to write, relative to the folder.
     """
 
@@ -146,7 +142,6 @@ def check_executors(
     A session whose tasks run in the environment of this process is not checked.
 
     Args:
-        spark: The session.
         subject: What the tasks work for, such as "stream orders", for errors.
         folder: The folder of the table that they write.
         client: The stream that they read; None if they read none.

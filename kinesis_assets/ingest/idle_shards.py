@@ -48,8 +48,6 @@ def lag_of(
     no unread record until something shows that it has, or until its next read is overdue.
 
     Args:
-        shard: The shard.
-        now: The time.
         waiting_since: Since when it is known to have unread records although it was read to its tip, or its
             runs fail, in seconds since the epoch; None if that is not so.
         idle: The longest time from one read to the next of a shard without new records. Pass zero, if a run
@@ -73,7 +71,6 @@ def loss_time(shard: ShardPosition, to_fill: Iterable[Gap] = ()) -> datetime | N
     arrived since it was first planned or listed: nobody knows how old the others are.
 
     Args:
-        shard: The shard.
         to_fill: What a catch-up has skipped and is still to add, see `ranges_to_fill`.
     """
     hours = shard.retention_hours
@@ -86,8 +83,6 @@ def time_to_loss(shard: ShardPosition, now: datetime, to_fill: Iterable[Gap] = (
     """Return the time until `loss_time`, which is negative if it is over; None if it is unknown.
 
     Args:
-        shard: The shard.
-        now: The time.
         to_fill: What a catch-up has skipped and is still to add.
     """
     loss = loss_time(shard, to_fill)
@@ -113,7 +108,6 @@ def safe_until(shard: ShardPosition, to_fill: Iterable[Gap] = ()) -> datetime | 
     It is also None if nothing is to be read.
 
     Args:
-        shard: The shard.
         to_fill: What a catch-up has skipped and is still to add, see `ranges_to_fill`.
     """
     hours = shard.retention_hours
@@ -128,7 +122,6 @@ def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:
     """Return the maximum time from one read of a shard to the next.
 
     Args:
-        shard: The shard.
         max_idle: The maximum time by the settings.
     """
     if shard.retention_hours is None:

@@ -3,8 +3,6 @@
 Each task reads its shards and writes the files itself, so records never enter the JVM. It returns a
 manifest of the files that it wrote and of how far it read each shard. Only returned manifests count: a
 retried, speculated or killed attempt leaves files that no table version refers to.
-
-Distribution of shards' ranges over the tasks of a Spark job.
 """
 
 from __future__ import annotations
@@ -36,10 +34,8 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
     range only; any other error fails the job.
 
     Args:
-        spark: The session that runs the job.
         job: The settings that all ranges share.
         ranges: The ranges to read, in the order in which they are started.
-        allowance: The amount that they may read together.
 
     Raises:
         LandingFailed: A task returned an invalid manifest.
@@ -58,8 +54,6 @@ def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[Sha
 
     Args:
         contents: The value that each task returned.
-        job: The landing's settings.
-        ranges: The requested ranges.
 
     Raises:
         LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.

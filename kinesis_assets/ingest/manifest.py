@@ -49,7 +49,6 @@ class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The part of a shard's result that the manifests of landings and replays share.
 
     Attributes:
-        shard_id: The shard.
         stats: The facts about its range and about its rows in the files.
         end: Why the range ended; None if an error ended it.
         error: The error that ended the range; None if there was none.
@@ -104,7 +103,6 @@ def decode_all(subject: str, contents: Iterable[object], kind: type[_Manifest]) 
     Args:
         subject: What the job was for, such as "stream orders", for errors.
         contents: The value that each task returned: the bytes of `encode`, unless something is wrong.
-        kind: The type of the manifests.
 
     Raises:
         LandingFailed: One of the values is not such a manifest.
@@ -249,7 +247,6 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
 
     Args:
         batch_id: The attempt.
-        files: The files.
         rows: By shard id, the number of rows that the files must hold.
     """
     if len({file.path for file in files}) < len(files):
@@ -299,8 +296,6 @@ def is_reachable(range_: ShardRange, position: Position, records: int, first: st
     """Return whether a range can have been read up to a position.
 
     Args:
-        range_: The range.
-        position: The position.
         records: Number of records read.
         first: Sequence number of the first record read; None if none was read.
     """
@@ -359,7 +354,6 @@ def first_failed(shard_id: str, *checks: tuple[bool, str]) -> str | None:
     """Return the reason of the first check that failed, with the shard; None if all passed.
 
     Args:
-        shard_id: The shard.
         checks: Whether each failed, and the reason if so.
     """
     return _first(f"{shard_id}: {reason}" for failed, reason in checks if failed)

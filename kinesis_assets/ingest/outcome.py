@@ -61,7 +61,6 @@ class Outcome:
     """What a run or a replay committed of one shard.
 
     Attributes:
-        shard_id: The shard.
         state: The shard's state afterwards.
         stats: The facts about the range and the rows that were committed; None if there is no range.
         error: Why the state is not a success; None otherwise.
@@ -146,12 +145,7 @@ class RunResult(Result[ShardOutcome]):
 
 
 def shards_with_news(plan: RunPlan, result: RunResult) -> list[str]:
-    """Return the shards that a run moved, finished or read for the first time, and those that failed.
-
-    Args:
-        plan: The run's plan.
-        result: Its result.
-    """
+    """Return the shards that a run moved, finished or read for the first time, and those that failed."""
     return [
         shard_id
         for shard_id, outcome in result.outcomes.items()
@@ -184,8 +178,6 @@ def shard_outcome(
     """Return the outcome of a requested shard.
 
     Args:
-        plan: The run's plan.
-        shard_id: The shard.
         shard: The result of reading it; None if it was not read.
         result: The run's commit.
         after: Its position after it was read; None if it was not.
@@ -368,7 +360,6 @@ class StreamState:
             outcomes: The last outcome of each shard of the run, by shard id.
             failing: The shards whose last run failed.
             losses: When records that are still to be read may expire, by shard id, see `loss_times`.
-            now: The time.
         """
         finished = {key for key, shard in shards.items() if shard.finished} | {
             key for key, outcome in outcomes.items() if outcome.state is ShardState.FINISHED
@@ -407,12 +398,7 @@ def _lag_ms(shard: ShardPosition, now: datetime, *, fails: bool) -> int | None:
 
 
 def record_outcomes(stream: str, result: RunResult) -> None:
-    """Record the outcomes of a run, or of an iteration of a continuous run.
-
-    Args:
-        stream: The stream's name.
-        result: The result.
-    """
+    """Record the outcomes of a run, or of an iteration of a continuous run."""
     for shard_id, outcome in result.outcomes.items():
         shard = {STREAM: stream, SHARD: shard_id}
         measure(ROWS, outcome.rows, shard)

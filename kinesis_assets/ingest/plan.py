@@ -79,11 +79,9 @@ class RunPlan:
     Attributes:
         batch_id: The id of this attempt, written to every row that it lands.
         expected: The positions at which the run starts, with every listed shard.
-        listing: The stream and its shards.
         asked: The ids of the requested shards.
         ranges: By shard id, the ranges to read: those of the requested shards that are neither finished nor
             refused, in the order in which their unread records expire.
-        allowance: The amount that all ranges may read together.
         refused: By shard id, why a requested shard cannot be read.
         given_up: The requested shards that have expired. They count as read to their end, with a gap.
         lowered: Unfinished shards with less retention than the table records; the run records it.
@@ -165,10 +163,8 @@ def plan_run(
     The first plan of a stream commits the start of every listed shard to the table before anything is read.
 
     Args:
-        client: The stream.
         table: The stream's table; it is created if it does not exist.
         asked: Shard ids, parents before children.
-        policy: How the stream is read.
         listing: A recent listing of the stream and its shards. By default, and if it contradicts the table,
             the shards are listed now.
         now: The service's time; by default that of the listing.
@@ -319,7 +315,6 @@ def gaps_to_fill(
 
     Args:
         snapshot: The newest version of the table.
-        identity: The stream.
         shards: The position of each shard.
     """
     if not any(gap.to_fill for shard in shards.values() for gap in shard.gaps):

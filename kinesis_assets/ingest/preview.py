@@ -66,8 +66,6 @@ class ShardPreview:
     """What the next run does at one shard.
 
     Attributes:
-        shard_id: Shard id.
-        effect: See `Effect`.
         position: The position; None if the shard is not stored and cannot be read.
         reason: Why, or what may go wrong; None if there is nothing to say.
     """
@@ -85,7 +83,6 @@ class Preview:
     Attributes:
         shards: The stored and the listed shards, parents before children; none if the run is refused.
         effect: What it does with the table: it starts, resumes or is refused.
-        reason: Why.
         has_positions: The table has positions of this stream, so the configured start has no effect.
         snapshot: The version of the table; None if it does not exist or the run is refused.
         listing: The stream; None if the run is refused.
@@ -103,9 +100,7 @@ def preview_run(client: StreamClient, table: PositionedTable, policy: ReadPolicy
     """Preview the next run over all shards.
 
     Args:
-        client: The stream.
         table: The stream's table; it need not exist.
-        policy: How the stream would be read.
 
     Raises:
         StreamError: The stream cannot be reached.

@@ -57,9 +57,6 @@ def execute_run(
 
     Args:
         land: Lands ranges, as `land.land` does in Spark.
-        client: The stream.
-        table: The stream's table.
-        plan: What to read.
         by: Name of the run, kept with the commit.
         is_iteration: Whether this is one iteration of a continuous run, which checks the stream's identity
             only before a commit.
@@ -178,7 +175,6 @@ def _confirmed(position: ShardPosition, now: datetime, retention_hours: int) -> 
     One response alone must not be able to commit a time in the future.
 
     Args:
-        position: The position.
         now: The service time of the second response.
         retention_hours: The longer retention of both responses.
     """

@@ -60,8 +60,6 @@ def check_list(listing: StreamListing, positions: StreamPositions, table: str) -
     """Check that a list contradicts none of the positions.
 
     Args:
-        listing: The list.
-        positions: The positions in the table.
         table: The table's URI.
 
     Raises:
@@ -171,9 +169,7 @@ def reason_to_keep(
     """Return why a shard that is not listed cannot be given up; None if it can.
 
     Args:
-        client: The stream.
         expected: The positions, with every listed shard.
-        shard_id: The shard.
         now: The service's time.
         on_data_loss: Whether the run may continue if the shard has expired.
         given_up: The shards that the same plan gives up.
@@ -243,7 +239,6 @@ def check_unlisted_parents(
     shards that were created since may have expired unseen.
 
     Args:
-        client: The stream.
         listing: Its list, with the retention to apply.
         known: The shards that were listed before.
         listed_at: The time of the previous list; None for the first list.
@@ -290,7 +285,6 @@ def with_confirmed_ends(client: StreamClient, listing: StreamListing, landing: L
     """Return a landing in which only shards that the driver has seen closed have ended.
 
     Args:
-        client: The stream.
         listing: The plan's listing.
         landing: The landing as the tasks reported it.
     """

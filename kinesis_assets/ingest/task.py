@@ -1,9 +1,5 @@
 """One task of a landing: it reads a group of shards and writes their records to Parquet files.
 
-Concurrent reading of a task's shards.
-
-How far a task is, written from time to time for the log of the run.
-
 Tuning of a Spark Python worker: its memory allocators and its garbage collector.
 """
 
@@ -53,12 +49,8 @@ class LandingJob:
 
     Attributes:
         stream: The stream's name or ARN, for calls.
-        settings: The client's settings.
-        folder: The table's folder.
-        batch_id: The attempt's batch id, written to every row.
         read_until: Time in seconds since the epoch after which no page is requested, because its records
             could not be committed in time. A shard that has returned only empty pages is exempt.
-        layout: The sizes of the data files.
         progress_interval: Seconds from one file about the progress of a task to the next.
     """
 
@@ -79,7 +71,6 @@ def landing_task(
     It yields the encoded manifest.
 
     Args:
-        job: The settings that all tasks share.
         groups: By task number, the ranges of the task and its share of the allowance.
     """
 
@@ -123,9 +114,7 @@ def _watched(marker: StopMarker, turns: Turns, progress: TaskProgress, interval:
     """Watch for a stop marker within the context, and write the progress.
 
     Args:
-        marker: The marker.
         turns: Stopped when the marker exists.
-        progress: The progress of the task.
         interval: Seconds between two checks.
     """
     done = threading.Event()
@@ -247,7 +236,6 @@ class TaskProgress:
     Args:
         files: The files of the landing.
         readings: The readings of the task, while another thread reads them.
-        clock: The clock.
         interval: Seconds from one file to the next.
     """
 

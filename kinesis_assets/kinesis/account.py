@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListedStream:
-    """A stream of the account.
-
-    Attributes:
-        name: Its name.
-        arn: Its ARN.
-        deleting: Whether it is being deleted.
-    """
+    """A stream of the account."""
 
     name: str
     arn: str

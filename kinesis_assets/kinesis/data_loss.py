@@ -3,8 +3,6 @@
 If every record that arrived before some time has been read, none can have expired unread until that time is
 older than the retention. After that a loss is possible, even in an idle shard: the service may skip trimmed
 records without reporting it.
-
-Detect records of a range that may have expired before they were read.
 """
 
 from __future__ import annotations
@@ -98,9 +96,7 @@ class LossDetector:
     """The detection of lost records in one reading.
 
     Args:
-        shard_id: The shard.
         expiry: The facts about the expiry of the shard's records.
-        start: The start of the range.
     """
 
     def __init__(self, shard_id: str, expiry: Expiry, start: Position) -> None:
@@ -113,9 +109,7 @@ class LossDetector:
         """Return the gap between a position and the page read from it, if records may have expired there.
 
         Args:
-            page: The page.
             served: The service's clock at the response.
-            position: The position.
         """
         since, number = self._complete_until, position.sequence_number
         first = page.records[0] if page.records else None

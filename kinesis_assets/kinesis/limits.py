@@ -1,7 +1,4 @@
-"""Limits of a shard's range and of a whole run.
-
-The part of an allowance that a task's shards have not used yet.
-"""
+"""Limits of a shard's range and of a whole run."""
 
 from __future__ import annotations
 
@@ -55,7 +52,6 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     """The amount that all shards of a run may still read together; None means no limit.
 
     Attributes:
-        records: The maximum number of records.
         bytes: The maximum sum of payload bytes. The record that would exceed it is not read, unless it is the
             first one of a task.
         seconds: The time in seconds after the start of reading from which no further page is requested.

@@ -23,7 +23,6 @@ def retry_listing(
     """Pass lists of the stream's shards to a function until it accepts one.
 
     Args:
-        client: The stream.
         use: The function. It raises `ShardListStale` or `ShardListIncomplete` to request a new list.
         listing: A recent list to try first.
 
@@ -56,11 +55,6 @@ def confirm_summary(client: StreamClient, summary: StreamSummary) -> StreamSumma
 
 def confirm_mode(client: StreamClient, listing: StreamListing, *, provisioned: bool) -> StreamListing:
     """Return a listing; describe the stream again if it does not show the mode that was seen before.
-
-    Args:
-        client: The stream.
-        listing: The listing.
-        provisioned: Whether the stream was seen to be provisioned.
 
     Raises what `confirm_summary` raises.
     """

@@ -23,8 +23,6 @@ class AssumedRole:
     See `role_credentials.role_for`.
 
     Attributes:
-        arn: The role's ARN.
-        session_name: The name of its sessions.
         external_id: The external id that its trust policy requires; None if it requires none.
         profile_name: The profile that assumes it, as in boto3; None for the SDK's own chain.
         region_name: The region whose STS is called; None for that of the SDK's own chain.
@@ -95,7 +93,6 @@ def default_session_name(stream: str, run_id: str | None = None) -> str:
     """Return the name of the sessions for a stream, in the characters and the length that AWS accepts.
 
     Args:
-        stream: The stream's name.
         run_id: The id of the Dagster run; None outside of one.
     """
     name = f"kinesis-assets-{stream}"

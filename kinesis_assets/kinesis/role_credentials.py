@@ -44,9 +44,6 @@ class RoleCredentials:
 
     It has the method of a provider of credentials in botocore's sessions.
 
-    Args:
-        role: The role.
-
     Attributes:
         caller: The ARN of the session as which AWS sees the caller.
 
@@ -141,8 +138,6 @@ def role_for(
     """Return a role with the region of its stream, so that other machines call the same STS.
 
     Args:
-        address: The stream.
-        arn: The role's ARN.
         external_id: See `AssumedRole`.
         session_name: See `AssumedRole`; by default `default_session_name`.
         profile_name: See `AssumedRole`.

@@ -57,8 +57,6 @@ def sdk_failures(
 
     Args:
         meta: The `meta` attribute of the SDK's client.
-        address: The stream.
-        operation: The name of the operation.
         of_stream: Whether the stream is the only resource that the call names.
 
     Raises:

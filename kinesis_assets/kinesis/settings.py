@@ -1,9 +1,4 @@
-"""The settings of the Kinesis client: endpoint and credentials, timing, and the sizes of pages.
-
-The timing of reading: when a stream is called, and how long responses and progress are awaited.
-
-How much a reader requests and handles at once.
-"""
+"""The settings of the Kinesis client: endpoint and credentials, timing, and the sizes of pages."""
 
 from __future__ import annotations
 
@@ -34,7 +29,6 @@ class ReadTiming:
     Only tests and benchmarks replace the defaults.
 
     Attributes:
-        seconds_between_calls: Seconds between two GetRecords calls of a shard.
         bytes_per_second: The bytes per second that are read of a shard.
         wait_jitter: The maximum part by which a wait between two calls is longer than these rates demand. It
             leaves gaps for other consumers, see `call_pacing`.
@@ -49,7 +43,6 @@ class ReadTiming:
         connect_timeout: Seconds to wait for a connection.
         read_timeout: Maximum seconds without any data of a response.
         stop_poll_seconds: Seconds between a task's checks of the stop marker.
-        clock: The clock.
     """
 
     seconds_between_calls: float = 1 / CALLS_PER_SECOND
@@ -123,7 +116,6 @@ class ClientSettings:
             times the CPU, with fewer pages at once.
         max_pool_connections: As for boto3, see `CONNECTIONS`.
         timing: When the stream is called, and how long responses are awaited.
-        page_sizes: How much is requested and handled at once.
         role: The role that makes the calls; None for the credentials of the SDK's own chain.
 
     Raises:

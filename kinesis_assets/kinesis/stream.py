@@ -34,7 +34,6 @@ class StreamIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The identity of a stream; a stream that is deleted and created again has another identity.
 
     Attributes:
-        arn: The stream's ARN.
         created: StreamCreationTimestamp, UTC.
     """
 
@@ -52,9 +51,7 @@ class StreamSummary:
     """The description of a stream by DescribeStreamSummary.
 
     Attributes:
-        identity: The stream's identity.
         service_time: The service's clock at the response, UTC, in whole seconds, rounded down.
-        retention_hours: The time for which records are kept.
         on_demand: Whether the capacity mode is ON_DEMAND; None if the service does not name the mode. An
             on-demand stream can be switched to the record distribution strategy AUTO and back at any time.
             Under AUTO the service ignores partition keys and explicit hash keys, and producers may omit
@@ -128,7 +125,6 @@ class StreamAddress:
     """A stream as it was configured. All calls use the same form.
 
     Attributes:
-        name: The stream's name.
         arn: The stream's ARN; None if only the name was given.
     """
 
@@ -174,7 +170,6 @@ class StreamAddress:
         """Whether an ARN may be that of this stream in a region: an address by name does not name an account.
 
         Args:
-            arn: The ARN.
             region_name: The region that is called.
         """
         if self.arn is not None:

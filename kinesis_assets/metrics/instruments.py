@@ -30,8 +30,6 @@ class Instrument:
     """One instrument.
 
     Attributes:
-        name: Its name.
-        kind: Its kind.
         unit: Its unit, as a code of UCUM.
         description: What it measures.
         attributes: The attributes that its measurements may have.

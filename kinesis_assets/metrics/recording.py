@@ -33,7 +33,6 @@ def measure(instrument: Instrument, value: float, attributes: Mapping[str, str])
     """Record a measurement. A counter is not incremented by zero.
 
     Args:
-        instrument: The instrument.
         value: The value, or the increment of a counter.
         attributes: Attributes of the instrument, by their names.
     """
@@ -48,13 +47,7 @@ def measure(instrument: Instrument, value: float, attributes: Mapping[str, str])
 def timed(
     instrument: Instrument, attributes: Mapping[str, str], monotonic: Callable[[], float]
 ) -> Iterator[None]:
-    """Measure the seconds for which the context is entered, and the class of the error that it raises.
-
-    Args:
-        instrument: The instrument.
-        attributes: Its attributes.
-        monotonic: Returns seconds of a monotonic clock.
-    """
+    """Measure the seconds for which the context is entered, and the class of the error that it raises."""
     started = monotonic()
     try:
         yield
@@ -120,11 +113,7 @@ CURRENT_SECONDS = 300.0
 
 
 class CurrentValues:
-    """The current values of one gauge, by their attributes. Threads may share it.
-
-    Args:
-        monotonic: Returns seconds of a monotonic clock.
-    """
+    """The current values of one gauge, by their attributes. Threads may share it."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

@@ -6,8 +6,6 @@ did it. No row is changed.
 
 Refuse rows that the positions have not passed: the next run would add them again. A seek that goes back
 removes the rows after the new position. A restore of an older version adds them again.
-
-The newest row of each shard in a table, computed from the rows alone.
 """
 
 from __future__ import annotations
@@ -62,7 +60,6 @@ class AdoptedShard:
     """A shard of an adoption.
 
     Attributes:
-        rows: Number of rows of the shard in the table.
         position: The position where its first run starts; None if the stream no longer lists the shard.
     """
 
@@ -89,8 +86,6 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     """Accept the rows of a table as they are.
 
     Args:
-        client: The stream.
-        table: Its table.
         by: Name of the operator, recorded with the commit.
         apply: Commit the adoption; otherwise only plan it.
 
@@ -349,9 +344,6 @@ def refuse_rows_ahead(
     """Check that the next run reads no record that is already in the table.
 
     Args:
-        client: The stream.
-        table: Its table.
-        snapshot: The table at one version.
         positions: The positions of that version.
         rewrites: The restores and overwrites since these positions, oldest first; at least one.
 
@@ -386,7 +378,6 @@ def _is_ahead(row: NewestRow, position: Position, start: PassedRecord | None) ->
 
     Args:
         row: The newest row of a shard.
-        position: The position of the shard.
         start: Position before the first record of the shard; rows before it belong to an older stream. None
             if the shard is not listed, so that it cannot be read from its start.
     """
@@ -413,7 +404,6 @@ class NewestRow:
     Attributes:
         sequence_number: The largest sequence number, compared as an integer.
         sub_sequence_number: The largest sub-sequence number of that record.
-        rows: Number of rows of the shard.
         last_arrival: The latest arrival time, UTC.
     """
 
@@ -427,9 +417,6 @@ def newest_rows(snapshot: TableSnapshot) -> Mapping[str, Mapping[str, NewestRow]
     """Return the newest row of each shard, by stream name and shard id.
 
     Memory grows with the number of shards only.
-
-    Args:
-        snapshot: The table.
 
     Raises:
         TableUnreachable: The rows cannot be read.

@@ -63,7 +63,6 @@ def jump(
     """Move shards to their newest records, and record what they skip as gaps that are to be filled.
 
     Args:
-        client: The stream.
         table: Its table.
         shard_ids: The shards; all shards if empty. Those that are finished stay.
         by: Id of the Dagster run or name of the person, recorded with the positions.
@@ -97,9 +96,6 @@ def backfill(
     """Add the records of the gaps that are to be filled, step by step, and clear those that are filled.
 
     Args:
-        fill: Reads ranges and writes the missing records.
-        client: The stream.
-        table: Its table.
         shard_ids: The shards; all shards if empty.
         report: Called with the result of each step after its commit.
         by: Id of the Dagster run or name of the person, recorded with the commits.
@@ -198,8 +194,6 @@ def gaps_to_fill(
     """Return the gaps that are still to be filled, each with its unfilled part, by shard id.
 
     Args:
-        client: The stream.
-        table: Its table.
         shard_ids: The shards; all shards if empty.
     """
     identity, snapshot = client.describe().identity, table.snapshot()
@@ -249,7 +243,6 @@ def lost_parts(
     error, and the gap is to be filled.
 
     Args:
-        client: The stream.
         listing: Its shards. Shards that are not listed are left out.
         gaps: Gaps that were read and are not filled, each with its unfilled part, by shard id.
         outcomes: What was read to fill them, by shard id.
@@ -292,7 +285,6 @@ def _parts(gap: Gap, part: Gap, first: FirstRecord | None, outcome: ReplayOutcom
     """Return the lost part of a gap and, if it was read only in part, the part that is still to be filled.
 
     Args:
-        gap: The gap.
         part: Its unfilled part.
         first: The first record from the start of that part on; None if there is none.
         outcome: What was read to fill it.
@@ -339,8 +331,6 @@ def record_lost(
     """Replace gaps in the positions by their parts, in one commit.
 
     Args:
-        client: The stream.
-        table: Its table.
         lost: What `lost_parts` returned.
         by: Id of the Dagster run or name of the person, recorded with the commit.
 
@@ -388,8 +378,6 @@ def expired_gaps(
     A second list of shards must lack the shard too. A shard of which that is not certain has an error.
 
     Args:
-        client: The stream.
-        table: Its table.
         listing: The stream and its shards. Gaps of listed shards are left out.
         gaps: Gaps, each with its unfilled part, by shard id.
     """

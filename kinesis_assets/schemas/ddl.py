@@ -26,7 +26,6 @@ class Field:
     """A field of a struct.
 
     Attributes:
-        name: The name.
         type: The type as DDL.
         required: Whether a record without the field cannot be decoded.
     """

@@ -33,7 +33,6 @@ class Inference:
     """The type of some documents.
 
     Attributes:
-        fields: The fields of the documents.
         documents: Number of documents that are objects.
         others: Number of documents that are not, or are no JSON.
         notes: What is not as in the documents, each as a sentence.

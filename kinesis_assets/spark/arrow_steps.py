@@ -1,7 +1,4 @@
-"""Functions of Arrow batches as steps of a DataFrame. Steps in a row run as one in Spark's Python workers.
-
-The modules that tasks import on the executors.
-"""
+"""Functions of Arrow batches as steps of a DataFrame. Steps in a row run as one in Spark's Python workers."""
 
 from __future__ import annotations
 

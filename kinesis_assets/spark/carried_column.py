@@ -69,7 +69,6 @@ def carry(full: DataFrame, column: str, *, in_order: bool = True) -> DataFrame:
 
     Args:
         full: Rows with the column.
-        column: Its name.
         in_order: Whether the rows are in the order that `is_in_order` is about.
     """
     rows = full.drop(column)

@@ -69,7 +69,6 @@ def server_code_version(url: str, seconds: float) -> str:
     """Return the version of this package's code on a server, see `code_hash`; empty if the server has none.
 
     Args:
-        url: The server's URL.
         seconds: Time limit for the response.
 
     Raises:

@@ -31,11 +31,7 @@ class AddToken(
     grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
     grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
 ):
-    """An interceptor that asks for the token at each call, because it may have been replaced.
-
-    Args:
-        token: Returns the current token.
-    """
+    """An interceptor that asks for the token at each call, because it may have been replaced."""
 
     def __init__(self, token: Callable[[], str]) -> None:
         self._token = token

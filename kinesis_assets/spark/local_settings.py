@@ -1,14 +1,8 @@
 """Spark on this machine: its default settings and those of the site, Java, and the archive of its classes.
 
-The check for a Java that Spark can run on.
-
 The archive of Spark's classes, which saves a JVM from reading, verifying and linking each class. It is a
 dynamic archive for class data sharing (CDS). It is valid for one Java and one Spark version; other JVMs
 ignore it. `server.make_archive` creates it.
-
-The folder of files that are made once for each user, Spark and version of this package.
-
-Names of settings of a Spark session: some of Spark's own, and those of this package.
 """
 
 from __future__ import annotations

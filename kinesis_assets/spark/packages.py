@@ -179,9 +179,6 @@ _DIGITS = 12
 def package_modules(package: Path = _FOLDER) -> dict[str, Path]:
     """Return the files of the package's modules, without the definitions that only this repository deploys.
 
-    Args:
-        package: The folder of the package.
-
     Returns:
         The files by their path relative to the package, in the order of these paths.
     """

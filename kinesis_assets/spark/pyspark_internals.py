@@ -38,9 +38,6 @@ _MISSING = "PySpark %s has no %s: %s"
 class JavaProcess:
     """The Java process that a classic session has started.
 
-    Args:
-        spark: The session.
-
     Raises:
         AttributeError: A private name is missing.
     """
@@ -210,8 +207,6 @@ def server_setting(url: str, name: str, seconds: float) -> str:
     """Return a setting of a Spark Connect server, without creating a session; empty if it is not set.
 
     Args:
-        url: The server's URL.
-        name: The setting.
         seconds: Time limit for the response.
 
     Raises:
@@ -276,13 +271,7 @@ def _setting_of_session(url: str, name: str, seconds: float) -> str:
 
 
 def session_with_token(url: str, token: Callable[[], str], settings: Mapping[str, Any]) -> SparkSession:
-    """Create a session on a Spark Connect server, each of whose calls carries the current token.
-
-    Args:
-        url: The server's URL.
-        token: Returns the current token.
-        settings: The settings of the session.
-    """
+    """Create a session on a Spark Connect server, each of whose calls carries the current token."""
     from kinesis_assets.spark.connect_token import HEADER, AddToken  # noqa: PLC0415  # imports grpc, as above
 
     try:

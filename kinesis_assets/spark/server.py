@@ -1,10 +1,6 @@
 """A Spark Connect server on this machine, so that runs do not have to start Spark.
 
 It listens on loopback only and requires a token, because its clients can run code as this user.
-
-A supervisor that restarts a Spark server when it has ended, a limited number of times.
-
-A Spark Connect server, and the token that authenticates its clients.
 """
 
 from __future__ import annotations

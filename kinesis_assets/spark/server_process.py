@@ -90,7 +90,6 @@ def _kill_if_unresponsive(url: str, silence: float, to_end: float, stopping: thr
     """Kill this process and its Java if Java hangs. Nothing else would end them.
 
     Args:
-        url: The URL of the service.
         silence: Seconds without a response after which Java counts as hanging.
         to_end: Seconds that it may take to end when it is stopped.
         stopping: Set when the server is being stopped.
@@ -115,7 +114,6 @@ def _warm(url: str, tasks: int, modules: Sequence[str]) -> None:
     """Run a small job. The first job of a JVM and of its Python workers takes seconds longer than later ones.
 
     Args:
-        url: The URL of the service.
         tasks: Number of tasks of the job.
         modules: Modules that each task imports, so that later tasks in the same worker find them loaded.
     """

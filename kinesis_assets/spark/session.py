@@ -1,7 +1,4 @@
-"""Spark sessions: their start, the tags of their jobs, and their errors.
-
-How many tasks of a job run at once.
-"""
+"""Spark sessions: their start, the tags of their jobs, and their errors."""
 
 from __future__ import annotations
 
@@ -194,10 +191,6 @@ class SessionInTimeZone:
     A classic session belongs to the process. It is copied on first use, with its temporary views, functions
     and settings, so that other code keeps its time zone. The copy has the same `SparkContext`, so
     `cancel_tagged` reaches its jobs. A session on Spark Connect belongs to the run, and is used itself.
-
-    Args:
-        spark: The given session.
-        time_zone: The name of the time zone.
     """
 
     def __init__(self, spark: SparkSession, time_zone: str) -> None:

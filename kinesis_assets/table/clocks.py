@@ -30,7 +30,6 @@ class AgreedClock:
     Args:
         table: The table's URI, for errors.
         service_time: The service's time at its last response.
-        machine: This machine's clock.
         elapsed: A monotonic clock in seconds, which advances the service's time from its last response.
     """
 
@@ -69,7 +68,6 @@ def clocks_agree(service_time: datetime, machine: datetime, *, age: timedelta) -
     """Return whether both a time from the service and this machine's clock can be right.
 
     Args:
-        service_time: A time from the service.
         machine: The time of this machine's clock.
         age: Maximum age of `service_time`.
     """

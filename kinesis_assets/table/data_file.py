@@ -1,9 +1,6 @@
 """Describes and verifies the table's data files: Parquet, one arrival date per file, any number of shards.
 
 Spark tasks import this module, so it does not read the table's log.
-
-The data files of one version of a table: their sizes, and the statistics of their columns. Spark tasks
-import this module, so it does not read the table's log: the driver passes the files to them.
 """
 
 from __future__ import annotations
@@ -98,7 +95,6 @@ class DataFile(msgspec.Struct, frozen=True):
         path: Path relative to the folder.
         size: Size in bytes.
         arrival_date: Arrival date of every record in the file, as an ISO date in UTC.
-        rows_by_shard: Number of rows by shard id.
         batch_id: The `batch_id` of every row in the file.
         first_arrival: Earliest approximate_arrival_timestamp in the file.
         last_arrival: Latest approximate_arrival_timestamp in the file.
@@ -167,8 +163,6 @@ def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: WrittenFile) -> 
 
     Args:
         table: The table's URI, for errors.
-        filesystem: The table's folder.
-        file: The file.
 
     Raises:
         DataFileInvalid: The file is missing, unreadable, or has another size or number of rows.
@@ -274,7 +268,6 @@ class ActiveFile:
     Attributes:
         path: Path relative to the table's folder.
         size: Size in bytes.
-        rows: Number of rows of all shards.
         arrival_date: Arrival date of every row in the file, as an ISO date in UTC.
     """
 

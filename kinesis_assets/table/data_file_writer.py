@@ -67,11 +67,6 @@ class DataFileWriter:
     call, by `close` at the latest.
 
     Memory is bounded by two row groups for each open file and for one that is being closed.
-
-    Args:
-        filesystem: The table's folder.
-        batch_id: The attempt's batch id, which every row gets.
-        layout: The sizes of the files.
     """
 
     def __init__(
@@ -248,12 +243,6 @@ def without_shards(
     layout: FileLayout = FileLayout(),
 ) -> list[DataFile]:
     """Copy a file's rows except those of some shards to a new file. The file itself is not changed.
-
-    Args:
-        filesystem: The table's folder.
-        file: The file.
-        shard_ids: The shards.
-        layout: The sizes of the new file.
 
     Returns:
         The new file; the file itself if it has no row of these shards; nothing if it has no other row.

@@ -41,7 +41,6 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
 
     Args:
         uri: The table's path or URI, for errors.
-        folder: The table's folder.
         creator: What creates the table, for the error.
 
     Raises:
@@ -90,12 +89,10 @@ def open_or_create(
     Args:
         opened: Opens the table, and raises `TableMissing` if it does not exist.
         uri: The table's path or URI, for errors.
-        folder: The table's folder.
         schema: The schema of a new table, as in Delta's metadata.
         clock: The clock by which to wait for a table that another process creates.
         partition_by: The partition columns of a new table.
         configuration: The properties of a new table, also those that Delta does not know.
-        description: The description of a new table.
 
     Raises:
         StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.

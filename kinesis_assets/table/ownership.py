@@ -61,7 +61,6 @@ def refuse_other_stream(table: str, owners: Collection[str], identity: StreamIde
         table: The table's URI.
         owners: The ARNs of the streams that the table belongs to. Only a table from an older version can have
             more than one.
-        identity: The stream.
 
     Raises:
         TableOfAnotherStream: The table belongs to another stream.

@@ -1,8 +1,6 @@
 """How a table is written: when files are split, commits repeated and shards archived, and by which clock.
 
 The Delta properties of a new table, and how long files and log entries are kept.
-
-Parses the durations in Delta table properties, such as `interval 30 days`.
 """
 
 from __future__ import annotations
@@ -47,8 +45,6 @@ class TablePolicy:
     Attributes:
         chain: When a positions file holds all shards, and when shards are archived.
         commits: How often a commit is tried.
-        data_files: The sizes of the data files.
-        clock: The clock.
     """
 
     chain: ChainPolicy = ChainPolicy()

@@ -36,7 +36,6 @@ def rows_after(stream: str, places: Mapping[str, PassedRecord]) -> str:
     """Return a predicate for the rows of some shards after what was passed there, in the SQL of delta-rs.
 
     Args:
-        stream: The stream's name.
         places: What was passed, by shard id; at least one shard.
     """
     shards = (f"(shard_id = {sql_text(shard_id)} AND {later(*place)})" for shard_id, place in places.items())

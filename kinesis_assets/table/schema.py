@@ -12,10 +12,8 @@ class Column(NamedTuple):
     """One column of the raw table.
 
     Attributes:
-        name: The column's name.
         type: Spark SQL's name of the column's type.
         description: What it contains.
-        nullable: Whether the column may be null.
     """
 
     name: str

@@ -178,7 +178,6 @@ class TableSnapshot(TableVersion):
 
         Args:
             files: The data files to add.
-            identity: The stream.
             positions: The new positions.
             amendment: The new amendment.
             retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
@@ -230,7 +229,6 @@ class TableSnapshot(TableVersion):
         Args:
             predicate: A condition in the SQL of delta-rs; every text in it must have passed through
                 `sql_text`.
-            identity: The stream.
             positions: See `commit`.
             amendment: See `commit`.
 

@@ -62,14 +62,10 @@ class StoredTable(ABC):
 
     Attributes:
         uri: The table's path or URI, as given.
-        policy: How the table is written.
-        folder: The table's folder.
         files: A file system whose root is that folder.
-        rewrites: Finds restores and overwrites in the table's log.
 
     Args:
         uri: The table's path or URI.
-        policy: How the table is written.
         role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:
@@ -122,7 +118,6 @@ class TableTotals:
     Attributes:
         rows: Number of rows; None if the log does not have the number of each file.
         bytes: Size of the data files.
-        files: Number of data files.
     """
 
     rows: int | None
@@ -135,10 +130,6 @@ class TableVersion:
 
     Attributes:
         delta: The table, opened by delta-rs. Only the folder `table` uses it.
-
-    Args:
-        table: The table.
-        delta: The table, opened by delta-rs.
     """
 
     def __init__(self, table: StoredTable, delta: DeltaTable) -> None:

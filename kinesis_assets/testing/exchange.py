@@ -1,12 +1,6 @@
 """The way of an HTTP request through the faults to the embedded stream, and of its response back.
 
-The middleware that passes each request through the faults to the embedded stream.
-
-Calls that reach the endpoint, and the responses to them.
-
 The chain of faults: each fault is a layer around the next one, and the service is the innermost layer.
-
-Routing: the shards that receive the records of a put.
 """
 
 from __future__ import annotations
@@ -91,7 +85,6 @@ class Exchange:
 
         Args:
             answer: The response.
-            delayed: The delayed responses.
             generation: `delayed.generation` at the arrival of the call.
         """
         if answer.delay:
@@ -270,7 +263,6 @@ class Answer:
     """A response, and how it is sent.
 
     Attributes:
-        status: The HTTP status.
         body: The body, which is JSON unless a test sets another one.
         delay: Seconds until the response is sent; `inf` delays it until `Faults.clear`.
         kept: The part of the body that is sent, from 0 to 1.

@@ -3,14 +3,6 @@ operation.
 
 Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause
 after a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
-
-Fault layers for pages of GetRecords.
-
-Changes of a stream while it is read.
-
-Fault layers for any operation.
-
-A fault layer that carries out PutRecords only in part.
 """
 
 from __future__ import annotations

@@ -70,10 +70,8 @@ class Faults:
         """Throttle calls: return HTTP 400.
 
         Args:
-            operation: The operation.
             code: The error code. The service also uses LimitExceededException for control plane operations,
                 and KMSThrottlingException.
-            calls: The calls of the operation.
         """
         self.fail(operation, status=HTTPStatus.BAD_REQUEST, code=code, **calls)
 
@@ -95,10 +93,7 @@ class Faults:
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
 
         Args:
-            operation: The operation.
             status: The HTTP status: 500 or 503 for failures of the service, 400 for all other errors.
-            code: The error code.
-            calls: The calls of the operation.
         """
         self._add_exclusive(operation, fault_layers.refuse(status, code), calls)
 
@@ -130,11 +125,9 @@ class Faults:
         that is not JSON.
 
         Args:
-            operation: The operation.
             kept: The part of the body that is sent, from 0 to less than 1.
             on_wire: Close the connection within the body, before the end that Content-Length announces.
                 Otherwise the part is a complete HTTP response, as from a proxy that truncated it.
-            calls: The calls of the operation.
 
         Raises:
             InvalidInput: `kept` is out of range.
@@ -153,7 +146,6 @@ class Faults:
 
         Args:
             behind_ms: MillisBehindLatest.
-            calls: The calls of GetRecords.
         """
         self._add_exclusive("GetRecords", fault_layers.empty(behind_ms), calls)
 
@@ -161,9 +153,6 @@ class Faults:
         """Return pages of GetRecords without NextShardIterator and ChildShards, even if the shard is open.
 
         The pages contain their records.
-
-        Args:
-            calls: The calls of GetRecords.
         """
         self.answer("GetRecords", fault_layers.without_next_iterator, **calls)
 
@@ -174,7 +163,6 @@ class Faults:
 
         Args:
             reshards: The number of splits and merges that are missing from the list.
-            calls: The calls of ListShards.
 
         Raises:
             InvalidInput: `reshards` is less than 1.
@@ -187,8 +175,6 @@ class Faults:
 
         Args:
             seconds: The difference from the service's clock; positive is in the future.
-            operation: The operation.
-            calls: The calls of the operation.
         """
         self.answer(operation, lambda _, answer: replace(answer, skew=answer.skew + seconds), **calls)
 
@@ -221,7 +207,6 @@ class Faults:
 
         Args:
             back: The number of records that are repeated, if the shard has as many.
-            calls: The calls of GetRecords.
 
         Raises:
             InvalidInput: `back` is less than 1.
@@ -238,7 +223,6 @@ class Faults:
 
         Args:
             seconds: ApproximateArrivalTimestamp in seconds since the epoch. It may be infinite or NaN.
-            calls: The calls of GetRecords.
         """
         self._add_exclusive("GetRecords", fault_layers.set_last_arrival(seconds), calls)
 
@@ -250,7 +234,6 @@ class Faults:
         Args:
             above: Only pages with more than this number of records are padded.
             size: The number of blanks, in bytes.
-            calls: The calls of GetRecords.
         """
         self._add_exclusive("GetRecords", fault_layers.pad(above, size), calls)
 
@@ -262,7 +245,6 @@ class Faults:
         Closed shards only disappear when the service's clock exceeds their retention; see `Clock`.
 
         Args:
-            stream: The name of the stream.
             shard_id: The shard; None for all shards of the stream.
             before: The sequence number of the first record that remains; None deletes all records.
 

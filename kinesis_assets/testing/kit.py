@@ -1,9 +1,4 @@
-"""What tests need besides the stream: aggregated records, a clock, and environment variables.
-
-A clock for the embedded stream that tests control.
-
-Environment variables that direct the AWS SDK to the embedded stream.
-"""
+"""What tests need besides the stream: aggregated records, a clock, and environment variables."""
 
 from __future__ import annotations
 
@@ -24,8 +19,6 @@ class UserRecord(NamedTuple):
     """A record to aggregate.
 
     Attributes:
-        partition_key: The partition key.
-        data: The payload.
         explicit_hash_key: The hash key as decimal text from 0 to 2^128-1. None derives it from the partition
             key.
     """

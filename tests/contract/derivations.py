@@ -61,7 +61,6 @@ class Kind:
     """A kind of derived table.
 
     Attributes:
-        name: Its name.
         transform: From rows of the raw table to rows of the derived one.
         mode: How rows replace others; None to append them.
         columns: The columns of the rows.

@@ -40,7 +40,6 @@ class FollowedStream:
         pipeline: The stream and its table.
         instance: The instance that stores the runs.
         derived: The tables that are derived from the stream's table, with their kinds.
-        assets: Their assets.
     """
 
     pipeline: Pipeline

@@ -75,7 +75,6 @@ class Deployment:
     """A Dagster project with the stream of the test and the page's configuration of the SDK.
 
     Attributes:
-        project: The project.
         home: The folder of the instance.
         table: The folder of the table.
     """

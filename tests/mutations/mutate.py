@@ -41,7 +41,6 @@ class Mutant(NamedTuple):
 
     Attributes:
         number: Which of the module's mutants it is.
-        line: The line.
         function: The first line of the function that has it, with its decorators.
         text: What it was, and what it becomes.
     """

@@ -108,7 +108,6 @@ class Attempt:
     """One attempt to commit the next records of some shards.
 
     Args:
-        table: The table.
         expected: The positions that it starts from.
         counts: Number of records by shard.
         batch_id: Its id; a new one by default.

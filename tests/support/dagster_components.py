@@ -38,7 +38,6 @@ def loaded(
         component: The class of the component.
         files: The content of other files in the folder of the YAML, by name.
         type_name: The type in the YAML. By default it is that of a public component.
-        attributes: The attributes.
     """
     type_name = type_name or f"kinesis_assets.{component.__name__}"
     contents = {"type": type_name, "attributes": attributes}

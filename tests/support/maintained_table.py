@@ -39,7 +39,6 @@ def steps_of(
     """Run maintenance, and return its steps by name and object.
 
     Args:
-        table: The table.
         service: The time of the service; now by default.
         machine: The time of the machine, or a clock; the time of the service by default.
         options: Other arguments of `maintain`.

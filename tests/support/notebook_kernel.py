@@ -29,11 +29,7 @@ exit 1
 
 @dataclass(frozen=True)
 class NotebookKernel:
-    """A running kernel of this interpreter.
-
-    Attributes:
-        client: Its client.
-    """
+    """A running kernel of this interpreter."""
 
     client: BlockingKernelClient
 

@@ -22,7 +22,6 @@ class Point:
         path: The path of the request.
         resource: The attributes of its process.
         metric: The name of the metric.
-        attributes: Its attributes.
         value: Its value; of a histogram, the number of measurements.
         is_delta: Whether it has what was counted since the export before; None for a gauge.
     """

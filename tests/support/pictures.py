@@ -19,7 +19,6 @@ def take_picture(page: Page, path: Path, *parts: Locator) -> None:
     """Write a PNG of a page with a palette.
 
     Args:
-        page: The page.
         path: The file.
         parts: The parts of the page that the picture shows, with a margin; by default, all that is visible.
     """

@@ -62,7 +62,6 @@ class PlainDerived:
         path: The path or URI of its folder. The table is created.
         source: The id of its source.
         partitioned: Whether `part` is a partition column.
-        policy: How the table is written.
         role: The role that accesses the table.
     """
 

@@ -16,7 +16,6 @@ def shifted_clock(seconds_ahead: int, library: Path) -> dict[str, str]:
 
     Args:
         seconds_ahead: How far the clock is ahead of this machine's.
-        library: The path of the library.
 
     Returns:
         The environment variables of such a process.

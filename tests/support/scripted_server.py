@@ -53,7 +53,6 @@ class ScriptedServer:
 
     Attributes:
         address: Host and port.
-        url: The URL of the server.
         requests: The requests received, with head and body.
         requested: Set when a request has been received.
         connections: The number of connections that were accepted.

@@ -63,12 +63,10 @@ class SimulatedDeployment:
     Args:
         project: The definitions of a stream with the name of the simulated one and with `follow_for`.
         instance: The instance that stores the run and the events.
-        stream: The simulated stream.
         monkeypatch: Replaces the landing of the runs by that of the simulated stream.
 
     Attributes:
         opened: The stream and its table.
-        stream: The simulated stream.
         ticks: Number of ticks.
     """
 

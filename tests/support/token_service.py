@@ -46,7 +46,6 @@ class TokenService:
     """A token service that returns credentials which expire within seconds, given the external id.
 
     Attributes:
-        url: The URL of the service.
         life: Seconds until credentials expire.
         expirations: The time when each access key expires, by this machine's clock.
         tokens: Every session token that was returned.

@@ -11,11 +11,7 @@ from benchmarks.harness.waiting import SECONDS
 
 
 class Webserver:
-    """A web server on loopback.
-
-    Attributes:
-        url: Its URL.
-    """
+    """A web server on loopback."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"

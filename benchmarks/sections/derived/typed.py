@@ -31,7 +31,6 @@ class TypedTable:
 
     Attributes:
         records: Number of records of the raw table.
-        rounds: The rounds.
     """
 
     records: int

@@ -39,7 +39,6 @@ class Upserts:
     """The results.
 
     Attributes:
-        rows: Number of rows of the table.
         files: Number of its files.
         rounds: The rounds, by how the keys are spread over the table.
     """

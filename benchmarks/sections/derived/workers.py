@@ -82,7 +82,6 @@ class Rounds:
         """Return the result for a goal whose bound is a ratio.
 
         Args:
-            goal: The goal.
             limit: Its bound.
             missing: Why delta-spark was not measured.
             note: Follows the measured ratio.

@@ -47,7 +47,6 @@ class Break(msgspec.Struct, frozen=True, array_like=True):
     """A commit that does not continue the previous one.
 
     Attributes:
-        commit_id: Id of the commit.
         shard_id: The shard; None for the whole commit.
         sentence: What is wrong.
     """
@@ -90,10 +89,8 @@ def verify_new_commits(
     """Check the commits since the last step, oldest first, up to a number of them.
 
     Args:
-        table: The table.
         newest: The positions of its newest version.
         done: The progress so far.
-        now: The time.
         max_commits: The maximum number of commits to check.
         max_commits_back: How many commits to go back at most. The commits before them are not checked.
 
@@ -242,8 +239,6 @@ def gaps_of_table(
     """Return the gaps of all shards, and the archive's newest segment. Reads the archive if that has changed.
 
     Args:
-        chain: The chain of the table.
-        positions: The table's positions.
         known: What this returned before.
         archive: The newest segment that this returned before; None at the first time.
     """
@@ -268,7 +263,6 @@ def check_no_accepted_data_loss(
         positions: The positions, for the streams of the same name that were deleted.
         gaps: What `recorded_gaps` returned.
         amendment: The table's newest amendment.
-        now: The time.
     """
     lost, waiting = _deleted_streams(positions), []
     committed = [] if amendment is None else [amendment.at]

@@ -26,12 +26,7 @@ MAX_COMMITS = 1000
 
 
 def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition | None:
-    """Build the definition of a stream's checks; None if none is defined.
-
-    Args:
-        names: The names of the stream's definitions.
-        checks: The checks.
-    """
+    """Build the definition of a stream's checks; None if none is defined."""
     key = names.raw_key
     specs = [
         dg.AssetCheckSpec(name, asset=key, description=check.summary()) for name, check in checks.defined
@@ -94,12 +89,7 @@ def _scanned(opened: OpenStream) -> "list[CheckResult]":
 
 
 def check_specs(key: dg.AssetKey, checks: DerivedChecks) -> list[dg.AssetCheckSpec]:
-    """Return the specs of a derived table's checks.
-
-    Args:
-        key: The key of the table's asset.
-        checks: The checks.
-    """
+    """Return the specs of a derived table's checks."""
     # A run that automation requests also executes the checks without a condition. For no_duplicates, which
     # such a run skips, Dagster would then no longer show the last result.
     first = dg.AutomationCondition.initial_evaluation()
@@ -118,8 +108,6 @@ def execute_checks(
     Args:
         context: The context of the running asset. If it was materialized, `DerivedRunChecks` has reported the
             checks that read no rows.
-        opened: The stream of the table.
-        table: The table.
 
     Raises:
         LandingFailed: A Spark job failed, or the session cannot be started.

@@ -104,7 +104,6 @@ def check_consumption_continuity(
     """Check that a derived table can continue where it ended in its source.
 
     Args:
-        check: The check.
         problem: Why it cannot; None if no reason was found.
         backlog: What the table has not consumed; None if that is unknown.
         restarts: Why its next run starts it again, as on_deleted: rebuild allows; None if it does not.
@@ -151,7 +150,6 @@ def losses_of(entries: CommitEntries, newest: DerivedCommit, before: Losses) -> 
 
     Args:
         entries: The entries of the table's commits.
-        newest: The newest commit.
         before: What was found so far.
     """
     found = []
@@ -171,7 +169,6 @@ def check_no_derived_data_loss(check: DerivedDataLossCheck, losses: Losses) -> C
 
     Args:
         check: From when on losses count.
-        losses: What the table gave up.
     """
     counting = [each for each in losses.newest if check.since is None or each.at >= check.since.timestamp()]
     if counting:
@@ -244,7 +241,6 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         at: Time of the last evaluation, in seconds since the epoch.
         records: The records of the commits that were counted.
-        files: The facts about the data files.
         losses: What the commits gave up.
         read_at: When the table and its source were last read, in seconds since the epoch. If they never were,
             when that was first tried.
@@ -294,7 +290,6 @@ class DerivedEvaluation:
     """One evaluation of a derived table's checks.
 
     Args:
-        table: The table.
         state: Its newest version.
         before: What is remembered of the last evaluation.
         now: The time of this machine's clock, in seconds since the epoch.

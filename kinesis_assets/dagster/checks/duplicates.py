@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 def check_no_duplicates(check: NoDuplicatesCheck, opened: OpenStream) -> CheckResult:
     """Read the keys of all rows in a Spark job, and check that each is there once.
 
-    Args:
-        check: The check.
-        opened: The stream.
-
     Raises:
         LandingFailed: The Spark session cannot be started, or the Spark job failed.
         TableError: The table cannot be read.
@@ -66,11 +62,6 @@ def check_no_duplicate_keys(
     """Read the keys of all rows in a Spark job, and check that each is there once.
 
     Rows in which a column of the key is null have no key.
-
-    Args:
-        check: The check.
-        table: The table.
-        spark: The session.
 
     Raises:
         LandingFailed: The Spark job failed.

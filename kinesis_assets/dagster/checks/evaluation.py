@@ -65,7 +65,6 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         continuity: The commits that were verified.
         archived_gaps: The gaps of shards that may be in the archive.
         archive: The archive's newest segment when it was read; None if it was not, or was empty.
-        files: The facts about the data files.
         records: The records that runs reported.
         loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
         retention_hours: The stream's retention; None if it is unknown.
@@ -93,8 +92,6 @@ class TableState:
     """The newest version of a raw table with positions.
 
     Attributes:
-        snapshot: The version.
-        positions: Its positions.
         amendment: Its newest amendment.
     """
 
@@ -107,8 +104,6 @@ class Evaluation:
     """One evaluation of a stream's checks.
 
     Args:
-        opened: The stream.
-        instance: The instance with the events of runs.
         listing: The stream's shards; None if the service does not answer, and the table names the stream.
         snapshot: The newest version of the table; None if the table does not exist.
         shards: The position of each shard; None if the list is not newer than the positions in the table.
@@ -117,7 +112,6 @@ class Evaluation:
         failing: The shards that failed in their last run, with a sentence about it.
         pause: The pause of the stream; None if it is not paused.
         before: What is remembered of the last evaluation.
-        max_commits: The maximum number of commits to verify.
 
     Attributes:
         results: The result of each check that is defined and can be evaluated.

@@ -35,8 +35,6 @@ class RunChecks(RunReports):
 
     Args:
         step: The step of the run that materializes the raw asset.
-        opened: The stream.
-        listing: The stream's shards at the start of the run.
         clock: Returns the time in seconds since the epoch.
     """
 
@@ -130,7 +128,6 @@ class DerivedRunChecks(RunReports):
 
     Args:
         step: The step of the run that materializes the table's asset.
-        table: The table.
         clock: Returns the time in seconds since the epoch.
     """
 
@@ -150,8 +147,6 @@ def evaluated(
     """Evaluate the checks of a derived table outside of the sensor.
 
     Args:
-        instance: The instance whose daemon evaluates the sensor.
-        table: The table.
         now: The time, in seconds since the epoch.
         has_run: Whether a run has just committed, so that it does not matter how the one before ended.
 

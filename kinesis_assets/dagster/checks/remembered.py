@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
 
 def sensor_memory(instance: dg.DagsterInstance, names: StreamNames) -> Cursor:
-    """Return the newest cursor of a stream's sensor; an empty one if it has never ticked.
-
-    Args:
-        instance: The instance whose daemon evaluates the sensor.
-        names: The names of the stream's definitions.
-    """
+    """Return the newest cursor of a stream's sensor; an empty one if it has never ticked."""
     cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor) if text]
     return max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=Cursor())

@@ -48,8 +48,6 @@ class CheckResult:
     """The result of one check.
 
     Attributes:
-        name: Name of the check.
-        passed: Whether it passed.
         severity: Severity if it did not.
         description: What was found, and what to do about it.
         metadata: The numbers, and the worst shards.
@@ -82,11 +80,7 @@ class CheckResult:
         return CheckResult(self.name, passed, severity, description, metadata)
 
     def of(self, key: dg.AssetKey) -> dg.AssetCheckResult:
-        """Return the result as the op of a check returns it.
-
-        Args:
-            key: The asset that was checked.
-        """
+        """Return the result as the op of a check returns it."""
         return dg.AssetCheckResult(
             passed=self.passed,
             asset_key=key,
@@ -147,8 +141,6 @@ class Reports:
     reports later.
 
     Attributes:
-        instance: The instance.
-        key: The asset.
         executions: The newest row of each check, by the check's name.
         latest: The asset's latest materialization; None if it has none.
     """
@@ -163,8 +155,6 @@ class Reports:
         """Read what Dagster shows.
 
         Args:
-            instance: The instance.
-            key: The asset.
             names: The names of its checks.
         """
         keys = [dg.AssetCheckKey(key, name) for name in names]
@@ -189,7 +179,6 @@ class Reports:
         """Report the due results of a tick, and return those that are to be reported outside of a run.
 
         Args:
-            results: The results.
             now: The time of the instance's clock, in seconds since the epoch.
         """
         outside = []
@@ -210,8 +199,6 @@ class Reports:
         """Yield the results that a run reports which materializes the asset.
 
         Args:
-            results: The results.
-            run_id: The run's id.
             now: The time of the instance's clock, in seconds since the epoch.
             reported: The names of the checks that the run has reported. If another row is newer than that of
                 the run, only a change is worth an event.
@@ -310,8 +297,6 @@ class RunReports(ABC):
     """Reports the checks of one table in one run.
 
     Args:
-        step: The step of the run that materializes the asset.
-        key: The asset.
         names: The names of its checks.
         subject: What the checks are of, for the log.
         clock: Returns the time in seconds since the epoch.

@@ -91,7 +91,6 @@ def check_time_to_loss(
     Args:
         check: The bound.
         shards: The shards. Records expire in those that wait for their parents, too.
-        now: The time.
         to_fill: What catch-ups have skipped and are still to add, by shard id.
     """
     times = {
@@ -263,7 +262,6 @@ def unread_for(
     Args:
         shards: The shards that can be read.
         unread: What `unread_shards` returned for them.
-        now: The time.
     """
     found = {
         shard_id: now - shard.tip_time
@@ -298,7 +296,6 @@ def waiting_shards(before: Mapping[str, float], waiting: Iterable[str], now: dat
     Args:
         before: What this returned at the previous tick.
         waiting: The shards that wait now.
-        now: The time.
     """
     time = now.timestamp()
     return {shard_id: min(before.get(shard_id, time), time) for shard_id in waiting}
@@ -308,9 +305,5 @@ def latest_time(shards: Mapping[str, ShardPosition], *clocks: datetime) -> datet
     """Return the latest of some clocks and of the times that the table records.
 
     Each clock may be behind, and shards must not appear to be read for that reason.
-
-    Args:
-        shards: The shards.
-        clocks: The times of the clocks.
     """
     return max(*clocks, *(shard.tip_time for shard in shards.values() if shard.tip_time is not None))

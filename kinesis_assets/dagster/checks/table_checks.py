@@ -130,8 +130,6 @@ def count_reported(
     """Add the records that runs have reported since the last time.
 
     Args:
-        instance: The instance with the events.
-        key: The key of the raw table's asset.
         before: What was counted so far.
         now: The time of the instance's clock, in seconds since the epoch.
     """
@@ -169,10 +167,8 @@ def count_committed(
 
     Args:
         entries: The entries of the table's commits.
-        newest: The newest commit.
         before: What was counted so far.
         now: The time, in seconds since the epoch.
-        max_commits: The maximum number of commits to read.
     """
     counter = RecordCounter(before, now)
     with suppress(PositionsUnreadable):  # no run needs the earlier entries
@@ -219,12 +215,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True):
     parts: tuple[SmallFiles, ...]
 
     def may_be_outdated(self, version: int, now: datetime) -> bool:
-        """Return whether to read the files again: the table has another version, and some time has passed.
-
-        Args:
-            version: The version of the table.
-            now: The time.
-        """
+        """Return whether to read the files again: the table has another version, and some time has passed."""
         return self.version != version and abs(now.timestamp() - self.read_at) >= FILES_EVERY
 
 
@@ -233,8 +224,6 @@ def file_facts(files: Iterable[tuple[str, int]], version: int, now: datetime) ->
 
     Args:
         files: The part and the size in bytes of each file.
-        version: The version.
-        now: The time.
     """
     parts: dict[str, tuple[int, int]] = {}
     for part, size in files:

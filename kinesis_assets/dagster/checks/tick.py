@@ -60,8 +60,6 @@ def check_events(
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 
     Args:
-        opened: The stream.
-        instance: The instance with the events.
         listed: The stream's shards and its table.
         before: What the checks remember of the previous tick.
         now: The time of the tick, in seconds since the epoch.
@@ -108,8 +106,6 @@ def failing_check_events(
     """Return the checks that fail in a tick that fails, from the table, the cursor and the clock.
 
     Args:
-        opened: The stream.
-        instance: The instance with the events.
         error: Why the tick fails.
         before: What the checks remember of the last tick that succeeded.
         failing: The shards that had failed in their last run by then, see `Evaluation`.
@@ -237,12 +233,9 @@ def derived_check_events(
     A table whose checks cannot be evaluated delays neither the others nor the stream.
 
     Args:
-        instance: The instance with the events.
-        tables: The tables.
         before: What the checks of each table remember of the previous ticks.
         now: The time of the tick, in seconds since the epoch.
         failing: Why the last run of each table failed, for those that fail.
-        max_tables: The maximum number of tables.
 
     Returns:
         The results, and what the checks remember.

@@ -46,8 +46,6 @@ class KnownStream(msgspec.Struct, frozen=True, omit_defaults=True):
     """A stream that was listed.
 
     Attributes:
-        name: Its name.
-        arn: Its ARN.
         missing_since: The first list without the stream, UTC; None if it is in the last one.
     """
 

@@ -31,9 +31,6 @@ def effective_settings(project: StreamProject) -> dict[str, Any]:
 
     The values of environment variables are inserted, as when a run starts.
 
-    Args:
-        project: The stream.
-
     Raises:
         InvalidInput: An environment variable is not set or its value is invalid.
     """

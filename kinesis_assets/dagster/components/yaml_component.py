@@ -2,10 +2,6 @@
 
 Refuse two components of a project whose definitions have the same name. Dagster refuses most of them too,
 but names no file; and it would let two streams share their partitions.
-
-The properties of its assets that a subclass of a component may change.
-
-`dg scaffold defs`: a component's settings as options of the command, and the YAML that it writes.
 """
 
 from __future__ import annotations
@@ -114,12 +110,6 @@ class YamlComponent(Settings, dg.Component, dg.Resolvable):
     ) -> dg.Definitions:
         """Return definitions with the specs of `get_asset_spec`.
 
-        Args:
-            context: The context in which the component is loaded.
-            stream: The name of the stream.
-            roles: The assets.
-            definitions: The definitions.
-
         Raises:
             InvalidInput: `get_asset_spec` changed what it must keep, or another component of the project has
                 definitions of the same names.
@@ -165,7 +155,6 @@ def take_names(context: dg.ComponentLoadContext, what: str, definitions: dg.Defi
     Args:
         context: The context in which the component is loaded.
         what: What these definitions are for, such as a stream and its name.
-        definitions: The definitions.
 
     Raises:
         InvalidInput: Definitions for something else have one of these names.
@@ -204,13 +193,7 @@ AssetRole = Literal["stream", "raw", "table", "errors"]
 
 @dataclass(frozen=True, slots=True)
 class KinesisAssetProps:
-    """An asset that a component defines, for its `get_asset_spec`.
-
-    Attributes:
-        role: What the asset is, see `AssetRole`.
-        stream: The name of the stream.
-        spec: The spec that the component gives the asset.
-    """
+    """An asset that a component defines, for its `get_asset_spec`."""
 
     role: AssetRole
     stream: str
@@ -229,12 +212,6 @@ def with_asset_specs(
     get_asset_spec: Callable[[KinesisAssetProps], dg.AssetSpec],
 ) -> dg.Definitions:
     """Return definitions whose assets have the specs that a function returns.
-
-    Args:
-        definitions: The definitions.
-        stream: The name of the stream.
-        roles: The roles of the assets.
-        get_asset_spec: The function.
 
     Raises:
         InvalidInput: The function changed what runs depend on.
@@ -309,7 +286,6 @@ class SettingsScaffolder(dg.Scaffolder[Any]):
     """Writes a component's YAML from the settings that are given as options.
 
     Attributes:
-        settings: The settings.
         named_by_folder: The setting that has the name of the new folder, unless it is given.
     """
 

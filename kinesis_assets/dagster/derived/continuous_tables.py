@@ -37,8 +37,6 @@ def continuous_derivations(
     The checks of the table are reported after commits.
 
     Args:
-        context: The context of the body of the stream's raw asset.
-        stream: The stream.
         spark: The session. The jobs have the tag `tag_of` of the run.
     """
     tables = tables_of(context, stream.names)

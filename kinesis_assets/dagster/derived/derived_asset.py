@@ -117,7 +117,6 @@ def build_derived_table(
     """Return the asset of a derived table.
 
     Args:
-        key: The asset's key.
         settings: What the table consumes, and how its rows are written.
         transform: The function of the rows, see `derived_table`.
         careful: The function of the rows of a step whose job failed, see `Derivation`.
@@ -306,7 +305,6 @@ def with_bad_records(
     alone may mean something else.
 
     Args:
-        transform: The transformation.
         table: The table's path or URI, for errors.
         max_bad_share: The maximum share of these rows; None if there is no limit.
     """

@@ -7,8 +7,6 @@ of the same run too, because a run reports its commits in their order.
 
 The event of a run also says how far the commits were compared, and which ones are left because their runs
 may still report them. The next run compares only these and later ones.
-
-The rows, the size and the columns of derived tables, for their events.
 """
 
 from __future__ import annotations
@@ -63,7 +61,6 @@ def report_missing_events(
     Args:
         context: The context of the running asset, whose run reports them.
         opened: The stream of the table, whose sensor knows dead runs.
-        key: The key of the table's asset.
         table: The table's path or URI.
 
     Returns:
@@ -134,7 +131,6 @@ def metadata_after(
 
     Args:
         progress: The progress before it. Commits of other runs in between are left to the next run.
-        commits: The commits.
         totals: The metadata of the table as a whole.
     """
     for commit in commits:

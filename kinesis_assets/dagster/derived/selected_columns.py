@@ -51,7 +51,6 @@ class Selected:
     """An entry of `select`.
 
     Attributes:
-        name: The name of the column.
         column: The column or field that it is; None if it is computed.
         of_record: Whether that is a column of `_record`.
         type: The type to which it is cast, as in the entry; None if it is not.

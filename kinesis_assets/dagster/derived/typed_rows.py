@@ -32,7 +32,6 @@ class TypedRows:
     """The transformations of a typed table.
 
     Attributes:
-        settings: The table's settings.
         schema: The schema of the records: for avro, the Avro schema in JSON; for other formats, DDL. It is
             empty for a schema of the Glue Schema Registry, which is read each time that rows are transformed.
     """
@@ -44,7 +43,6 @@ class TypedRows:
         """Return rows of the table from new rows of its source.
 
         Args:
-            new: The rows.
             is_careful: Whether records for which an expression fails are found, and are bad records. That
                 takes jobs. Otherwise the job that computes the rows fails.
 

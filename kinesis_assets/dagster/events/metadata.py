@@ -62,13 +62,7 @@ def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[s
 
 
 def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the metadata of a shard's event after a run.
-
-    Args:
-        stream: The stream's name.
-        outcome: The shard's outcome.
-        result: The result of the whole run.
-    """
+    """Return the metadata of a shard's event after a run."""
     return _metadata(
         stream,
         outcome.state,
@@ -101,9 +95,7 @@ def replay_metadata(
     """Return the metadata of a shard's event after a replay.
 
     Args:
-        stream: The stream's name.
         outcome: The shard's outcome.
-        result: The result of the whole replay.
     """
     return _metadata(
         stream,
@@ -125,10 +117,8 @@ def commit_metadata(
     """Return the metadata of a shard's event as far as it can be derived from a commit in the table.
 
     Args:
-        stream: The stream's name.
         state: The shard's state, as in the event of the run or replay that made the commit.
         stats: The range whose rows the commit added.
-        batch_id: The commit's batch id.
     """
     return _metadata(stream, state, stats, exact={"batch_id": str(batch_id)})
 
@@ -219,8 +209,6 @@ def _metadata(
     """Return the metadata of a shard's event.
 
     Args:
-        stream: The stream's name.
-        state: The shard's state.
         stats: The facts about the range; None if there was no range.
         exact: The exact values that not every event has.
         facts: The facts for people that not every event has.

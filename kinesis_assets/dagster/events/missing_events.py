@@ -88,8 +88,6 @@ def read_links(
 
     Args:
         link_at: Reads the commit with a given commit id.
-        segment: The segment.
-        max_links: The maximum number of commits.
         is_over: Whether the time limit is reached. One commit is read in any case.
 
     Returns:
@@ -190,8 +188,6 @@ def find_missing_events(
     The first comparison of a chain covers only its newest commits.
 
     Args:
-        instance: The instance with the events.
-        names: The names of the stream's definitions.
         link_at: Reads the commit with a given commit id.
         newest: The chain's newest commit id; None if the chain is empty.
         done: The progress so far.
@@ -289,8 +285,6 @@ def commits_without_events(
     """Find the shards of some commits that have no event.
 
     Args:
-        instance: The instance with the events.
-        names: The names of the stream's definitions.
         links: The commits.
         dead: The ids of runs that count as ended although their status says otherwise.
 
@@ -324,8 +318,6 @@ def materializations_since(
     """Yield the materializations of an asset since a point in time, newest first.
 
     Args:
-        instance: The instance with the events.
-        key: The asset's key.
         since: The point in time, in seconds since the epoch.
         partitions: Only these partitions; None for all events.
     """

@@ -27,7 +27,6 @@ def shard_events(
 
     Args:
         key: The asset that is materialized.
-        stream: The stream's name.
         result: The result of the run, or of an iteration of a continuous run.
     """
     for shard_id, outcome in result.outcomes.items():

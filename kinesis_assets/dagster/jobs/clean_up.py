@@ -54,8 +54,6 @@ def delete_runs(
     """Delete runs with their events until the time is over, and return how many were deleted.
 
     Args:
-        instance: The instance with the runs.
-        run_ids: The ids of the runs.
         clock: Returns the time in seconds.
     """
     until = clock() + _SECONDS
@@ -72,8 +70,6 @@ def old_runs(
     """Return the ids of runs that can be deleted, oldest first.
 
     Args:
-        opened: The stream.
-        instance: The instance with the runs.
         before: Only runs that were created earlier.
         most: The maximum number of runs.
         newest: How many of the newest events of each type stay, whatever their partitions.
@@ -131,8 +127,6 @@ def prune_partitions(opened: OpenStream, instance: dg.DagsterInstance, *, dry_ru
     """Delete the partitions of shards that were finished `prune_after` days ago, if that is set.
 
     Args:
-        opened: The stream.
-        instance: The instance with the partitions and the runs.
         dry_run: Whether to report the step only.
 
     Raises:

@@ -145,7 +145,6 @@ def derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[S
     """Perform the due steps of a derived table, by the time of its stream's service.
 
     Args:
-        opened: The stream.
         uri: The path or URI of the derived table.
         dry_run: Whether to report the steps only, without performing them.
 
@@ -169,10 +168,6 @@ def _report(
     """Perform the steps of a table, and report those that are done, even if a later one fails.
 
     Args:
-        context: The context of the op.
-        stream: The stream's name.
-        key: The key of the table's asset.
-        due: The steps.
         raw: The raw table, whose asset page shows the rows that the last observation has; None for another
             table.
     """
@@ -192,7 +187,6 @@ def schedule_of(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
     """Build a job's schedule, which runs by default.
 
     Args:
-        job: The job.
         cron: The cron schedule, in UTC. Its minute may be H, for one that follows from the job's name.
 
     Raises:
@@ -220,7 +214,6 @@ def run_maintenance(
 
     Args:
         definitions: The definitions that contain the stream and the tables that are derived from it.
-        names: The names of the stream's definitions.
         instance: The instance that stores the run.
         dry_run: Whether to report the steps only, without performing them.
 
@@ -261,7 +254,6 @@ def step_row(stream: str, key: dg.AssetKey | None, step: Mapping[str, Any]) -> d
     """Return the fields of a `Step` as the command line prints them.
 
     Args:
-        stream: The stream's name.
         key: The key of the table's asset; None if it is unknown.
         step: The fields of the step. Dagster sorts the keys of JSON metadata.
     """

@@ -43,9 +43,7 @@ def rebuild_asset(
     """Start the derived table of an asset again, or make the asset its owner.
 
     Args:
-        opened: The stream.
         assets: The assets of the code location.
-        asset: The asset's key.
         by: The Dagster run id or the person that does it.
         take_over: Only make the asset the owner of the table.
         apply: Do it; otherwise only plan it.

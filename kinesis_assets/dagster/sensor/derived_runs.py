@@ -63,7 +63,6 @@ class _DerivedRun:
     """An unfinished run that executes no other steps than those of derived tables.
 
     Attributes:
-        run: The run.
         steps: The path or URI of the table of each step, by step key.
     """
 
@@ -83,7 +82,6 @@ def end_dead_runs(
     A run that is being terminated ends as canceled, any other as failed. A run in Dagster's queue is alive.
 
     Args:
-        instance: The instance with the runs.
         tables: The paths or URIs of the derived tables, by asset key.
         before: The state after the previous tick.
         now: The time of the tick, in seconds since the epoch.
@@ -257,7 +255,6 @@ def retry_requests(
     Each table has a run to itself, because a table whose run is killed would stop the others of its run.
 
     Args:
-        instance: The instance with the runs.
         failing: What `failing_tables` returned.
         now: The time of the tick, in seconds since the epoch.
         requested: The tables that the tick requests already.

@@ -231,7 +231,6 @@ def in_turn(ranges: Sequence[Sequence[str]], keys: Sequence[str], last: str | No
     """Return the ranges with those after the last requested shard first.
 
     Args:
-        ranges: The ranges of shards.
         keys: The newest partitions in Dagster's order.
         last: The last shard that an earlier tick requested.
     """
@@ -251,8 +250,6 @@ def run_requests(
     """Return the request of a run over each range.
 
     Args:
-        opened: The stream.
-        ranges: The ranges.
         blocked: The shards whose single partitions runs that are over may block in Dagster's queue, see
             `continuous_run_tags`.
         failing: The shards whose last run failed. Dagster shows them as failed until they are reported.

@@ -89,8 +89,6 @@ def evaluate(
     how their runs ended, it logs the error, and the next tick raises it.
 
     Args:
-        opened: The stream.
-        instance: The instance with the partitions, runs and events.
         cursor: The cursor that the previous tick returned.
         clock: Returns the time of the tick, in seconds since the epoch.
         derived: The derived tables that are materialized when their source has new rows. One of the stream's
@@ -121,8 +119,6 @@ class Tick:
     """One tick of a stream's sensor: what it was given, and what its phases have found so far.
 
     Args:
-        opened: The stream.
-        instance: The instance with the partitions, runs and events.
         before: What the previous tick remembered.
         now: The time of the tick, in seconds since the epoch.
         derived: The derived tables that are materialized when their source has new rows.
@@ -370,7 +366,6 @@ def newest_partitions(instance: dg.DagsterInstance, names: StreamNames, wanted: 
     Finished shards keep their partitions, so a stream that is often resharded has many that no run reads.
 
     Args:
-        instance: The instance that stores the partitions.
         names: The names of the stream's definitions.
         wanted: Shard ids. If one of them has no partition, all partitions are returned.
     """

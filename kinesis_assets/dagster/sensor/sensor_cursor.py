@@ -46,7 +46,6 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         liveness: When the unfinished runs last showed a sign of life.
         derived_liveness: The same of the runs that materialize only derived tables.
         signals: What was found in shards that were idle, see `DueShards`.
-        observed: The last observation of the stream.
         checks: What the asset checks of the raw table remember.
         derived_checks: What those of each derived table remember, by `CheckedTable.name`.
         failing_tables: The derived tables whose last run failed, by asset key.
@@ -105,8 +104,6 @@ def dead_runs(instance: dg.DagsterInstance, names: StreamNames, table: Positione
     It is for commands, which inspect an instance only once: that a run is silent shows over several ticks.
 
     Args:
-        instance: The instance with the runs and the sensor.
-        names: The names of the stream's definitions.
         table: The stream's table, which holds the heartbeats.
 
     Raises:

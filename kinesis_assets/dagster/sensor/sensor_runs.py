@@ -94,9 +94,6 @@ def liveness_of(
     """Determine which unfinished runs are alive. A run in Dagster's queue counts as alive.
 
     Args:
-        stream: The stream.
-        instance: The instance with the runs.
-        unfinished: The unfinished runs.
         before: The state after the previous tick.
         now: The time of the tick, in seconds since the epoch.
     """
@@ -180,7 +177,6 @@ def is_derived_in_a_run(
     """Return whether a continuous run includes derived tables and will go on for longer than the next tick.
 
     Args:
-        stream: The stream.
         records: The unfinished runs that are alive.
         keys: The newest partitions in Dagster's order.
         now: The time of the tick, in seconds since the epoch.
@@ -278,7 +274,6 @@ class RunObservation:
     """The state of an unfinished run at a tick.
 
     Attributes:
-        status: The run's status.
         beat: Its last heartbeat; `ENDED` if that marked the end; None if there is none.
         timeout: Seconds in this status after which a run without a heartbeat is dead.
     """
@@ -292,7 +287,6 @@ class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
     """The last sign of life of a run.
 
     Attributes:
-        status: The run's status.
         beat: The last heartbeat that was observed; None if there was none.
         since: When a tick first observed both, in seconds since the epoch, plus the time that does not count.
         is_dead: Whether the run has shown no other sign for too long.
@@ -402,7 +396,6 @@ class EndedRun:
     """A run that succeeded or failed.
 
     Attributes:
-        run_id: The run's id.
         ended: When the end was recorded, in seconds since the epoch.
         failed: The shards that the run was requested for and did not materialize.
         materialized: The shards that it materialized.

@@ -73,8 +73,6 @@ def observe_stream(
     one. No call is made for it.
 
     Args:
-        names: The names of the stream's definitions.
-        listing: The stream and its shards.
         shards: The position of each shard.
         before: The last event.
         now: The time in seconds since the epoch.
@@ -140,8 +138,6 @@ def missing_events(
     events only mirror the table.
 
     Args:
-        instance: The instance with the events.
-        names: The names of the stream's definitions.
         listed: The stream's shards and its table.
         commits: How far the commits of positions were compared before.
         fills: The same for the commits that changed rows behind the positions.
@@ -192,8 +188,6 @@ def stream_event(
     It follows events of shards, because the asset's page shows the latest one.
 
     Args:
-        opened: The stream.
-        listed: Its shards.
         failing: The shards whose last run failed.
         now: The time of the tick, in seconds since the epoch.
     """
@@ -221,7 +215,6 @@ def record_shards(
     """Record the lag of each shard that can be read, and the time to loss of each with unread records.
 
     Args:
-        opened: The stream.
         listed: Its shards.
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
         now: The time of the tick, in seconds since the epoch.
@@ -237,10 +230,8 @@ def record_gauges(
     """Record the lag of shards, if known, and the time to loss of those with records still to be read.
 
     Args:
-        stream: The name of the stream.
         lags: The lags by shard id.
         losses: When the first of these records may expire, by shard id.
-        time: The time.
     """
     for shard_id, lag in lags.items():
         if lag is not None:

@@ -25,10 +25,6 @@ _STREAM = "{stream}"
 def table_of(template: str, stream: str) -> str:
     """Return the path or URI of a stream's table.
 
-    Args:
-        template: The setting `table` of an account.
-        stream: The name of the stream.
-
     Raises:
         InvalidInput: The template is invalid, or the name does not suit it.
     """

@@ -27,11 +27,7 @@ SEVERITY = "Severity of the check's failure in Dagster."
 
 
 class CheckSettings(Settings):
-    """The settings of every check.
-
-    Attributes:
-        severity: Severity of its failure.
-    """
+    """The settings of every check."""
 
     severity: Severity = Field(default="ERROR", description=SEVERITY, examples=["ERROR"])
 
@@ -85,7 +81,6 @@ class NamedChecks(Settings):
 
         Args:
             selected: The names of the table's checks in the run's selection.
-            materializes: Whether the run materializes the table.
         """
         if not SCANNING.intersection(selected):
             return False

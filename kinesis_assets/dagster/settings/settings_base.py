@@ -180,7 +180,6 @@ def reason_of(error: ValidationError, name: str | None = None) -> str:
     """Return in one line what is wrong with some settings.
 
     Args:
-        error: The error of their validation.
         name: The setting, if only its value was validated.
     """
     reasons: dict[str, str] = {}

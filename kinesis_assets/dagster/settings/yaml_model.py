@@ -95,7 +95,6 @@ def overrides_model(settings: type[Settings], without: Collection[str]) -> type[
     """Return the model of some of a component's settings, given in addition to shared ones.
 
     Args:
-        settings: The settings.
         without: The settings that cannot be given.
     """
     fields: dict[str, Any] = {}
@@ -157,11 +156,9 @@ class Renderer:
     """Renders the templates of one setting.
 
     Attributes:
-        setting: The setting's name in the YAML.
         context: The context with the variables.
         is_text: Whether the setting may be a text. Otherwise Dagster evaluates the value of a single
             expression as a Python literal, so that an environment variable may contain a list or a map.
-        required: Whether the setting must have a value.
     """
 
     setting: str

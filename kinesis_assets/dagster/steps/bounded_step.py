@@ -33,11 +33,6 @@ def run_reporting_all(context: dg.OutputContext, stream: OpenStream, plan: RunPl
     Dagster reports a materialization for each partition of the run afterwards. The totals have to follow
     them, see `OpenStream.finish_reports`.
 
-    Args:
-        context: The context of the output.
-        stream: The stream.
-        plan: The plan.
-
     Raises:
         DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed and
             reported, or dropped after `stop_timeout`.
@@ -62,11 +57,6 @@ def run_reporting_news(context: dg.AssetExecutionContext, stream: OpenStream, pl
     Call this in the asset's body, which then must not return an output: for an output, Dagster reports a
     materialization of each partition of the run.
 
-    Args:
-        context: The context of the asset's body.
-        stream: The stream.
-        plan: The plan.
-
     Raises what `run_reporting_all` raises.
     """
     step = context.get_step_execution_context()
@@ -78,12 +68,6 @@ def run_reporting_news(context: dg.AssetExecutionContext, stream: OpenStream, pl
 
 def _execute(step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream, plan: RunPlan) -> RunResult:
     """Run a plan with `execute_run`. If it fails or is stopped, report each shard and the stream.
-
-    Args:
-        step: The step that materializes the asset.
-        key: The asset's key.
-        stream: The stream.
-        plan: The plan.
 
     Raises what `run_reporting_all` raises.
     """

@@ -35,8 +35,6 @@ def run_continuously(
     The derived tables that the run includes consume the commits in another thread.
 
     Args:
-        context: The context of the asset's body.
-        stream: The stream.
         plan: The plan of the first iteration. Its shards are read until the end of the run.
         seconds: The run's duration.
 

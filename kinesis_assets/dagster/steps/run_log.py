@@ -42,7 +42,6 @@ class RunLog:
     """Logs how far a run is. It logs nothing while nothing is read.
 
     Args:
-        log: Logs a line.
         clock: Returns seconds of a monotonic clock.
     """
 
@@ -95,8 +94,6 @@ class LandingLog:
     A thread reads the files. Errors are left to the landing, which uses the same folder.
 
     Args:
-        run_log: Logs the lines.
-        files: The files of the landing.
         interval: Seconds between two reads.
     """
 

@@ -44,8 +44,6 @@ class TotalsEvents:
 
     Args:
         key: The asset that is materialized.
-        stream: The stream.
-        instance: The instance with the state of the sensor.
         summary: The stream's description.
         clock: Returns the time in seconds since the epoch.
     """

@@ -101,8 +101,6 @@ def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:
     """Validate a record and return its hash key, or None if the stream ignores hash keys.
 
     Args:
-        stream: The stream.
-        entry: The record.
         path: The path of the data in the request.
     """
     if entry.partition_key is None and stream.distribution != "AUTO":

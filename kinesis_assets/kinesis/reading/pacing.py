@@ -46,7 +46,6 @@ class CallPacing:
     """The pace of one reading's calls.
 
     Args:
-        sizes: The numbers of records to request.
         timing: The rates that the shard allows, and the clock.
 
     Attributes:
@@ -78,7 +77,6 @@ class CallPacing:
         """Record a page.
 
         Args:
-            records: The records of the page.
             sent: The time of the request, by the monotonic clock. The next call is paced from then, so that a
                 slow response does not delay it.
         """
@@ -117,9 +115,6 @@ _LONGEST_PROBATION = 256
 
 class PageLimit:
     """The limit of one shard's pages.
-
-    Args:
-        maximum: The maximum limit.
 
     Attributes:
         records: The current limit in records, at least 1.

@@ -35,8 +35,6 @@ class PageSource:
     """The pages of one reading.
 
     Args:
-        client: The client of the stream.
-        shard_id: The shard.
         response_timeout: See `ShardRange.response_timeout`.
     """
 
@@ -80,9 +78,6 @@ class PageSource:
         """Read a page with `StreamClient.getting_records`, and check it.
 
         Args:
-            iterator: The iterator.
-            limit: The maximum number of records.
-            position: The position of the iterator.
             reservation: The memory reservation for the page.
 
         Returns:
@@ -126,10 +121,6 @@ UNCONFIRMED = "ShardEndUnconfirmed"
 
 class ShardEnd:
     """The end of one shard, from the responses to its reads.
-
-    Args:
-        client: The stream.
-        shard_id: The shard.
 
     Attributes:
         reached: Whether the last checked response ends the shard.

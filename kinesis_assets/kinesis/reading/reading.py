@@ -49,15 +49,12 @@ class ShardReading:
     in a running event loop.
 
     Args:
-        client: The client of the stream.
-        range_: The range.
         quota: The quota that the reading shares with others.
         turns: The turns of the readings of a task, one of which the caller has taken for this reading. Once
             they are stopped, no further page is requested.
         limiter: The memory limiter. A page holds a reservation until the next records are requested.
 
     Attributes:
-        range: The range.
         position: The position after the yielded records.
         end: The reason for the end of the range; None before the end, and after an error.
         records: The number of yielded records.
@@ -66,7 +63,6 @@ class ShardReading:
         first_sequence_number: The sequence number of the first yielded record; None before it.
         bad_records: The number of yielded records that are damaged aggregates, kept unchanged.
         outside_hash_range: The number of yielded records that belong to another shard.
-        throttles: The number of calls that the service throttled.
         first_arrival: The arrival of the first yielded record.
         last_arrival: The arrival of the last yielded record.
         millis_behind_latest: The time from `position` to the tip, as of the last response; None before it.
@@ -356,9 +352,7 @@ def user_records(page: Records, start: Position, range_: ShardRange, sizes: Page
     """Yield the records of a page in order, in batches, with each KPL aggregate replaced by its sub-records.
 
     Args:
-        page: The records as received.
         start: The position of the read. Inside an aggregate, its sub-records up to that position are omitted.
-        range_: The range that is read.
         sizes: The numbers of records in a batch, and of sub-records that are extracted at once.
     """
     if start.sub_sequence_number is None and not any_aggregate(page):

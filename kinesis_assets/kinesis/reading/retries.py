@@ -1,7 +1,4 @@
-"""Which failed calls are retried, and when; and which shards make no progress.
-
-Detect a shard whose responses make no progress.
-"""
+"""Which failed calls are retried, and when; and which shards make no progress."""
 
 from __future__ import annotations
 
@@ -92,7 +89,6 @@ class PageRetries:
 
     Args:
         timing: See `page_retries`.
-        stall_detector: The stall detector of the reading.
         silence_is_final: Whether a call without a response in time is not retried.
     """
 
@@ -111,7 +107,6 @@ class PageRetries:
         """Record a failed attempt.
 
         Args:
-            error: The error of the attempt.
             never_answered: Whether no call of the reading has returned a page yet.
 
         Returns:

@@ -39,8 +39,6 @@ class Probe:
     """The request to probe a shard.
 
     Attributes:
-        shard_id: The shard.
-        position: Its position.
         read_until: When it was last read to its tip (service's clock).
         last_arrival: Arrival time of its last record that was read; None if there was none or it is unknown.
     """

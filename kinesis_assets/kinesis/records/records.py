@@ -6,8 +6,6 @@ of its rows, which shows whether the table has the records that were read.
 Arrow columns, built from buffers. The first time that pyarrow converts Python objects (in `array`,
 `scalar`, `from_pydict` or a compute function), it imports pandas if that is installed. Building from
 buffers spares each Spark worker this import.
-
-Records as Arrow batches, with the columns that every reader of this package returns.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         sequence_number: Decimal text.
         approximate_arrival_timestamp: Seconds since the epoch, exact to the millisecond.
-        data: The payload.
         partition_key: As set by the producer. None if it set none, which a stream permits under the record
             distribution strategy AUTO (`stream.StreamSummary`).
         sub_sequence_number: Index in the aggregate, from 0; 0 for a record that is not part of one.
@@ -71,7 +68,6 @@ class Records(Sequence[Record]):
     Attributes:
         numbers: Sequence numbers.
         arrivals: Arrival times, in seconds since the epoch.
-        payloads: Data.
         keys: Partition keys; None for a record that has none.
         subs: Sub-sequence numbers. None if no record is known to be part of an aggregate.
         errors: Errors of the records. None under the same condition.

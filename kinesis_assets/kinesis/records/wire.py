@@ -109,11 +109,7 @@ class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class IncompleteBody(msgspec.Struct, frozen=True):
-    """A successful response whose body is incomplete or invalid.
-
-    Attributes:
-        reason: Why it is.
-    """
+    """A successful response whose body is incomplete or invalid."""
 
     reason: str
 
@@ -189,7 +185,6 @@ def check_follows(stream: str, first: str | None, position: Position) -> None:
     """Reject a page that a read from a position cannot return, such as the previous page again.
 
     Args:
-        stream: The stream's name.
         first: The first sequence number of the page; None if the page is empty.
         position: Where the read started. AT_SEQUENCE_NUMBER, and a position inside an aggregate, include the
             record that they name; AFTER_SEQUENCE_NUMBER excludes it. Other positions accept any page.

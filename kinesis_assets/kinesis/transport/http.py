@@ -55,7 +55,6 @@ class HttpResponse:
     """An HTTP response.
 
     Attributes:
-        status: HTTP status code.
         headers: Values by header name in lower case.
         body: Shorter than its Content-Length if the connection was closed early.
         keep_alive: Whether the connection can be used for another request.

@@ -99,7 +99,6 @@ class Signing:
         SdkInternalMissing: A private name is missing.
 
     Attributes:
-        signer: The client's signer.
         request: Creates a request that can be signed, from a method, a URL, headers and a body.
         parse_error: Creates an error response from a response and the operation's output shape.
     """
@@ -141,14 +140,12 @@ class ConnectionPool:
 
     Args:
         session: The HTTP session of a botocore client.
-        url: The URL.
 
     Raises:
         SdkInternalMissing: A private name is missing.
         ValueError: The URL, or that of a proxy, is invalid.
 
     Attributes:
-        pool: urllib3's connection pool.
         get: Returns a connection, open or not.
         put: Returns a connection to the pool, open or not.
         prepare_proxy: Opens a connection through a tunnel.

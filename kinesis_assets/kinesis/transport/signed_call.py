@@ -55,7 +55,6 @@ class SignedCall(Generic[ResultT_co]):
 
     Args:
         client: A botocore client for Kinesis.
-        operation: The name of the operation.
         wire: The struct that the JSON of a response is decoded to; its `to_result` is the result of a call.
         endpoint_url: Where to send calls; by default the client's endpoint.
         largest_body: The maximum size of a response body, in bytes.
@@ -63,9 +62,6 @@ class SignedCall(Generic[ResultT_co]):
     Raises:
         SdkInternalMissing: A private name of the SDK is missing.
         ValueError: The URL of the endpoint or of a proxy is invalid.
-
-    Attributes:
-        operation: The name of the operation.
     """
 
     def __init__(

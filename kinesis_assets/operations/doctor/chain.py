@@ -5,8 +5,6 @@ The two kinds of files form two chains. Each file names its predecessor.
 
 Verify the chain of positions files: each commit's ranges start exactly where the previous commit ended. The
 checks compare each positions file with its predecessor, and the whole chain with the table's log.
-
-The rows that a table should have according to its commits.
 """
 
 from __future__ import annotations
@@ -41,9 +39,6 @@ class CommittedRows:
     """The rows of one shard that a commit added.
 
     Attributes:
-        commit_id: Id of the commit.
-        batch_id: Batch id that the rows carry.
-        shard_id: Shard id.
         stats: Range, count and checksum of the rows, as recorded with the commit.
         arrived_from: No row arrived before this day (UTC); None if unknown.
         arrived_through: The last row arrived on this day (UTC); None if unknown.
@@ -64,10 +59,7 @@ class Rewind:
     """A seek that moved a shard's position back and removed its rows.
 
     Attributes:
-        commit_id: Id of the commit.
-        shard_id: Shard id.
         after: The rows after this were removed; None for all rows.
-        rows: Number of rows removed.
     """
 
     commit_id: int
@@ -135,7 +127,6 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
     """Read the chain of positions files from the newest to the oldest that was not pruned.
 
     Args:
-        snapshot: The table.
         history: Receives the commits.
     """
     current = snapshot.with_all_archived(history.positions)
@@ -192,7 +183,6 @@ def walk_amendments(snapshot: TableSnapshot, history: History) -> Iterator[Findi
     """Read the chain of amendment files from the newest to the oldest that was not pruned.
 
     Args:
-        snapshot: The table.
         history: Receives the amendments.
     """
     current = history.amendment

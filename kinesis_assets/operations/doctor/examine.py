@@ -2,10 +2,6 @@
 
 The doctor changes nothing, except that an event audit may add missing events. In a bucket, it writes a
 probe and deletes it.
-
-Checks of the table's rows, log and files.
-
-Checks of the positions against the stream and its shards.
 """
 
 from __future__ import annotations
@@ -65,8 +61,6 @@ class Doctor:
     """Runs the checks of one stream and its table.
 
     Attributes:
-        client: The stream.
-        table: Its table.
         audit_events: Checks runs and events, as `EventAudit` does for a Dagster instance; None skips this.
         read_rows: Scans data files, given as path and size in bytes; None skips the check of rows.
         probes_store: Whether it writes a probe to check the store of a table in a bucket.
@@ -198,7 +192,6 @@ def row_findings(
 
     Args:
         read_rows: Scans data files, given as path and size in bytes.
-        snapshot: The table.
         history: The commits up to that version.
     """
     read = read_rows([(file.path, file.size) for file in snapshot.active_files()])

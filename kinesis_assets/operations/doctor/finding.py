@@ -25,7 +25,6 @@ class Finding:
 
     Attributes:
         check: Name of the check.
-        level: Severity.
         sentence: What was found, and what to do about it.
         shard: Shard id; None for the whole table or stream.
     """
@@ -41,7 +40,6 @@ def or_ok(check: str, findings: Iterable[Finding], sentence: str) -> Iterator[Fi
 
     Args:
         check: Name of the check.
-        findings: Its findings.
         sentence: Text of the finding of level OK.
     """
     found = False

@@ -28,7 +28,6 @@ class Difference:
     """A difference between the rows and the commits.
 
     Attributes:
-        shard_id: Shard id.
         sentence: What differs, and what to do about it.
         certain: Nothing can explain it; False if there is a possible explanation that cannot be proven.
     """
@@ -279,7 +278,6 @@ def _not_matching_rewinds(
     Args:
         shortfalls: The shortfalls whose only possible cause is a seek.
         spare: The fills that closed no shortfall.
-        shard: The expected rows of the shard.
     """
     left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
     if not left or _was_read_again(shortfalls, shard):

@@ -62,9 +62,6 @@ def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[
     """Read the keys of a stream's rows.
 
     Args:
-        spark: The Spark session.
-        folder: The table's folder.
-        stream: Name of the stream.
         files: Path and size in bytes of each data file of one version.
     """
     if not files:

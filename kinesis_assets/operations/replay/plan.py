@@ -1,7 +1,4 @@
-"""Plan a replay: the ranges to read again, and the version of the table to compare them with.
-
-Shards of a replay that the list of shards lacks: they expired, or the list is incomplete.
-"""
+"""Plan a replay: the ranges to read again, and the version of the table to compare them with."""
 
 from __future__ import annotations
 
@@ -49,8 +46,6 @@ class ReplayPlan:
 
     Attributes:
         batch_id: Identifies the attempt; every row that it fills in carries it.
-        listing: The stream and its shards.
-        version: The version of the table.
         amendment: The newest amendment of that version; None if there is none.
         not_before: Records that arrived before this time are skipped.
         existing_files: The data files of that version that may contain records of the ranges.
@@ -97,11 +92,7 @@ def _plan(
     """Plan an attempt with one list of shards.
 
     Args:
-        client: The stream.
-        table: Its table.
-        window: The window of the replay.
         shard_ids: The requested shards; all shards if empty.
-        listing: The stream and its shards.
         incomplete: The error of the lists before. With it, a shard that this list leaves out fails alone.
     """
     stream, now = client.stream, listing.summary.service_time
@@ -205,7 +196,6 @@ def _clipped_start(window: ReplayWindow, floor: datetime | None, oldest: datetim
     tasks check each record's arrival time too.
 
     Args:
-        window: The window.
         floor: The first arrival time that the table keeps.
         oldest: The oldest arrival time that the stream keeps.
     """
@@ -273,7 +263,6 @@ def is_left_out(shard: ShardPosition, summary: StreamSummary, *, whole: bool) ->
     """Return whether a list that lacks a shard may be incomplete, so that the shard may still exist.
 
     Args:
-        shard: Position of the shard.
         summary: The stream, with the service's clock.
         whole: The open shards of the list cover all hash keys. A list that does not may lack any open shard.
     """

@@ -73,10 +73,6 @@ def replay(
     """Read a window of some shards again, and fill in the records that the table lacks.
 
     Args:
-        fill: Reads ranges and writes the missing records.
-        client: The stream.
-        table: Its table.
-        window: The window to read.
         shard_ids: The shards to read; all shards if empty.
         by: Id of the Dagster run or name of the person, recorded with the commit.
         retries: The attempts, if rows behind the positions change.
@@ -149,7 +145,6 @@ def _cleared(
     """Return the gaps that were filled, or their first parts, by shard id.
 
     Args:
-        plan: The plan of the attempt.
         result: What was read.
         early: The shards that were not read to the end of their range.
         after: The stream after they were read.
@@ -197,7 +192,6 @@ def _unfinished(
     It includes the loss of records, because a replay that continues the range does not report that again.
 
     Args:
-        plan: The plan of the attempt.
         shard: What was read of the shard.
         lost: The loss of records.
         early: Why the tip at which the range ended is not its end.
@@ -243,7 +237,6 @@ def early_ends(
     """Return why the tip at which a range ended is not its end, by shard id.
 
     Args:
-        client: The stream.
         ranges: The ranges that were read, by shard id.
         gaps: The recorded gaps of their shards, by shard id.
         shards: The results of reading them.
@@ -315,7 +308,6 @@ def filled_gaps(
 
     Args:
         gaps: The recorded gaps of the shard, each with its unfilled part.
-        result: What was read of the shard.
         created: When the stream was created, before all records.
         kept_since: No record that arrived at or after this time had expired when the replay had ended.
         not_before: Records that arrived before this time were skipped.

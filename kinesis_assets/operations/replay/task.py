@@ -4,10 +4,6 @@ It works as landing does: tasks write files, and only files whose manifests are 
 
 Finds the records that a table lacks, from the statistics and keys of its data files. Spark tasks import
 this module, so it does not read the table's log: the driver passes the files to it.
-
-Checks of a replay's manifests against the requested ranges, made before the commit.
-
-The manifest that a task of a replay returns to the driver.
 """
 
 from __future__ import annotations
@@ -100,8 +96,6 @@ def fill_result_of(contents: Sequence[object], job: FillJob, ranges: Sequence[Sh
 
     Args:
         contents: One encoded manifest per task.
-        job: The job.
-        ranges: The ranges that the tasks read.
 
     Raises:
         LandingFailed: A manifest is invalid, or together they do not match the ranges.
@@ -215,7 +209,6 @@ class ExistingKeys:
     depend on the size of the table or of the range.
 
     Args:
-        filesystem: The table's folder.
         files: The data files of one version of the table.
     """
 

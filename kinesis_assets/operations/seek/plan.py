@@ -47,9 +47,6 @@ class Move:
     """The move of one shard.
 
     Attributes:
-        shard_id: Shard id.
-        direction: See `Direction`.
-        before: The shard before the move.
         after: The shard after the move, without the record of the seek itself.
         rows_removed: Number of rows that are removed.
         gap: The records that are skipped; None if none are.
@@ -79,7 +76,6 @@ def plan_moves(
         positions: The current positions, with every listed shard.
         targets: The target of each chosen shard, by shard id; a shard that is not listed
             has none.
-        chosen: Shard ids.
         listed_open: The shards that the stream lists as open.
         now: The service's clock.
         all_shards: The shards were not named, so a shard that cannot be moved stays.

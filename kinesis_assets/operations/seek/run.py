@@ -3,8 +3,6 @@
 The moves are planned from the positions, the target in each shard and the rows in the table, and planned
 again for each attempt to commit. Rows, positions and the record of who did it are one commit. Delta refuses
 it if a run, another seek or another change of old rows was committed first.
-
-Commit the moves of a seek: rows, positions and amendment in one commit.
 """
 
 from __future__ import annotations
@@ -68,9 +66,7 @@ class _Request:
     """A validated request, with the stream's response to it.
 
     Attributes:
-        listing: The stream and its shards.
         targets: The targets of the listed shards among the chosen ones, by shard id.
-        chosen: Shard ids.
         all_shards: The shards were not named.
         unread: Of a catch-up, the first unread record of each of these shards; None for another seek.
     """
@@ -95,8 +91,6 @@ def seek(
     """Move the positions of some shards, all in one commit or none.
 
     Args:
-        client: The stream.
-        table: Its table.
         to: The new position. LATEST becomes the current time or, with `to_fill`, the first record since
             `SETTLED`; TRIM_HORIZON becomes the oldest record that does not expire before a run can read it.
         shard_ids: The shards; None for all shards that can be moved there.

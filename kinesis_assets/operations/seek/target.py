@@ -31,7 +31,6 @@ class FirstRecord:
     """A record that can be read.
 
     Attributes:
-        sequence_number: Sequence number.
         arrival: Arrival time, UTC.
     """
 
@@ -63,9 +62,7 @@ def read_target(client: StreamClient, shard: Shard, summary: StreamSummary, posi
     """Find the records around a position with two short reads.
 
     Args:
-        client: The stream.
         shard: The shard, which the stream lists.
-        summary: The stream's retention and clock.
         position: Not LATEST.
 
     Raises:
@@ -101,9 +98,6 @@ def newest_target(
     A catch-up moves the shard to this record. So a replay of what it skipped ends at a record that exists.
 
     Args:
-        client: The stream.
-        shard: The shard.
-        summary: The stream's retention and clock.
         complete_until: The search ends at this time, because a run has read what is before it.
 
     Raises what `read_target` raises.

@@ -79,9 +79,6 @@ class Service(ABC):
             a map.
         spark_config: The settings of Spark with which a session is started.
 
-    Attributes:
-        title: The name of the service.
-
     Each method raises what boto3 raises.
     """
 

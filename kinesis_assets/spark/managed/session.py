@@ -1,7 +1,4 @@
-"""One session from its start to its stop.
-
-The token of a session, which is replaced before it expires.
-"""
+"""One session from its start to its stop."""
 
 from __future__ import annotations
 
@@ -52,7 +49,6 @@ class ManagedSession:
 
     Attributes:
         service: The service that runs it.
-        session_id: Its id.
         server: Where it is, as a Spark Connect server.
     """
 
@@ -69,7 +65,6 @@ def service_of(settings: Mapping[str, Any], spark_config: Mapping[str, Any]) -> 
     """Return the service that settings name.
 
     Args:
-        settings: The setting `managed_spark`.
         spark_config: The settings of Spark with which a session is started.
 
     Raises:
@@ -167,9 +162,7 @@ class Token:
     """The current token of a session. It can be used by several threads.
 
     Args:
-        subject: The session, for the log.
         request: Returns the endpoint with a new token.
-        first: The endpoint with the first token.
         clock: The clock of this machine.
     """
 

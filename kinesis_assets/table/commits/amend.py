@@ -47,8 +47,6 @@ def commit_missing_rows(
     entries since the attempt's version are searched for one; Delta refuses the commit if another one follows.
 
     Args:
-        table: The table.
-        identity: The stream.
         version: The version of the table with which the attempt compared the stream.
         amendment: The newest amendment of that version; None if there was none.
         not_before: The earliest arrival time of the rows.

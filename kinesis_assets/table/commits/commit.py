@@ -11,8 +11,6 @@ If several runs commit to different shards at the same time, only one of their t
 try takes equally long for all of them: a positions file names the commits before it, files that were read
 are cached, and if many had to be read nevertheless, the table is opened again before the try. The wait of a
 run that was overtaken does not grow.
-
-Assigns a table that an older release created to its stream.
 """
 
 from __future__ import annotations
@@ -92,7 +90,6 @@ def freeze(
 
     Args:
         table: The table; it is created if it does not exist.
-        listing: The stream and all its shards.
         starts: The start positions by shard id. LATEST must have been replaced by AT_TIMESTAMP.
         replacing_older: Replace the positions of a deleted stream of the same name.
 
@@ -177,7 +174,6 @@ def commit(
     """Commit the files of an attempt and the positions of its shards, both or neither.
 
     Args:
-        table: The table.
         expected: The positions that the attempt started from, with every listed shard.
         listing: The stream and its shards as the attempt listed them.
         batch_id: The attempt's id, which every row of its files carries.
@@ -273,7 +269,6 @@ def claim(table: PositionedTable, identity: StreamIdentity) -> None:
 
     Args:
         table: The table. It is not changed if it has an owner already or has no positions.
-        identity: The stream.
 
     Raises:
         TableOfAnotherStream: The table belongs to another stream.

@@ -65,7 +65,6 @@ def commit_until_known(table: StoredTable, step: _Step[_Outcome_co]) -> _Outcome
     further step can resolve is raised at once.
 
     Args:
-        table: The table.
         step: Reads the table, and tries to commit if necessary.
 
     Raises:
@@ -134,7 +133,6 @@ class Try(Generic[_Outcome]):
     Attributes:
         outcome: The outcome of the attempt if this is committed.
         commit_id: The commit id that the log points at then; None if there is nothing to commit.
-        commit: Commits it.
     """
 
     outcome: _Outcome
@@ -153,7 +151,6 @@ def commit_positions(
     """Commit positions that follow those of the table, exactly once.
 
     Args:
-        table: The table.
         expected: The positions that the attempt started from.
         batch_id: The attempt's id.
         prepare: Returns what to commit on a version of the table with these positions. It is called for each
@@ -197,10 +194,7 @@ def commit_amendment(
     """Commit an amendment that follows the newest one, exactly once.
 
     Args:
-        table: The table.
-        identity: The stream.
         expected: The newest amendment when the attempt started; None if there was none.
-        batch_id: The attempt's id.
         prepare: As in `commit_positions`, with the newest amendment, which is None if there is none.
         for_rows: Prepare the table's schema for new rows.
 
@@ -229,8 +223,6 @@ def _commit_batch(
     """Commit what `prepare` returns until a commit of the batch is found. See `commit_positions`.
 
     Args:
-        table: The table.
-        batch_id: The attempt's id.
         newest_of: Reads the newest entry of the chain that the commit continues.
         commits_since: Returns the commits from there back to the one that the attempt started from.
         prepare: See there; the same applies to `for_rows`.
@@ -291,7 +283,6 @@ def find_commit(table: str, commits: Iterable[_Commit], batch_id: int) -> _Commi
     Args:
         table: The table's URI, for the error.
         commits: The commits since the attempt started, newest first, see `Chain.since`.
-        batch_id: The attempt's batch.
 
     Raises:
         CommitUnknown: The chain of commits is broken.

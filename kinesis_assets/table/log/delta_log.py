@@ -30,7 +30,6 @@ def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id:
     """Return the first version after another one whose log entry points at a commit id, if any.
 
     Args:
-        filesystem: The table's folder.
         version: The version before the first that is searched.
         commit_id: A commit id, which is unique among positions and amendments.
     """
@@ -63,7 +62,6 @@ def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id
     """Return the newest version up to another one whose log entry points at a commit id, if any.
 
     Args:
-        filesystem: The table's folder.
         version: The first version that is searched.
         commit_id: A commit id of positions or of an amendment.
     """
@@ -75,11 +73,7 @@ def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id
 
 
 def named_files(filesystem: pyarrow.fs.FileSystem) -> set[str]:
-    """Return the paths of data files that any version in the log adds or removes, relative to the folder.
-
-    Args:
-        filesystem: The table's folder.
-    """
+    """Return the paths of data files that any version in the log adds or removes, relative to the folder."""
     found: set[str] = set()
     paths = [info.path for info in log_files(filesystem)]
     commits = [path for path in paths if path.endswith(".json") and ".checkpoint." not in path]
@@ -107,7 +101,6 @@ def _values_in(filesystem: pyarrow.fs.FileSystem, path: str, *columns: tuple[str
     """Yield texts from a file of the log: an entry, or a checkpoint in JSON or Parquet.
 
     Args:
-        filesystem: The table's folder.
         path: The file's path.
         columns: The actions that have the texts, each with the name of its field.
     """
@@ -133,7 +126,6 @@ class LogEntry:
     """One version of the table.
 
     Attributes:
-        version: The version's number.
         operation: The operation's name, as its writer stored it, such as RESTORE; empty if it is unknown.
         mode: The mode of a write, such as Overwrite; empty for other operations.
         at: When the version was written, by the writer's clock; None if that is unknown.
@@ -174,10 +166,6 @@ class _Action(msgspec.Struct):
 def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | None:
     """Read the log entry of a version. Returns None if it was deleted because a checkpoint covers it.
 
-    Args:
-        filesystem: The table's folder.
-        version: The version's number.
-
     Raises:
         OSError: The entry cannot be read at the moment.
         msgspec.MsgspecError: The file is not a log entry.
@@ -210,7 +198,6 @@ def log_entries(filesystem: pyarrow.fs.FileSystem, through: int) -> Iterator[Log
     """Yield log entries from a version back to the oldest one in the log. Raises as `read_entry`.
 
     Args:
-        filesystem: The table's folder.
         through: The newest version, inclusive.
     """
     for version in range(through, -1, -1):
@@ -224,9 +211,6 @@ def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
     """Return the application ids of all transactions in the newest checkpoint and in later entries.
 
     The log's files are read, because delta-rs looks up a single application id only.
-
-    Args:
-        filesystem: The table's folder.
 
     Raises:
         OSError: The log cannot be read at the moment.

@@ -32,7 +32,6 @@ def unaccepted_rewrites(
     If another engine has deleted log entries, the rows are examined instead.
 
     Args:
-        table: The table.
         snapshot: Its newest version.
         positions: The positions in that version.
 
@@ -81,7 +80,6 @@ def newest_rows_are_missing(
     Rows count as present if a file has no statistics, or if it was compacted from older and newer rows.
 
     Args:
-        table: The table.
         snapshot: Its newest version.
         positions: The positions in that version.
 

@@ -36,7 +36,6 @@ class Rewrite:
     """A version that replaced rows of the table.
 
     Attributes:
-        version: The version's number.
         operation: The operation's name, as its writer stored it.
         at: When the version was written, by the writer's clock; None if the writer did not store a time.
     """
@@ -51,12 +50,7 @@ class Rewrite:
 
 
 class RewriteLog:
-    """Finds rewrites in a table's log.
-
-    Args:
-        uri: The table's URI, for errors.
-        filesystem: The table's folder.
-    """
+    """Finds rewrites in a table's log."""
 
     def __init__(self, uri: str, filesystem: pyarrow.fs.FileSystem) -> None:
         self._uri = uri

@@ -37,12 +37,9 @@ def compact(
     """Compact each day of a raw table that has enough small files.
 
     Args:
-        table: The table.
-        operations: Its operations of Delta Lake.
         since: Days before this arrival date expire, and are not compacted; None if no day expires.
         clock: The clock that is checked before each compaction.
         limits: How many small files are enough.
-        dry_run: Change nothing.
 
     Yields:
         A step for each day.
@@ -74,7 +71,6 @@ def compact_each(
         compact_one: Compacts the part with that name.
         clock: The clock that is checked before each compaction: by this machine's clock delta-rs deletes log
             entries, and replaced files are later deleted.
-        dry_run: Change nothing.
 
     Yields:
         A step for each part.

@@ -1,7 +1,4 @@
-"""The operations of Delta Lake that maintenance uses; none changes the table's rows or positions.
-
-The steps that delete data files and log entries that are no longer needed.
-"""
+"""The operations of Delta Lake that maintenance uses; none changes the table's rows or positions."""
 
 from __future__ import annotations
 
@@ -187,10 +184,7 @@ def vacuum(
     """Delete data files that no recent version of the table names.
 
     Args:
-        table: The table.
-        operations: Its operations of Delta Lake.
         clock: The clock that is checked before.
-        dry_run: Change nothing.
 
     Yields:
         The step, if there are such files.

@@ -63,11 +63,8 @@ def prune(
     """Delete positions, archive segments, amendments and files of runs that are no longer needed.
 
     Args:
-        table: The table.
-        identity: The stream.
         clock: The clock that is checked before each folder.
         limits: From how many positions files on they are deleted early.
-        dry_run: Change nothing.
 
     Yields:
         A step for each folder with such files.
@@ -90,10 +87,8 @@ def prune_folder(
     """Delete files of a folder.
 
     Args:
-        filesystem: The table's folder.
         of: The folder in it.
         paths: The paths of the files, in the order in which they are deleted.
-        dry_run: Change nothing.
 
     Yields:
         The step, if there are such files.
@@ -270,7 +265,6 @@ def _kept_since(bytes_of: Mapping[int, int], limits: MaintenanceLimits, now: dat
     Args:
         bytes_of: Sizes of the files in bytes, by commit id, smallest first.
         limits: How many files are kept at most.
-        now: The current time.
     """
     since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
     files = size = 0

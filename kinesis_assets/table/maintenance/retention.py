@@ -77,12 +77,9 @@ def expire(
     raised it.
 
     Args:
-        table: The table of one stream.
-        identity: The stream.
         wanted: The first arrival date (UTC) that is kept.
         now: The current time, from `AgreedClock`.
         by: The run or person that is recorded as deleting the rows.
-        dry_run: Change nothing.
 
     Yields:
         The step, if it is due; and a step that is left, if the floor is in the future.
@@ -137,12 +134,8 @@ def lower_floor(
     days before the current one.
 
     Args:
-        table: The table of one stream.
-        identity: The stream.
         floor: The first arrival date (UTC) that is kept from now on.
-        now: The current time.
         by: The run or person that is recorded as lowering it.
-        dry_run: Change nothing.
 
     Raises:
         InvalidInput: There is no floor, or it is not above that day. Nothing was changed.

@@ -43,13 +43,11 @@ def maintain(
     """Carry out, or plan, the steps that are due.
 
     Args:
-        table: The table of one stream.
         stream: The stream and the service's time, as just described by the service.
         retention_days: Rows that arrived more than this many days ago (UTC, by the service's clock) are
             deleted. None keeps all rows.
         needed: Which of them are kept longer.
         by: The run or person that is recorded as deleting them.
-        dry_run: Change nothing.
         machine: This machine's clock.
         limits: From how many files on a step is due.
 

@@ -28,7 +28,6 @@ class Step:
         step: The step's name.
         of: What it applies to: an arrival date or another partition, a folder, or properties.
         state: Done; planned, in a dry run; or left for the next maintenance.
-        rows: Number of rows deleted from the table.
         files: Number of files that were deleted or removed from the table.
         bytes: Size of these files in bytes.
         reason: Why the step was left.

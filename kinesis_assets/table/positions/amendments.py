@@ -106,7 +106,6 @@ def unfilled(amendment: Amendment | None, shard_id: str, gaps: Iterable[Gap]) ->
 
     Args:
         amendment: The newest amendment; None if there is none.
-        shard_id: The shard.
         gaps: The gaps in its position.
     """
     if amendment is None:
@@ -167,7 +166,6 @@ def next_amendment(
 
     Args:
         before: The table's newest amendment; None if it has none.
-        batch_id: The attempt's id.
         at: Time of the amendment (this machine's clock).
         by: The Dagster run id or the person that makes it.
         floor: See `Amendment`. None keeps the value of *before*; the same applies to `cleared` and

@@ -86,7 +86,6 @@ def last_moved_by(history: Iterable[StreamPositions], shard_ids: Iterable[str]) 
     Args:
         history: Consecutive positions, newest first, see `PositionsChain.back_from`. They are read only as
             far as needed, and up to the first that cannot be read.
-        shard_ids: The shards.
     """
     found: dict[str, StreamPositions] = {}
     pending = set(shard_ids)

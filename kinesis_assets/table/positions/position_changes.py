@@ -107,7 +107,6 @@ def changes(
     """Encode the differences from a base; `apply` decodes them.
 
     Args:
-        base: The shards of the base.
         shards: The shards after the commit.
         added: The ranges whose rows the commit added, by shard id.
     """
@@ -148,7 +147,6 @@ def apply(
     """Return the `shards` and `added` that were passed to `changes`.
 
     Args:
-        base: The shards of the base.
         changed: The differences from it.
 
     Raises:

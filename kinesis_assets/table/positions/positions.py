@@ -160,7 +160,6 @@ class StreamPositions(
 
     Attributes:
         format: `FORMAT` of the writer.
-        identity: The stream.
         commit_id: The commit id, which names the file. The table's log points at it. Stored as `token`.
         previous: The commit id of the previous positions; None for the first.
         generation: Number of the commit, from 0.
@@ -297,7 +296,6 @@ def next_positions(
     Args:
         before: The table's newest positions; None if it has none. Those of an older stream with the same name
             have every archived shard.
-        shards: The positions of the shards.
         identity: The stream.
         commit_id: See `StreamPositions`. The same applies to the arguments below.
         batch_id: See there.
@@ -337,7 +335,6 @@ def initial_positions(
     """Return the positions of unread shards, by shard id.
 
     Args:
-        listing: The stream and its shards.
         starts: The start positions by shard id; listed shards without one are left out.
         wanted_from: `ShardPosition.wanted_from` of the shards at TRIM_HORIZON. Shards that start at a
             timestamp get that timestamp.
@@ -370,7 +367,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         format: `FORMAT` of the writer.
-        identity: The stream.
         commit_id: The commit id, which names the file.
         previous: The commit id of the previous file; None for the first.
         base: The commit id of the base, if the file holds only the changes since it; None if it holds every

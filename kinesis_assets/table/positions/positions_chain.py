@@ -317,7 +317,6 @@ class Segment(msgspec.Struct, frozen=True):
     """A part of the archive.
 
     Attributes:
-        identity: The stream.
         commit_id: The id, which names the file.
         earlier: The ids of all earlier segments, oldest first.
         shards: The finished shards by shard id.

@@ -44,7 +44,6 @@ class ArchiveEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         newest: The id of the newest segment, which names all others.
-        shards: Number of shards in the archive.
         last: The greatest shard id in the archive, compared as text.
     """
 
@@ -161,10 +160,6 @@ def encode_changes(stored: StoredPositions, base: StreamPositions) -> bytes:
     """Encode a file with the changes since its base.
 
     A shard that was only read further takes a few numbers, see `position_changes`.
-
-    Args:
-        stored: The content of the file.
-        base: The positions of its base.
     """
     positions = stored.positions
     increment = _Increment(
@@ -202,7 +197,6 @@ def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> StoredPos
     """Decode a file that `encode` or `encode_changes` of this or an older release wrote.
 
     Args:
-        content: The content of the file.
         base_at: Returns the positions of a base by its commit id.
 
     Raises:

@@ -1,7 +1,4 @@
-"""The facts about one range of a shard, from the task that read it to the event that reports it.
-
-The facts about reading one shard, from the task that read it to the event that reports it.
-"""
+"""The facts about one range of a shard, from the task that read it to the event that reports it."""
 
 from __future__ import annotations
 
@@ -39,7 +36,6 @@ class RangeStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             which kinds include the record that they name.
         first_sequence_number: Sequence number of the first row; None if there are no rows.
         last_sequence_number: Sequence number of the last row; None if there are no rows.
-        rows: Number of rows.
         bytes: Payload bytes of the rows, without partition keys.
         checksum: Checksum of all rows, see `checksums.checksum`; 0 if there are no rows.
 
@@ -124,7 +120,6 @@ class ReadingFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         millis_behind_latest: Milliseconds from the end of the range to the tip, as the last response reported
             them; None if there was none. See `ShardOutcome` for the lag.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.
-        throttles: Number of calls that the service throttled.
     """
 
     bad_records: Count

@@ -45,8 +45,6 @@ class Heartbeat:
     """The heartbeat of one run, written by a separate thread. As a context it ends with the block.
 
     Args:
-        table: The table that the run writes.
-        run_id: The run's id.
         seconds: Seconds after which the heartbeat ends by itself, because the run can no longer commit.
         interval: Seconds between two heartbeats.
     """

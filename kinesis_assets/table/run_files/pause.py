@@ -101,7 +101,6 @@ def pause(table: PositionedTable, *, reason: str, by: str, at: datetime, command
 
     Args:
         table: The table, which exists.
-        reason: Why.
         by: Who pauses it.
         at: The time, UTC.
         command: The command that resumes it.

@@ -57,12 +57,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProgressFiles:
-    """The files of one attempt.
-
-    Attributes:
-        folder: The table's folder.
-        batch_id: The attempt's batch id.
-    """
+    """The files of one attempt."""
 
     folder: TableFolder
     batch_id: int
@@ -115,7 +110,6 @@ class StopMarker:
 
     Attributes:
         folder: The table's folder, which is the only place that driver and executors are sure to share.
-        batch_id: The attempt's batch id.
     """
 
     folder: TableFolder

@@ -86,7 +86,6 @@ class Chain(Generic[_Entry]):
         """Read the file with a commit id, whether or not the log or another file names it.
 
         Args:
-            commit_id: The commit id.
             arn: The stream that its file must name, if it names one; None if any will do.
 
         Raises:
@@ -224,10 +223,8 @@ MAX_BYTES = 64 << 20
 
 
 class FileCache:
-    """The decoded content of files that never change. It evicts the least recently used, and is thread-safe.
-
-    Args:
-        max_bytes: Maximum bytes of memory.
+    """The decoded content of files that never change. It evicts the least recently used, and is
+    thread-safe.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -249,7 +246,6 @@ class FileCache:
         """Add the content of a file.
 
         Args:
-            commit_id: The file's commit id.
             value: The decoded content, which must be immutable.
             size: Bytes of memory that it occupies.
         """

@@ -27,7 +27,6 @@ def store_of(role: AssumedRole, bucket: str) -> pyarrow.fs.FileSystem:
     """Return a file system with the objects of a bucket, which this process keeps.
 
     Args:
-        role: The role.
         bucket: The bucket, which determines the region.
 
     Raises:

@@ -46,7 +46,6 @@ def check_conditional_puts(table: str, folder: TableFolder) -> str | None:
 
     Args:
         table: The table's URI.
-        folder: The table's folder.
 
     Returns:
         Why the store could not be checked; None if it honors the condition, or the folder is on a disk.
@@ -168,7 +167,6 @@ def require_writable(table: str, filesystem: pyarrow.fs.FileSystem) -> None:
 
     Args:
         table: The table's URI.
-        filesystem: The table's folder.
 
     Raises:
         TableNotWritable: Writing is refused. Other errors are ignored: a later attempt may succeed.

@@ -57,7 +57,6 @@ def interrupted(
     """Call a function before or after a step. Yields whether that has happened.
 
     Args:
-        moment: One of `MOMENTS`.
         step: A name in `STEPS`, `MAINTENANCE` or `MOVING`.
         action: The function. It may pass the step itself, or raise an error.
         nth: The pass of the step, from 1.

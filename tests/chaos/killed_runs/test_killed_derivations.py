@@ -41,7 +41,6 @@ class Deployment:
     """A stream with a derived table, whose runs have processes of their own.
 
     Attributes:
-        instance: The instance.
         clock: The clock of the stream's sensor.
     """
 

@@ -60,8 +60,6 @@ class Runner:
     """Runs of one stream into one table.
 
     Attributes:
-        client: The client of the stream.
-        table: The table.
         start: The start of the first plan.
         faults: The faults of the service.
         interceptor: Interrupts calls of the package.

@@ -56,7 +56,6 @@ class Deployment:
     """A Dagster instance and its daemon, which is restarted when it has died.
 
     Args:
-        folder: The folder of the instance.
         project: The project whose dagster.yaml it uses.
         **definitions: Values for the placeholders in `DEFINITIONS`.
     """

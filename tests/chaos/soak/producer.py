@@ -23,7 +23,6 @@ class Producer:
 
     Attributes:
         kinesis: A boto3 client without retries: after a lost response, a retry would put a record twice.
-        stream: The name of the stream.
         rate: Records per second.
         random: Draws partition keys, and which records have none while the stream does not need them.
         acknowledged: (shard id, sequence number, data) of each record, in the order of the responses.

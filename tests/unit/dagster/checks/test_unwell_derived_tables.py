@@ -46,7 +46,6 @@ class Table:
 
     Attributes:
         bench: The raw table.
-        derived: The derived table.
         changes: The fields in which its definition differs.
         seconds: Seconds since the newest commit of the raw table.
     """

@@ -38,7 +38,6 @@ class Endpoint:
     Attributes:
         url: Its address.
         status: The status of the response.
-        body: Its body.
         requested: Set when a request has arrived.
         send_head: Set by a test so that the head is sent.
         head_sent: Set when the head has been sent.

@@ -42,7 +42,6 @@ def found_differences(counted, *each: CommittedRows, rewinds=(), floor=None) -> 
 
     Args:
         counted: The rows in the table by batch, as pairs of a first number and a number of rows.
-        each: The committed rows.
         rewinds: The rewinds, which deleted rows.
         floor: The date before which rows have expired.
     """
