@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import deltalake.exceptions
@@ -38,6 +39,7 @@ ALONE = {
     "dagster.components.stream_component": "the component of a stream, apart from the base of all components",
     "dagster.spark_resource": "the only module of the definitions that loads dagster_pyspark",
     "definitions": "what Dagster loads",
+    "derive.sample": "reads data files, which a command does not",
     "schemas.files": "loaded only for schemas that are in files",
     "spark.connect_token": "loads gRPC",
     "spark.probe_task": "runs where every other module may be missing",
@@ -49,6 +51,15 @@ DELTA_NAMES = {"DeltaTable", *(name for name in vars(deltalake.exceptions) if no
 """The class of a table that delta-rs has opened, and its errors."""
 
 DOCUMENT = ROOT.parent / "docs" / "architecture.md"
+
+
+UNIT = ROOT.parent / "tests" / "unit"
+
+NO_MIRROR = {
+    "architecture": "the package as a whole",
+    "security": "what comes from outside, in whichever module it is refused",
+}
+"""Why a folder of unit tests has not the name of a module or folder of the package."""
 
 
 def test_modules_have_no_import_cycle():
@@ -132,6 +143,12 @@ def test_the_documented_modules_and_folders_exist():
     paths = re.findall(r"`([\w/]+(?:/|\.py))`", DOCUMENT.read_text())
     assert len(paths) > 40
     assert [path for path in paths if not _exists(path)] == []
+
+
+def test_unit_tests_are_where_their_modules_are():
+    folders = {test.parent.relative_to(UNIT) for test in UNIT.rglob("test_*.py")} - {Path()}
+    others = {each for each in folders if not (ROOT / each).is_dir() and not (ROOT / f"{each}.py").is_file()}
+    assert {*map(str, others)} == NO_MIRROR.keys()
 
 
 def _exists(path: str) -> bool:
