@@ -3,9 +3,9 @@
 Byte 0 is the version of the header, 3. Byte 1 is the compression: 0 for none, 5 for zlib. Bytes 2 to 17 are
 the id (UUID) of the schema version with which the record was written. The payload follows.
 
-Source: https://github.com/awslabs/aws-glue-schema-registry
+Executors request the schema versions of records by id, the driver requests one by name.
 
-Schema versions of the AWS Glue Schema Registry: executors request them by id, the driver by name.
+Source: https://github.com/awslabs/aws-glue-schema-registry
 """
 
 from __future__ import annotations

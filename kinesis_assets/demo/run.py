@@ -1,6 +1,6 @@
 """`kinesis-assets demo`: land records of a stream in a table across a reshard, and verify the table.
 
-Verification with DuckDB, an independent reader, that a table contains exactly the acknowledged records.
+DuckDB, an independent reader, shows that the table contains exactly the acknowledged records.
 """
 
 from __future__ import annotations

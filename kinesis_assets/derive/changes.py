@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 def counted(rows: DataFrame, error_column: str) -> RecordCounts:
-    """Let Spark count records, in a job. The arguments are those of `record_counts.counts_of`."""
+    """Let Spark count records, in a job. The arguments are those of `data_files.counts_of`."""
     names = [name for name in dict.fromkeys((*PLACE, error_column)) if name in rows.columns]
     error = F.col(error_column)
     reason = F.concat_ws(": ", *(F.col(name).cast("string") for name in names))

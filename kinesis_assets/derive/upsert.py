@@ -1,5 +1,4 @@
-"""How a step replaces rows: upserts, of which the newest row of each key stays, and roll-ups of changed
-groups.
+"""Replaces rows of a table: in upserts the one with the same key, in roll-ups those of changed groups.
 
 Files of the table are never changed. Those with a row that is replaced are copied without it, in the commit
 that adds the new rows (copy on write). The commit is refused if any other one came first, because a

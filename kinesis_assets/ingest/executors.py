@@ -3,7 +3,7 @@
 One task imports what tasks need, reads a shard if they read a stream, and writes a file into the folder of
 their table.
 
-Recognizes why no Python worker started on an executor. Spark reports it only in the text of its errors.
+If no Python worker starts on an executor, Spark reports the reason only in the text of its errors.
 """
 
 from __future__ import annotations

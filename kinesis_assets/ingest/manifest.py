@@ -3,8 +3,8 @@
 A manifest is MessagePack of declared types. It is never pickled, because a Spark Connect server must not be
 able to run code in the process of a run.
 
-Checks of manifests against the requested ranges, made before the commit. A manifest comes from another
-process, and a commit cannot be undone. So a manifest may name only new files of this attempt in the table's
+A manifest comes from another process, and a commit cannot be undone. So it is first checked against the
+requested ranges: it may name only new files of this attempt in the table's
 folder, only requested shards, and no position before the start of its range.
 """
 

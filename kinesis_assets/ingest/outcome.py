@@ -1,9 +1,4 @@
-"""The outcome of a run: the state of each shard, and what was committed of it.
-
-The totals of a run over its shards, and the state of all shards of the stream after it.
-
-The metrics of a run: what it committed of each shard, and how far each is from its tip.
-"""
+"""The outcome of a run: of each shard, in total, and of the stream's shards after it; and its metrics."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def current_shards(
 
     Archived shards, which are finished and no longer listed, are included only if they are in `asked`. A
     shard that no run has planned yet is at TRIM_HORIZON. Parents that may have expired are not checked with
-    the service; only a plan does that, see `unlisted_parents`.
+    the service; only a plan does that, see `shard_lists`.
 
     Raises what `plan_run` raises for the table, and for a list that contradicts it; see
     `relist.retry_listing`.

@@ -3,23 +3,24 @@
 ListShards is eventually consistent: a list may be older than a split or a merge that is already recorded.
 Such a list is not used; the shards are listed again, and a contradiction that persists is an error.
 
-Shards that are no longer listed and were not read to their end. A shard is given up only if three facts
-agree: it can have expired by the service's clock, the list does not contain it, and the service refuses an
-iterator for it.
+A shard that is no longer listed and was not read to its end is given up only if three facts agree: it can
+have expired by the service's clock, the list does not contain it, and the service refuses an iterator for
+it.
 
 A shard that a list showed as open cannot have expired before the retention has passed since that list.
-There is no such time for a shard that was closed when it was first listed: it was closed up to a retention
-earlier and may expire right after that list. If it were kept for a retention in any case, its children
-would wait as long, and their records could expire. It is protected by the list and the iterator, which are
-responses of different operations, and, once a run has read from it, by the time up to which it was read.
+There is no such time for a shard that was closed when it was first listed: it was closed up to a
+retention earlier and may expire right after that list. If it were kept for a retention in any case, its
+children would wait as long, and their records could expire. It is protected by the list and the iterator,
+which are responses of different operations, and, once a run has read from it, by the time up to which it
+was read.
 
-Parents that a shard list lacks although they may be within the stream's retention. Either the list is
-incomplete, or the parents had expired before the retention was increased. A parent counts as expired only
-if three responses agree: two lists do not contain it, and the service refuses an iterator for it.
+If a list lacks parents that may be within the stream's retention, either the list is incomplete, or they
+had expired before the retention was increased. A parent counts as expired only if three responses agree:
+two lists do not contain it, and the service refuses an iterator for it.
 
-Confirmation that the shards which tasks report as read to their end are closed. A finished shard is never
-read again, so one process's report is not enough: the driver lists the shards itself. That takes one
-request for any number of shards, and none for shards that were closed when the run was planned.
+A finished shard is never read again, so a task's report that it was read to its end is not enough: the
+driver lists the shards itself. That takes one request for any number of shards, and none for shards that
+were closed when the run was planned.
 """
 
 from __future__ import annotations

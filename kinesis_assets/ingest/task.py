@@ -1,6 +1,6 @@
 """One task of a landing: it reads a group of shards and writes their records to Parquet files.
 
-Tuning of a Spark Python worker: its memory allocators and its garbage collector.
+It also tunes its Python worker: the memory allocators and the garbage collector.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 from kinesis_assets.table.run_files.task_files import Progress, ProgressFiles, StopMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.store.storage import TableFolder
+
+    Handler = Callable[[ShardReading, Records], Awaitable[None]]
 
 
 BYTES_IN_FLIGHT = 128 << 20
@@ -171,14 +173,6 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         ),
         tip_time=reading.tip_time,
     )
-
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-
-    from kinesis_assets.kinesis.clock import Clock
-
-    Handler = Callable[[ShardReading, Records], Awaitable[None]]
 
 
 class ShardGroup:

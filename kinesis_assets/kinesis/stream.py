@@ -1,8 +1,6 @@
-"""A stream's identity, description and list of shards.
+"""A stream's address, identity, description and list of shards, and the service's clock.
 
-The address of a stream: its name in the caller's account, or its ARN in any account.
-
-The service's clock, from the `Date` headers of its responses. A header may be wrong, and what is derived
+The clock is read from the `Date` headers of its responses. A header may be wrong, and what is derived
 from it may be permanent: the time at which a shard was last read to its tip, or the start of a stream. So a
 time is used only if an independent response agrees with it.
 """

@@ -6,11 +6,9 @@ gap is filled, and that of the last step clears it, if no record of the gap can 
 read; otherwise the gap shrinks to its lost part. So a catch-up that ends at any point is continued by the
 next one, which finds what is still to be filled; a replay adds only rows that the table lacks.
 
-Record what is lost of a gap that a catch-up could not fill completely. The gap in the positions then ends
-at its first record that the table has, and no catch-up reads it again. If it was read only in part, another
-gap has the rest.
-
-Gaps of shards that the stream no longer lists: none of their records can be read again.
+What is lost of a gap is recorded: the gap in the positions then ends at its first record that the table has,
+and no catch-up reads it again. If it was read only in part, another gap has the rest. Of shards that the
+stream no longer lists, no record can be read again.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""What executors import: this package, which each session sends, and an archive of the packages that tasks
-need.
+"""What executors import: this package, and an archive of the other packages that tasks need.
 
-This package is not one of them: each session sends its own code, see `package_archive`. The archive needs a
-Python interpreter on the executor, in the version for which it was packed.
-
-A zip of this package, which executors import, so that their Python needs no installation of it. Python
-workers find it before any installed release, so a task always runs the code of the run that plans it.
-
-The version of this package's code, by which a run detects executors that would run other code.
+Each session sends a zip of this package, see `package_archive`. Python workers find it before any
+installed release, so a task always runs the code of the run that plans it. A hash of the code is its
+version, by which a run detects executors that would run other code. The archive of the other packages
+needs a Python interpreter on the executor, in the version for which it was packed.
 """
 
 from __future__ import annotations

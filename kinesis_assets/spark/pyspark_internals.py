@@ -3,7 +3,8 @@
 If the installed release lacks one of the names, each function logs a warning and takes the public way,
 which is slower or does less.
 
-What differs before Spark 4: features that it lacks, and a default that is set to that of Spark 4.
+It also has what differs before Spark 4: features that are missing, and a default that is set to that of
+Spark 4.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ class SparkServer:
 
 
 def make_archive() -> Path:
-    """Create the archive of Spark's classes, see `class_data_archive`, and return its path.
+    """Create the archive of Spark's classes, see `local_settings`, and return its path.
 
     It starts a server that archives the classes it has loaded. That takes half a minute of CPU.
 

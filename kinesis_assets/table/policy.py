@@ -1,6 +1,6 @@
 """How a table is written: when files are split, commits repeated and shards archived, and by which clock.
 
-The Delta properties of a new table, and how long files and log entries are kept.
+It also has the Delta properties of a new table, and how long files and log entries are kept.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.clocks import clocks_agree
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.data_file import ActiveFile, FileStats
+from kinesis_assets.table.delta_writer import writer_properties
 from kinesis_assets.table.log.delta_log import applications, newest_version_of
 from kinesis_assets.table.nullable_columns import columns_without_null
 from kinesis_assets.table.ownership import (
@@ -31,7 +32,6 @@ from kinesis_assets.table.ownership import (
 from kinesis_assets.table.policy import HISTORY_RETENTION, TablePolicy
 from kinesis_assets.table.positions.amendments import amendment_chain
 from kinesis_assets.table.positions.positions_chain import PositionsChain
-from kinesis_assets.table.rewritten_files import writer_properties
 from kinesis_assets.table.version import KEEP_ENTRIES, StoredTable, TableVersion, commit_properties
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class TableSnapshot(TableVersion):
         """Set a stream as the table's owner, by a commit that Delta refuses if another stream came first.
 
         The current owner is not checked, and an error does not mean that the commit failed: see
-        `claims.claim`.
+        `commit.claim`.
         """
         self.delta.alter.set_table_properties(
             {OWNER: identity.arn}, raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES

@@ -60,7 +60,7 @@ class PositionedTable(TableFiles):
         )
 
     def require_writable(self) -> None:
-        """Check that the table's folder can be written to. Raises as `refusals.require_writable`."""
+        """Check that the table's folder can be written to. Raises as `suitability.require_writable`."""
         require_writable(self.uri, self.files)
 
     def snapshot(self) -> TableSnapshot:

@@ -1,6 +1,6 @@
 """The way of an HTTP request through the faults to the embedded stream, and of its response back.
 
-The chain of faults: each fault is a layer around the next one, and the service is the innermost layer.
+Each fault is a layer around the next one, and the service is the innermost layer.
 """
 
 from __future__ import annotations

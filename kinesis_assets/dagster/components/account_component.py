@@ -1,6 +1,6 @@
 """The streams of an account, each with its own assets, defined in one YAML.
 
-The streams of an account as they were last listed: the state of `KinesisAccountComponent`.
+Its state is the list of these streams, as they were when it was last refreshed.
 """
 
 from __future__ import annotations

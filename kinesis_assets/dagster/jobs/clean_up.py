@@ -3,10 +3,9 @@
 What is still read of the history stays: the newest event of each partition, and the runs of the commits
 that a new sensor or `doctor` compares with the events.
 
-Delete the partitions of shards that were finished long ago. A stream that is often resharded would
-otherwise collect them. Their events stay, and a partition that is added again has its history. Whether a
-shard is finished is read from the table, which recorded it when the service had said so twice; no list of
-shards decides it.
+A stream that is often resharded would otherwise collect the partitions of finished shards. Their events
+stay, and a partition that is added again has its history. Whether a shard is finished is read from the
+table, which recorded it when the service had said so twice; no list of shards decides it.
 """
 
 from __future__ import annotations

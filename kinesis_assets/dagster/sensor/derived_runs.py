@@ -1,7 +1,7 @@
 """Ends runs that materialize only derived tables and whose process has died.
 
 The automation of a table waits for its unfinished run, so a dead one would stop the table. The rules are
-those for runs of the raw asset, see `run_liveness`: the sensor measures by its own clock, over several ticks,
+those for runs of the raw asset, see `sensor_runs`: the sensor measures by its own clock, over several ticks,
 how long a run has shown no sign of life. Such a sign is any new event of the run, and a heartbeat in the
 folder of a table whose step is in progress. If a run is ended that is alive after all, it can still commit,
 or another run does: the cursor of a table moves in only one of the two.

@@ -4,9 +4,9 @@ A shard that was read to its tip is probed. It is requested if the probe finds s
 after the longest wait, in case the service was wrong. If the service does not answer, or if it repeats what
 a run did not confirm, each wait is about twice the one before.
 
-Finished shards that an idle run passes over, so that it can be one run over one range of partitions. After
-splits and merges, the open shards of a stream are not contiguous in Dagster's order, and each of their
-ranges would have an idle run of its own. A finished shard costs a run no call, and is not reported.
+An idle run passes over finished shards, so that it can be one run over one range of partitions. After splits
+and merges, the open shards of a stream are not contiguous in Dagster's order, and each of their ranges would
+have an idle run of its own. A finished shard costs a run no call, and is not reported.
 """
 
 from __future__ import annotations

@@ -1,22 +1,20 @@
 """When a shard's next GetRecords call is due, and how many records it requests.
 
-All consumers of a shard share its rates, and only those that exceed them are refused. A consumer that calls
-exactly as often as they allow takes all of them: it is never refused, while the others always are. For this
-reason:
+All consumers of a shard share its rates, and only those that exceed them are refused. A consumer that
+calls exactly as often as they allow takes all of them: it is never refused, while the others always are.
+For this reason, each wait is a little longer than necessary, by a random part. In the gaps, others get
+their calls through, and the next call of this reading is refused in turn. A refusal halves this reading's
+share of the rates, and each page increases it by a constant (additive increase, multiplicative decrease).
+Readings that all do so converge to equal shares (Chiu and Jain, 1989, "Analysis of the increase and
+decrease algorithms for congestion avoidance in computer networks").
 
-- Each wait is a little longer than necessary, by a random part. In the gaps, others get their calls
-through, and the next call of this reading is refused in turn. - A refusal halves this reading's share of
-the rates, and each page increases it by a constant (additive increase, multiplicative decrease). Readings
-that all do so converge to equal shares (Chiu and Jain, 1989, "Analysis of the increase and decrease
-algorithms for congestion avoidance in computer networks").
+The number of records is limited, so that responses do not exceed the maximum length. A page has at most
+10 MiB of data. In JSON this is 14 MB of base64, and each record adds field names and a partition key:
+10,000 records of 1 KB with keys of 250 characters take 18 MB.
 
-The number of records to request, so that responses do not exceed the maximum length. A page has at most 10
-MiB of data. In JSON this is 14 MB of base64, and each record adds field names and a partition key: 10,000
-records of 1 KB with keys of 250 characters take 18 MB.
-
-A response that is too long halves the limit, down to a single record. After some responses that are not too
-long, the limit doubles. If the next response is too long again, the number of responses before the next
-attempt doubles, so that few calls are wasted while the pages stay large.
+A response that is too long halves the limit, down to a single record. After some responses that are not
+too long, the limit doubles. If the next response is too long again, the number of responses before the
+next attempt doubles, so that few calls are wasted while the pages stay large.
 """
 
 from __future__ import annotations

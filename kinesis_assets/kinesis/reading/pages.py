@@ -1,6 +1,6 @@
-"""Read the pages of one shard and check each of them before it is used.
+"""Reads the pages of one shard up to its end, and checks each of them before it is used.
 
-Detect the end of a shard, never from a single response. The service ends a shard with a null
+The end of a shard is never detected from a single response. The service ends a shard with a null
 NextShardIterator and the shard's children in the same response. If that response lacked some of the shard's
 records, they would be lost, because a finished shard is never read again. Reading therefore continues after
 the last record with a new iterator, and the shard has ended if the response to that has a null iterator

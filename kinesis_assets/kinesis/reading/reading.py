@@ -1,8 +1,7 @@
-"""Read one range of a shard, page by page, with an exact position at every moment.
+"""Reads one range of a shard, page by page, with an exact position at every moment.
 
-A task reads many shards in one event loop: while some wait, the others continue (`concurrency`).
-
-Convert the records of a page to user records: KPL aggregates are replaced by their sub-records.
+KPL aggregates are replaced by their user records. A task reads many shards in one event loop: while some
+wait, the others continue (`concurrency`).
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ShardReading:
         end: The reason for the end of the range; None before the end, and after an error.
         records: The number of yielded records.
         bytes: Their payload bytes.
-        checksum: Their checksum, see `checksums.checksum`.
+        checksum: Their checksum, see `records.checksum`.
         first_sequence_number: The sequence number of the first yielded record; None before it.
         bad_records: The number of yielded records that are damaged aggregates, kept unchanged.
         outside_hash_range: The number of yielded records that belong to another shard.

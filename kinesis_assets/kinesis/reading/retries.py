@@ -36,7 +36,7 @@ _TIMED_OUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
 """The names of botocore's exceptions."""
 
 _TOO_LONG = "ResponseTooLong"
-"""The name of the exception of `http_connection`."""
+"""The name of the exception of `http`."""
 
 _TRANSIENT = frozenset(
     {

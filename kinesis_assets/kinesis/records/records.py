@@ -1,11 +1,11 @@
 """The records of a shard: one by one, as Arrow columns, and the checksum over them.
 
-A checksum over records that does not depend on their order. The checksum of a range is compared with that
-of its rows, which shows whether the table has the records that were read.
+The checksum does not depend on the order of records. That of a range is compared with that of its rows,
+which shows whether the table has the records that were read.
 
-Arrow columns, built from buffers. The first time that pyarrow converts Python objects (in `array`,
-`scalar`, `from_pydict` or a compute function), it imports pandas if that is installed. Building from
-buffers spares each Spark worker this import.
+Columns are built from buffers. The first time that pyarrow converts Python objects (in `array`, `scalar`,
+`from_pydict` or a compute function), it imports pandas if that is installed. Building from buffers spares
+each Spark worker this import.
 """
 
 from __future__ import annotations

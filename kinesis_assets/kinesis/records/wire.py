@@ -38,7 +38,7 @@ class Page:
         records: In shard order. An empty page does not imply that the tip is reached.
         millis_behind_latest: Milliseconds from the end of this page to the tip; 0 at the tip.
         next_shard_iterator: None at the end of a closed shard, where some emulators return an empty text; see
-            `shard_end`.
+            `pages`.
         child_shards: The shard's children; only at its end.
     """
 
@@ -80,7 +80,7 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
         """Convert the response to a page: decode the records' data, store them as columns, and check them.
 
         Raises:
-            ValueError: The data of a record are not base64, or `page_checks` rejects the page.
+            ValueError: The data of a record are not base64, or `checked` refuses the page.
         """
         wire = self.records
         try:
@@ -119,7 +119,7 @@ def page_of(response: dict[str, Any]) -> Page:
 
     Raises:
         KeyError: A required field is missing.
-        TypeError, ValueError: A field is of the wrong type, or `page_checks` rejects the page.
+        TypeError, ValueError: A field is of the wrong type, or `checked` refuses the page.
     """
     listed = response["Records"]
     records = Records(

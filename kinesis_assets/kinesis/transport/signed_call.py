@@ -2,7 +2,7 @@
 
 The SDK still provides credentials, signatures, pooled connections and errors. Bypassed are its parser, which
 builds dicts one field at a time and takes more CPU time than everything else (benchmarks, landing); its HTTP
-layer (`http_connection`); and its endpoint rules, validation and hooks, whose result is the same for every
+layer (`http`); and its endpoint rules, validation and hooks, whose result is the same for every
 call.
 """
 

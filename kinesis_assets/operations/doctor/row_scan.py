@@ -38,7 +38,7 @@ class Counted:
 
     Attributes:
         rows: Number of rows.
-        checksum: Checksum over all of them, see `checksums.checksum`.
+        checksum: Checksum over all of them, see `records.checksum`.
     """
 
     rows: int

@@ -8,11 +8,9 @@ restarts with a new plan.
 
 This module does not import Dagster or Spark.
 
-Ranges of a replay that ended at a tip although the service had not returned all of their records. A
-response may wrongly report the tip. If a range ends there before its last record, it is read once more from
-that point. Such a read counts only if it returns the last record that was read before.
-
-Recorded gaps that a replay has filled: those whose records could provably all be read.
+A response may wrongly report the tip. If a range ends there before its last record, it is read once more
+from that point. Such a read counts only if it returns the last record that was read before. A recorded
+gap counts as filled only if all of its records could provably be read.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def commit_until_known(table: StoredTable, step: _Step[_Outcome_co]) -> _Outcome
                     "it is unknown whether the commit succeeded, since the table cannot be read. Run again "
                     "when it can be read: the run continues from what the table contains. The last error "
                     f"was: {reason_of(raised)}",
-                ) from None  # the cause may contain credentials, see `table`
+                ) from None  # the cause may contain credentials, see `opening`
             error = raised
             # A refused read is no proof: the previous try may have committed.
             refusal = None

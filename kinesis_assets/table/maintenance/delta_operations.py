@@ -12,6 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import FILE_BYTES
+from kinesis_assets.table.delta_writer import writer_properties
 from kinesis_assets.table.log.delta_log import log_files
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 from kinesis_assets.table.policy import (
@@ -21,7 +22,6 @@ from kinesis_assets.table.policy import (
     VACUUM_RETENTION,
     parse_interval,
 )
-from kinesis_assets.table.rewritten_files import writer_properties
 from kinesis_assets.table.store.suitability import not_writable
 from kinesis_assets.table.version import KEEP_ENTRIES
 

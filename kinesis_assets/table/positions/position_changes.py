@@ -2,9 +2,7 @@
 
 Most changes are alike: more of a shard was read, so its sequence number and its times are somewhat later.
 These are stored as columns of numbers, relative to the base. A shard with any other change is stored
-completely.
-
-Encodes columns of large integers, such as sequence numbers and times, as bytes that compress well.
+completely. The bytes of a column of large integers, such as sequence numbers, compress well.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class StreamPositions(
 ):
     """The positions of a stream's shards after one commit.
 
-    Finished shards that are no longer listed may be in the archive instead, see `positions_archive`.
+    Finished shards that are no longer listed may be in the archive instead, see `positions_chain`.
 
     Attributes:
         format: `FORMAT` of the writer.

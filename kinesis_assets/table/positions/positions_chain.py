@@ -4,7 +4,7 @@ Every file is immutable and named by its id. An archive segment is written befor
 names it, and the positions file before the entry of the table's log (see `commit`). A process that dies in
 between leaves the previous positions valid, and unreferenced files that maintenance deletes.
 
-The archive of finished shards that their stream no longer lists. It consists of segments, which are
+The archive has the finished shards that their stream no longer lists. It consists of segments, which are
 immutable files. A segment holds some hundred shards and names all earlier segments; a positions file names
 the newest segment. Archived shards therefore add no cost to commits and runs. For a shard that is in the
 positions as well, the positions are valid; for a shard in two segments, the newer segment is.

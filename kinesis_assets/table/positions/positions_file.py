@@ -40,7 +40,7 @@ _SHARDS = re.compile(rb',\s*"shards"\s*:')
 
 
 class ArchiveEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The end of the archive of finished shards, see `positions_archive`.
+    """The end of the archive of finished shards, see `positions_chain`.
 
     Attributes:
         newest: The id of the newest segment, which names all others.

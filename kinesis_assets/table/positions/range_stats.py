@@ -37,7 +37,7 @@ class RangeStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         first_sequence_number: Sequence number of the first row; None if there are no rows.
         last_sequence_number: Sequence number of the last row; None if there are no rows.
         bytes: Payload bytes of the rows, without partition keys.
-        checksum: Checksum of all rows, see `checksums.checksum`; 0 if there are no rows.
+        checksum: Checksum of all rows, see `records.checksum`; 0 if there are no rows.
 
     Raises:
         ValueError: The fields contradict each other: rows without sequence numbers, or the reverse.

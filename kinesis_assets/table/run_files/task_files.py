@@ -1,9 +1,8 @@
 """Small files in a table's folder by which tasks report how far they are, and are asked to stop.
 
-The folder is the only place that driver and executors are sure to share. Only the log depends on these
+The folder is the only place that driver and executors are sure to share. A marker asks tasks on any
+machine to stop and to return what they have read. Apart from it, only the log of a run depends on these
 files.
-
-The stop marker: how a run asks its tasks, on any machine, to stop and return what they have read.
 """
 
 from __future__ import annotations

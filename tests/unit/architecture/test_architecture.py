@@ -145,6 +145,20 @@ def test_the_documented_modules_and_folders_exist():
     assert [path for path in paths if not _exists(path)] == []
 
 
+def test_what_a_docstring_or_a_comment_refers_to_exists():
+    names: set[str] = set()
+    references: dict[str, str] = {}
+    for module, path in modules().items():
+        text = path.read_text()
+        names.update(module.split("."))
+        for node in ast.walk(ast.parse(text)):
+            found = (getattr(node, key, None) for key in ("name", "id", "arg", "attr"))
+            names.update(name for name in found if isinstance(name, str))
+        for reference in re.findall(r"\bsee\s+`([\w.]+)`", text):
+            references.update(dict.fromkeys(reference.split("."), module))
+    assert {name: module for name, module in references.items() if name not in names} == {}
+
+
 def test_unit_tests_are_where_their_modules_are():
     folders = {test.parent.relative_to(UNIT) for test in UNIT.rglob("test_*.py")} - {Path()}
     others = {each for each in folders if not (ROOT / each).is_dir() and not (ROOT / f"{each}.py").is_file()}
