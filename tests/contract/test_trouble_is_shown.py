@@ -284,13 +284,12 @@ STREAM: list[Row | Elsewhere] = [
     Elsewhere(
         "a commit does not continue the one before",
         {"continuity": "at once"},
-        "unit/dagster/checks/test_check_ticks.py"
-        "::test_a_break_of_the_chain_turns_the_check_red_without_a_run",
+        "unit/dagster/checks/test_tick.py::test_a_break_of_the_chain_turns_the_check_red_without_a_run",
     ),
     Elsewhere(
         "the table was restored to an older version",
         {"continuity": "at once"},
-        "unit/dagster/checks/test_continuity.py::test_a_table_whose_log_was_set_back_is_a_break",
+        "unit/dagster/checks/test_commit_checks.py::test_a_table_whose_log_was_set_back_is_a_break",
     ),
     Elsewhere(
         "records are damaged",
@@ -331,7 +330,7 @@ DERIVED = [
     Elsewhere(
         "the table or its source cannot be read",
         {"lag": "15 min"},
-        "unit/dagster/checks/test_derived_check_ticks.py"
+        "unit/dagster/checks/test_tick_of_derived_tables.py"
         "::test_a_table_that_cannot_be_read_for_long_turns_the_lag_red_with_the_reason",
     ),
     Elsewhere(
