@@ -181,17 +181,23 @@ class Reports:
         Args:
             now: The time of the instance's clock, in seconds since the epoch.
         """
-        outside = []
-        for result in results:
-            record = self.executions.get(result.name)
-            is_shown = self._is_shown(record)
-            if (is_shown and _is_same(record, result, now)) or self._is_left(record, now):
-                continue
-            if is_shown and record is not None and record.run_id in self.running:
-                report_check_of_run(self.instance, record.event, self._evaluation(result, None))
-            else:
-                outside.append(self._evaluation(result, self._target()))
-        return outside
+        return [
+            evaluation
+            for result in results
+            if not self._is_left(self.executions.get(result.name), now)
+            for evaluation in self._due_beside_runs(result, now)
+        ]
+
+    def _due_beside_runs(self, result: CheckResult, now: float) -> list[dg.AssetCheckEvaluation]:
+        """Report a due result in the row that Dagster shows; return it if it needs a row outside of a run."""
+        record = self.executions.get(result.name)
+        is_shown = self._is_shown(record)
+        if is_shown and _is_same(record, result, now):
+            return []
+        if is_shown and record is not None and record.run_id in self.running:
+            report_check_of_run(self.instance, record.event, self._evaluation(result, None))
+            return []
+        return [self._evaluation(result, self._target())]
 
     def due_in_run(
         self, results: Iterable[CheckResult], run_id: str, now: float, reported: Collection[str] = ()
@@ -200,13 +206,16 @@ class Reports:
 
         Args:
             now: The time of the instance's clock, in seconds since the epoch.
-            reported: The names of the checks that the run has reported. If another row is newer than that of
-                the run, only a change is worth an event.
+            reported: The names of the checks that the run has reported.
         """
         for result in results:
             record = self.executions.get(result.name)
-            is_own = record is not None and (record.run_id == run_id or result.name in reported)
-            if not is_own or not _is_same(record, result, now):
+            is_own = record is not None and record.run_id == run_id
+            if result.name in reported and not is_own:
+                # Dagster would update the row of the run, but goes on showing a newer one.
+                for evaluation in self._due_beside_runs(result, now):
+                    self.instance.report_runless_asset_event(evaluation)
+            elif not is_own or not _is_same(record, result, now):
                 yield self._evaluation(result, None)
 
     def carried_over_in_run(self, names: Iterable[str], run_id: str) -> Iterator[dg.AssetCheckEvaluation]:

@@ -237,7 +237,31 @@ def test_runs_beside_each_other_do_not_repeat_the_results_of_each_other(checked)
     going, other = Going(checked).materialize(), Going(checked).materialize()
     assert (going.report(), other.report()) == (len(FREE), len(FREE))
     assert (going.report(), other.report()) == (0, 0)
-    assert (going.report("continuity"), other.report("continuity")) == (1, 1)
+    going.report("continuity")
+    shown, reported = executions(checked)["continuity"], other.reported
+    assert not shown.evaluation.passed
+    assert (other.report("continuity"), other.reported) == (0, reported)
+    assert executions(checked)["continuity"].id == shown.id
+
+
+def test_a_failure_of_one_run_is_shown_after_a_tick_has_reported_beside_another_run(checked):
+    going, other = Going(checked).materialize(), Going(checked).materialize()
+    going.report()
+    other.report()
+    going.materialize().tick()
+    for run in (going, other):
+        run.materialize().report("continuity")
+        assert run.tick() == 0
+    assert not executions(checked)["continuity"].evaluation.passed
+
+
+def test_a_failure_of_a_run_is_shown_after_a_materialization_outside_of_it(checked):
+    going = Going(checked).materialize()
+    going.report()
+    checked.instance.report_runless_asset_event(dg.AssetMaterialization(going.key))
+    going.tick()
+    going.materialize().report("continuity")
+    assert not executions(checked)["continuity"].evaluation.passed
 
 
 @pytest.mark.parametrize(("age", "reported"), [(60, 0), (HOUR + 60, 1)])
