@@ -193,11 +193,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
 
 from kinesis_assets.metrics.instruments import INSTRUMENTS
-from kinesis_assets.metrics.recording import record
+from kinesis_assets.metrics.recording import measure
 
 set_meter_provider(MeterProvider([PrometheusMetricReader()]))
 for instrument in INSTRUMENTS:
-    record(instrument, 1, dict.fromkeys(instrument.attributes, "a"))
+    measure(instrument, 1, dict.fromkeys(instrument.attributes, "a"))
 print(generate_latest().decode())
 """
 

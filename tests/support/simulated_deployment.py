@@ -165,5 +165,5 @@ def _opened(project: StreamProject, stream: SimulatedStream) -> OpenStream:
     manager: Any = (project.definitions.resources or {})[project.names.io_manager_key]
     given = manager.opened
     opened = _WithoutSpark(given.settings, given.kinesis, given.names, checks=given.checks)
-    opened.client = stream
+    opened.client = opened.tick_client = stream
     return opened

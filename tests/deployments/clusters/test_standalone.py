@@ -9,18 +9,21 @@ import pytest
 from benchmarks.harness.waiting import wait_until
 from benchmarks.servers.spark_cluster import StandaloneCluster
 from support.bench import Bench
+from support.skipping import give_up
 from support.tables import numbers, put_numbers
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
-def full_disk(mounts, tmp_path):
+def full_disk(tmp_path):
     """A folder on a disk that has no room for the packages."""
-    del mounts
     folder = tmp_path / "full"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    except (OSError, subprocess.CalledProcessError):
+        give_up("only root may mount a file system")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
 
