@@ -227,8 +227,10 @@ def archive_path() -> Path:
 def archive_options() -> list[str]:
     """Return the options with which a JVM uses the archive; none if it does not exist."""
     path = archive_path()
-    # A space in the path would end the option.
-    return [f"-XX:SharedArchiveFile={path}"] if " " not in str(path) and path.is_file() else []
+    if " " in str(path) or not path.is_file():  # a space would end the option
+        return []
+    # The JVM warns of the archive once PySpark was installed again, but standard output is for results.
+    return ["-Xlog:disable", "-Xlog:all=warning:stderr", f"-XX:SharedArchiveFile={path}"]
 
 
 def cache_folder() -> Path:

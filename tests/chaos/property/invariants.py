@@ -53,7 +53,7 @@ class InvariantChecker:
         except TableMissing:
             assert self._commit_id is None, "the table is gone"
             return
-        new_rows = self._new_rows(snapshot._delta)
+        new_rows = self._new_rows(snapshot.delta)
         for positions in self._new_positions(snapshot):
             assert not self.is_rewritten, "went on from the positions of a restored table"
             if self._commit_id is None:
