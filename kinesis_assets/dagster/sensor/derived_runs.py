@@ -180,8 +180,8 @@ def failing_tables(
 ) -> dict[str, Failing]:
     """Return the failures of the derived tables whose last run failed, by asset key.
 
-    A table with 0 failed runs is well: the run failed because of another one. A canceled run ends the
-    failures, because somebody has decided so.
+    A table with 0 failed runs is well: the run failed because of another one, or a run that goes on has
+    materialized it since. A canceled run ends the failures, because somebody has decided so.
 
     Args:
         instance: The instance with the runs.
@@ -193,6 +193,11 @@ def failing_tables(
         return {}
     entries = [record.asset_entry for record in instance.get_asset_records(list(tables))]
     last = {entry.asset_key: entry.last_run_id for entry in entries if entry.last_run_id is not None}
+    materialized_by = {
+        entry.asset_key: entry.last_materialization.run_id
+        for entry in entries
+        if entry.last_materialization is not None
+    }
     records = instance.get_run_records(dg.RunsFilter(run_ids=[*set(last.values())])) if last else []
     runs = {record.dagster_run.run_id: record.dagster_run for record in records}
     failing: dict[str, Failing] = {}
@@ -203,6 +208,8 @@ def failing_tables(
             continue
         if run.status is dg.DagsterRunStatus.FAILURE and run_id != known.run_id:
             known = _after_failed_run(instance, run, key, known, now)
+        elif not run.is_finished and run_id == materialized_by.get(key):
+            known = Failing(0, 0.0, known.run_id)  # a continuous run goes on for long
         failing[name] = known
     return failing
 

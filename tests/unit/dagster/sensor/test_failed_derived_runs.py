@@ -183,6 +183,18 @@ def test_a_table_that_succeeds_is_not_requested_any_more(deployment):
     assert deployment.hours() == [FIRST]
 
 
+def test_a_table_that_a_continuous_run_has_materialized_since_does_not_count_as_failing(deployment):
+    deployment.fail(FIRST)
+    deployment.requested()
+    run = deployment.run(FIRST)
+    deployment.requested()
+    failing = Cursor.parse(deployment.daemon.cursor).failing_tables[FIRST.to_user_string()]
+    deployment.daemon.report_event(run, dg.AssetMaterialization(FIRST))
+    deployment.requested()
+    well = Cursor.parse(deployment.daemon.cursor).failing_tables[FIRST.to_user_string()]
+    assert (failing.runs, well.runs) == (1, 0)
+
+
 def test_a_table_that_fails_after_a_success_waits_as_after_its_first_failure(deployment):
     for wait in (30, 60, 120):
         deployment.fail(FIRST)
