@@ -36,6 +36,9 @@ _REQUIRED = 900
 ATTEMPTS = 6
 """The maximum number of attempts of a call to STS."""
 
+_TIMEOUT = 4.0
+"""Seconds for a connection to STS, and for its response. A tick of the sensor waits, and ends in a minute."""
+
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException"})
 
 
@@ -172,9 +175,8 @@ def sts_client(profile_name: str | None, region_name: str | None) -> Any:
     It makes a bounded number of attempts, also if it is throttled.
     """
     session = botocore.session.Session(profile=profile_name)
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS}, connect_timeout=5, read_timeout=20
-    )
+    retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+    config = Config(retries=retries, connect_timeout=_TIMEOUT, read_timeout=_TIMEOUT)
     region_name = region_name or os.environ.get("AWS_REGION")
     return session.create_client("sts", region_name=region_name, config=config)
 

@@ -33,6 +33,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     ended_runs,
     is_derived_in_a_run,
     liveness_of,
+    recovered_shards,
     shards_of,
     unfinished_runs,
 )
@@ -186,7 +187,10 @@ class Tick:
         ]
         self._busy = shards_of(opened, self._alive, self._keys, now)
         self._ended = list(ended_runs(instance, self._names, self._keys, before.backoff, now))
-        self._backoff = before.backoff.after(self._ended, now).of(self._readable)
+        backoff = before.backoff.after(self._ended, now)
+        alive = {record.dagster_run.run_id for record in self._alive}
+        recovered = recovered_shards(instance, self._names, backoff.shards, alive)
+        self._backoff = backoff.of(self._readable - recovered)
         self._waiting = self._backoff.waiting(now)
 
     def choose_ranges(self) -> None:

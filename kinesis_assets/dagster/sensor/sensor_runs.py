@@ -242,6 +242,27 @@ def _materialized_by(instance: dg.DagsterInstance, names: StreamNames, run_id: s
     return {shard_id for shard_id, materialized in last.items() if materialized}
 
 
+def recovered_shards(
+    instance: dg.DagsterInstance, names: StreamNames, failing: Collection[str], run_ids: Collection[str]
+) -> set[str]:
+    """Return the failing shards whose last event is a materialization by one of some unfinished runs.
+
+    A continuous run goes on for long after it has committed the rows of a shard.
+    """
+    if not failing or not run_ids:
+        return set()
+    key, shard_ids = names.raw_key, set(failing)
+    materialized, observed = (
+        instance.get_latest_storage_id_by_partition(key, event, shard_ids)
+        for event in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
+    )
+    last = [stored for shard_id, stored in materialized.items() if stored > observed.get(shard_id, 0)]
+    if not last:
+        return set()
+    page = instance.fetch_materializations(dg.AssetRecordsFilter(key, storage_ids=last), limit=len(last))
+    return {str(record.partition_key) for record in page.records if record.run_id in run_ids}
+
+
 def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames) -> bool:
     """Whether a run materializes the raw asset."""
     return names.raw_key in assets_of_run(instance, run)

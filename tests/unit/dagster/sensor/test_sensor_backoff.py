@@ -130,6 +130,19 @@ def test_a_success_resets_the_backoff(source, daemon, clock):
     assert daemon.requested_ranges() == [(A,)]
 
 
+def test_a_shard_that_an_unfinished_run_has_committed_since_no_longer_fails(source, daemon, clock):
+    del clock
+    source.create(3)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: C}, Status.FAILURE)
+    run, key = daemon.run({FIRST: A, LAST: C}), raw_key(daemon.project.stream)
+    for shard_id in (A, B):
+        daemon.report_event(run, dg.AssetMaterialization(key, partition=shard_id))
+    daemon.report_event(run, dg.AssetObservation(key, partition=B))  # its next iteration failed
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).backoff.reasons.keys() == {B, C}
+
+
 def test_a_canceled_run_does_not_count(source, daemon, clock):
     source.create(2)
     daemon.tick()
