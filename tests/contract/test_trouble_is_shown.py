@@ -234,6 +234,12 @@ STREAM: list[Row | Elsewhere] = [
         "ExpiredToken",
     ),
     Row("the endpoint cannot be reached", BLIND, disconnect, "DescribeStreamSummary failed"),
+    Elsewhere(
+        "the endpoint accepts connections, but does not answer",
+        BLIND,
+        "unit/dagster/sensor/test_failing_ticks.py::"
+        "test_a_service_that_answers_nothing_turns_the_checks_red_within_the_limit_of_a_tick",
+    ),
     Row("the list of shards is incomplete", BLIND, list_incompletely, "ListShards"),
     Row("the stream was deleted", BLIND, lambda it: it.source.delete(), "not found"),
     Row("the stream was deleted and created again", BLIND, recreate, "new table"),
