@@ -190,7 +190,7 @@ DOCUMENTS = [
 def upserted(uri: str) -> dict[str, float]:
     """Upsert the documents of a raw table, and return the rows and the peak memory in MiB."""
     # A landing, whose memory is measured too, imports none of these.
-    from kinesis_assets.decoders.typed_columns import from_json  # noqa: PLC0415
+    from kinesis_assets.decoders.projection import from_json  # noqa: PLC0415
     from kinesis_assets.derive.derivation import Derivation, Upsert  # noqa: PLC0415
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415
     from kinesis_assets.derive.run import derive  # noqa: PLC0415

@@ -5,22 +5,66 @@
 
 from __future__ import annotations
 
-from kinesis_assets.decoders.avro import Avro
-from kinesis_assets.decoders.compression import Gzip, Zstd
-from kinesis_assets.decoders.decode import decode
-from kinesis_assets.decoders.glue import Glue, GlueRegistry, SchemaVersion
-from kinesis_assets.decoders.json_documents import Json
-from kinesis_assets.decoders.typed_columns import from_json, typed_columns
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kinesis_assets.decoders.avro import Avro
+    from kinesis_assets.decoders.chain import decode
+    from kinesis_assets.decoders.compression import Gzip, Zstd
+    from kinesis_assets.decoders.decoder import Decoder, DecoderSettings, Decoding, Undecodable
+    from kinesis_assets.decoders.glue import Glue, GlueRegistry, SchemaVersion
+    from kinesis_assets.decoders.json_documents import Json
+    from kinesis_assets.decoders.projection import from_json, typed_columns
+    from kinesis_assets.decoders.spark_types import converter, parse_type
+
+# Names are imported on first use, because definitions import the formats and load neither Spark nor Arrow.
+_HOMES = {
+    "Avro": "avro",
+    "Decoder": "decoder",
+    "DecoderSettings": "decoder",
+    "Decoding": "decoder",
+    "Glue": "glue",
+    "GlueRegistry": "glue",
+    "Gzip": "compression",
+    "Json": "json_documents",
+    "SchemaVersion": "glue",
+    "Undecodable": "decoder",
+    "Zstd": "compression",
+    "converter": "spark_types",
+    "decode": "chain",
+    "from_json": "projection",
+    "parse_type": "spark_types",
+    "typed_columns": "projection",
+}
 
 __all__ = [
     "Avro",
+    "Decoder",
+    "DecoderSettings",
+    "Decoding",
     "Glue",
     "GlueRegistry",
     "Gzip",
     "Json",
     "SchemaVersion",
+    "Undecodable",
     "Zstd",
+    "converter",
     "decode",
     "from_json",
+    "parse_type",
     "typed_columns",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

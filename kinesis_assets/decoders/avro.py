@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-import msgspec
-
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
-from kinesis_assets.decoders.spark_types import convert, parse_type, value_type
+from kinesis_assets.decoders.spark_types import converter, parse_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
 
@@ -21,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql.types import DataType
+
+    from kinesis_assets.decoders.decoder import DecoderSettings
 
 _LOGICAL_TYPES = {
     "date",
@@ -32,7 +30,6 @@ _LOGICAL_TYPES = {
 }
 """The logical types that have a Spark type. Values of all others are read as their underlying type."""
 
-_PASSED_THROUGH = (bytes, date, datetime, Decimal)
 _DECIMAL_BYTES = 100  # six times the size of Spark's longest decimal
 
 
@@ -59,6 +56,11 @@ class Avro:
             except (ValueError, RecursionError) as error:
                 raise InvalidInput(f"the Avro schema is not JSON: {error}; correct it") from None
             object.__setattr__(self, "spark_type", avro_columns(schema))
+
+    @classmethod
+    def from_settings(cls, settings: DecoderSettings) -> Self:
+        """See `DecoderSettings`."""
+        return cls(settings.schema)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type; see `Decoder`."""
@@ -101,7 +103,7 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
     if _is_recursive(schema):
         # Spark has no recursive types, and a malicious record would make fastavro recurse until it crashes.
         raise Undecodable("its definition is recursive")
-    expected, _ = value_type(spark_type)
+    checked = converter(spark_type)
 
     def read(datum: bytes) -> Any:
         stream = BytesIO(datum)
@@ -111,11 +113,7 @@ def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]
             raise Undecodable(f"the record does not match its schema: {error!r}") from error
         if remaining := len(datum) - stream.tell():
             raise Undecodable(f"the record does not match its schema: {remaining} bytes follow its end")
-        try:
-            # msgspec would otherwise also convert text to these types.
-            return msgspec.convert(value, expected, builtin_types=_PASSED_THROUGH, dec_hook=convert)
-        except msgspec.ValidationError as error:
-            raise Undecodable(str(error)) from error
+        return checked(value)
 
     return read
 

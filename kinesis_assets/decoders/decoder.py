@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.types import DataType
 
@@ -37,8 +37,43 @@ class Decoding:
     error: str | None = None
 
 
+class RegisteredName(NamedTuple):
+    """The name of a schema in the Glue Schema Registry.
+
+    Attributes:
+        number: The number of the version; None for the latest.
+    """
+
+    registry_name: str
+    name: str
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSettings:
+    """What the settings of a typed table say about its records.
+
+    The decoder class of a format has a class method `from_settings`, which creates a decoder of them.
+
+    Attributes:
+        schema: The type of the records as DDL; or the text of the schema's file, for a format that takes its
+            definition. It is empty if the schema is a registered one.
+        registered: The schema that is read from the registry; None for others.
+        registry: The setting `registry`.
+        key: The columns of the setting `key`.
+    """
+
+    schema: str
+    registered: RegisteredName | None = None
+    registry: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+
+
 class Decoder(Protocol):
-    """One step. It is configured on the driver and applied on the executors."""
+    """One step. It is configured on the driver and applied on the executors.
+
+    A decoder whose class has `has_schema_id = True` sets `Decoding.schema_id`.
+    """
 
     @property
     def name(self) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
+    from kinesis_assets.decoders.decoder import DecoderSettings
 
 _SESSION_NAME = "kinesis-assets-registry"
 """The default name of the sessions of a role."""
@@ -240,11 +241,26 @@ class Glue:
     schemas: Mapping[str, SchemaVersion] | GlueRegistry | None = None
     max_bytes: int = MAX_BYTES
     name: ClassVar[str] = "glue"
+    has_schema_id: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_max_bytes(self.max_bytes)
         if (self.spark_type is None) != (self.schemas is None):
             raise InvalidInput("Glue needs a type together with schemas (or a registry), or neither of them")
+
+    @classmethod
+    def from_settings(cls, settings: DecoderSettings) -> Self:
+        """See `DecoderSettings`.
+
+        Raises:
+            InvalidInput: The registry has no such schema, or it has a part that no Spark type represents.
+            RegistryCallFailed: The schema cannot be read.
+        """
+        registry = GlueRegistry(**settings.registry)
+        if settings.registered is None:
+            return cls(settings.schema, schemas=registry)
+        registry = registry.resolved()
+        return cls(registered_type(registry, *settings.registered), schemas=registry)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type and validated schemas; see `Decoder`."""

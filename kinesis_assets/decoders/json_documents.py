@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
+    from kinesis_assets.decoders.decoder import DecoderSettings
+
 _MANY_DIGITS = re.compile(r"\.[0-9]{7}")
 _ESCAPED_ASCII = "\\u00"  # the digits may be written like this
 _EXCESS = re.compile(r"(\.[0-9]{6})[0-9]+")
@@ -44,6 +46,11 @@ class Json:
 
     spark_type: str | DataType
     name: ClassVar[str] = "json"
+
+    @classmethod
+    def from_settings(cls, settings: DecoderSettings) -> Self:
+        """See `DecoderSettings`."""
+        return cls(settings.schema)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type; see `Decoder`."""

@@ -17,11 +17,12 @@ import pyspark.sql.types as spark_types
 from msgspec import Meta
 from pyspark.errors import AnalysisException, ArithmeticException
 
+from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.pyspark_internals import error_condition, parse_ddl, require_spark_4
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -189,6 +190,27 @@ def value_type(
 def convert(kind: Any, value: Any) -> Any:
     """Convert a value to one of the types of this package, as msgspec's `dec_hook`."""
     return kind.of(value)
+
+
+_PASSED_THROUGH = (bytes, date, datetime, Decimal)
+"""Types of which msgspec would otherwise accept text."""
+
+
+def converter(spark_type: spark_types.DataType) -> Callable[[Any], Any]:
+    """Create a function that checks a value against a type, or raises `Undecodable`, for decoders.
+
+    The value consists of dicts, lists and the Python types of `value_type`. It is not converted, except for
+    an integer where a float is expected. A field that the type lacks is left out.
+    """
+    expected, _ = value_type(spark_type)
+
+    def checked(value: Any) -> Any:
+        try:
+            return msgspec.convert(value, expected, builtin_types=_PASSED_THROUGH, dec_hook=convert)
+        except msgspec.ValidationError as error:
+            raise Undecodable(str(error)) from error
+
+    return checked
 
 
 def decoded_type(spark_type: spark_types.DataType) -> spark_types.DataType:

@@ -13,23 +13,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read_columns(path: Path) -> str:
-    """Return the columns that a schema file describes, as DDL.
-
-    Args:
-        path: An Avro schema (.avsc), or a JSON Schema.
+def read_schema(path: Path, *, is_avro: bool) -> tuple[str, str]:
+    """Return the text of a file with an Avro schema or a JSON Schema, and the columns of its records as DDL.
 
     Raises:
         InvalidInput: The file cannot be read, or its schema cannot be used.
     """
-    schema = _parsed(_text(path))
-    return avro_columns(schema) if path.suffix == ".avsc" else json_schema_columns(schema)
-
-
-def read_avro_schema(path: Path) -> tuple[str, str]:
-    """Return the text of a file with an Avro schema, and what `read_columns` returns. Raises its errors."""
     text = _text(path)
-    return text, avro_columns(_parsed(text))
+    return text, (avro_columns if is_avro else json_schema_columns)(_parsed(text))
 
 
 def _text(path: Path) -> str:

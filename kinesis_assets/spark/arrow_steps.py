@@ -63,6 +63,6 @@ TASK_MODULES = (
     "kinesis_assets.ingest.task",
     "kinesis_assets.operations.replay.task",
     "kinesis_assets.derive.writing_task",
-    "kinesis_assets.decoders.decode",
+    "kinesis_assets.decoders.chain",
     "kinesis_assets.operations.doctor.row_scan",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kinesis_assets.decoders.decode import _decoded_batches
+from kinesis_assets.decoders.chain import _decoded_batches
 from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 

@@ -14,8 +14,9 @@ from kinesis_assets.dagster.derived.typed_rows import TypedRows, column_lineage,
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.check_settings import OFF
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
-from kinesis_assets.dagster.settings.table_settings import SCHEMA_FILES, TableSettings
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.decoders.formats import SchemaKind
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl_parser import parse_columns
 
@@ -96,31 +97,28 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         return self.customized(context, names.stream, roles, dg.Definitions(assets=assets))
 
     def _schema(self, context: dg.ComponentLoadContext) -> tuple[str, Sequence[Field] | None]:
-        """Return the schema as runs need it, and the fields of the records.
+        """Return the schema as the decoder takes it, and the fields of the records.
 
-        For avro, the schema is that of Avro in JSON; for other formats, it is DDL. Without a format, and for
-        a schema of the Glue Schema Registry, which runs read, it is empty, and the fields are None.
+        Without a format, and for a schema of the Glue Schema Registry, which runs read, it is empty, and the
+        fields are None.
         """
-        from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
-            read_avro_schema,
-            read_columns,
-        )
+        from kinesis_assets.schemas.files import read_schema  # noqa: PLC0415  # most schemas are not in files
 
-        if not isinstance(self.schema_, str):
+        format_ = self.format_found
+        if format_ is None or not isinstance(self.schema_, str):
             return "", None
-        if not self.schema_.endswith(SCHEMA_FILES):
+        added = () if format_.changes is None else format_.changes.columns
+        kind = format_.kind_of(self.schema_)
+        if kind is SchemaKind.DDL:
             try:
-                return self.schema_, parse_columns(self.schema_)
+                return self.schema_, [*parse_columns(self.schema_), *added]
             except InvalidInput as error:
                 raise InvalidInput(f"schema: {error}") from None
         path = (context.path if context.path.is_dir() else context.path.parent) / self.schema_
         try:
-            if self.format == "avro":
-                schema, columns = read_avro_schema(path)
-            else:
-                schema = columns = read_columns(path)
+            definition, columns = read_schema(path, is_avro=kind is SchemaKind.AVRO)
             fields = parse_columns(columns)
         except InvalidInput as error:
-            instead = "" if self.format == "avro" else ", or give the columns as DDL"
+            instead = ", or give the columns as DDL" if SchemaKind.DDL in format_.schemas else ""
             raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None
-        return schema, fields
+        return definition if format_.takes_definition else columns, [*fields, *added]

@@ -130,7 +130,8 @@ class _Scope:
     def of(cls, settings: TableSettings, fields: Sequence[Field] | None) -> _Scope:
         raw = [Field(column.name, column.type.upper()) for column in COLUMNS]
         record = Field(RECORD, "STRUCT")
-        if settings.format == "glue":
+        format_ = settings.format_found
+        if format_ is not None and format_.has_schema_id:
             raw.append(Field("schema_id", "STRING"))
         if settings.format is None:
             fields = None if settings.upstream is not None else raw

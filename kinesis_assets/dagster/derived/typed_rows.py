@@ -10,6 +10,8 @@ import dagster as dg
 
 from kinesis_assets.dagster.derived.derived_asset import BadRecordLimit
 from kinesis_assets.dagster.derived.selected_columns import selected
+from kinesis_assets.decoders.decoder import DecoderSettings, RegisteredName
+from kinesis_assets.decoders.formats import find_format
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 from kinesis_assets.schemas.ddl import KEEPING
 from kinesis_assets.table.schema import COLUMNS
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.settings.table_settings import TableSettings
-    from kinesis_assets.decoders import Glue, GlueRegistry
     from kinesis_assets.decoders.decoder import Decoder
+    from kinesis_assets.decoders.formats import Format
     from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.derivation import CheckedRows
     from kinesis_assets.schemas.ddl import Field
@@ -32,8 +34,8 @@ class TypedRows:
     """The transformations of a typed table.
 
     Attributes:
-        schema: The schema of the records: for avro, the Avro schema in JSON; for other formats, DDL. It is
-            empty for a schema of the Glue Schema Registry, which is read each time that rows are transformed.
+        schema: The schema of the records, see `DecoderSettings`. One of the Glue Schema Registry is read each
+            time that rows are transformed.
     """
 
     settings: TableSettings
@@ -50,7 +52,7 @@ class TypedRows:
             InvalidInput: The schema or an expression is invalid.
             RegistryCallFailed: The schema cannot be read from the Glue Schema Registry.
         """
-        from kinesis_assets.decoders.typed_columns import MARK, Projection, errors, reasons  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.projection import MARK, Projection, errors, reasons  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.data_files import BATCH_COLUMN  # noqa: PLC0415  # loads Arrow
         from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
 
@@ -77,10 +79,10 @@ class TypedRows:
 
     def of_errors(self, separate: DataFrame) -> CheckedRows:
         """Return rows of the table of errors from the records that the table has set apart."""
-        from kinesis_assets.decoders.typed_columns import errors  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.projection import errors  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
 
-        other = () if self.settings.format == "glue" else ("schema_id",)
+        other = () if self._format.has_schema_id else ("schema_id",)
         return CheckedRows(errors(separate, other), error_column="error")
 
     def _check(self) -> Callable[[RecordCounts], None] | None:
@@ -99,23 +101,17 @@ class TypedRows:
         return decode(*decoders)(new)
 
     def _decoder(self) -> Decoder:
-        from kinesis_assets.decoders import Avro, GlueRegistry, Json  # noqa: PLC0415  # loads PySpark
+        registered = self.settings.registered_schema
+        name = None
+        if registered is not None:
+            name = RegisteredName(registered.registry, registered.name, registered.version)
+        settings = DecoderSettings(self.schema, name, self.settings.registry, tuple(self.settings.key))
+        decoder: Decoder = self._format.load().from_settings(settings)
+        return decoder
 
-        if self.settings.format == "avro":
-            return Avro(self.schema)
-        if self.settings.format == "glue":
-            return self._glue(GlueRegistry(**self.settings.registry))
-        return Json(self.schema)
-
-    def _glue(self, registry: GlueRegistry) -> Glue:
-        from kinesis_assets.decoders import Glue  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.decoders.glue import registered_type  # noqa: PLC0415  # loads PySpark
-
-        schema = self.settings.registered_schema
-        if schema is None:
-            return Glue(self.schema, schemas=registry)
-        registry = registry.resolved()
-        return Glue(registered_type(registry, schema.registry, schema.name, schema.version), schemas=registry)
+    @property
+    def _format(self) -> Format:
+        return find_format(str(self.settings.format))
 
 
 _RAW = frozenset(column.name for column in COLUMNS)

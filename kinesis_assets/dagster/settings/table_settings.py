@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -11,12 +11,21 @@ from pydantic.json_schema import SkipJsonSchema
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings, asset_key
 from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, Texts, map_schema, valid
 from kinesis_assets.dagster.settings.yaml_model import allow_template
+from kinesis_assets.decoders.formats import (
+    DOTTED,
+    FORMATS,
+    SchemaKind,
+    descriptions,
+    find_format,
+    names_with_registry,
+)
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.role import check_role_settings
 from kinesis_assets.schemas.ddl import KEEPING
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
+    from kinesis_assets.decoders.formats import Format
 
 
 class RegisteredSchema(Settings):
@@ -122,12 +131,22 @@ RegistryField = Annotated[Mapping[str, str], valid(_check_registry), SchemaFrom(
 """The type of the setting `registry`: a map of `RegistrySettings`."""
 
 
-Format = Literal["json", "avro", "glue"]
 Compression = Literal["gzip", "zstd"]
 OnBadRecord = Literal["keep", "separate", "fail"]
 
-SCHEMA_FILES = (".avsc", ".json")
-"""The suffixes that distinguish the path of a schema file from DDL."""
+
+def _check_format(name: str | None) -> None:
+    if name is not None:
+        find_format(name)
+
+
+def _schema_of_format() -> dict[str, Any]:
+    names = {"type": "string", "enum": [*FORMATS]}
+    return {"anyOf": [names, {"type": "string", "pattern": f"^{DOTTED}$"}, {"type": "null"}]}
+
+
+FormatField = Annotated[str | None, valid(_check_format), SchemaFrom(_schema_of_format)]
+"""The type of the setting `format`: a name of `FORMATS`, or the dotted name of a decoder class."""
 
 _NEEDS_FORMAT = "only with a format; set format, or remove it"
 
@@ -144,11 +163,10 @@ class NamedTable(Settings):
 class DecodingSettings(Settings):
     """How records become rows of a typed table."""
 
-    format: Format | None = Field(
+    format: FormatField = Field(
         default=None,
-        description="Format of the records: json, one document each; avro, one datum each, written with the "
-        "schema; or glue, JSON or Avro with the header of the Glue Schema Registry. By default the rows "
-        "of the source are not decoded.",
+        description=f"Format of the records: {descriptions()}; or the dotted name of a decoder class of your "
+        "own, see docs/decoders.md. By default the rows of the source are not decoded.",
         examples=["json"],
     )
     schema_: SchemaField = Field(
@@ -196,6 +214,11 @@ class DecodingSettings(Settings):
     )
 
     @property
+    def format_found(self) -> Format | None:
+        """The format of the records; None if they are not decoded."""
+        return None if self.format is None else find_format(self.format)
+
+    @property
     def registered_schema(self) -> RegisteredSchema | None:
         """The schema of the Glue Schema Registry; None if the schema is not there."""
         return registered_schema(self.schema_)
@@ -208,35 +231,46 @@ class DecodingSettings(Settings):
 
     @model_validator(mode="after")
     def _check_format(self) -> Self:
-        is_file = isinstance(self.schema_, str) and self.schema_.endswith(SCHEMA_FILES)
-        if self.format is None:
+        format_ = self.format_found
+        if format_ is None:
             for name in ("schema", "registry", "compression"):
                 if getattr(self, "schema_" if name == "schema" else name):
                     raise InvalidInput(f"{name}: {_NEEDS_FORMAT}")
             if self.on_bad_record != "keep":
                 raise InvalidInput(f"on_bad_record: {_NEEDS_FORMAT}")
-        elif self.schema_ is None:
+            return self
+        if self.schema_ is None:
             raise InvalidInput("schema: required with a format")
-        elif self.format == "avro" and not is_file:
-            raise InvalidInput("schema: with the format avro, give the path of an Avro schema (.avsc)")
-        if self.registered_schema is not None and self.format != "glue":
+        format_.check_schema(self.schema_)
+        format_.check_extra()
+        if self.registry and SchemaKind.REGISTERED not in format_.schemas:
             raise InvalidInput(
-                "schema: a name in the Glue Schema Registry requires the format glue; set it, or give the "
-                "schema as DDL or a file"
+                f"registry: only with the format {names_with_registry()}; remove it, or correct the format"
             )
-        if self.registry and self.format != "glue":
-            raise InvalidInput("registry: only with the format glue; remove it, or correct the format")
         return self
 
 
 class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
     """All settings of a typed table: the fields of the YAML of `KinesisTableComponent`."""
 
+    known_at_load: ClassVar = DerivedTableSettings.known_at_load | {"format"}
+
     @property
     def checks_of_table(self) -> DerivedChecks:
         """The checks that the table has, see `DerivedSettings`."""
         checks = super().checks_of_table
         return checks.without(["bad_records"], "only with a format") if self.format is None else checks
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_changes(cls, settings: Any) -> Any:
+        """Add the defaults that the format of changes of a database has in a table with a key."""
+        name = settings.get("format")
+        changes = FORMATS[name].changes if name in FORMATS else None
+        if changes is None or not settings.get("key"):
+            return settings
+        defaults = {"order_by": changes.order_by, "delete_where": changes.delete_where}
+        return defaults | settings
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.decoders.typed_columns import MARK
+from kinesis_assets.decoders.projection import MARK
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import CheckedRows, Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable

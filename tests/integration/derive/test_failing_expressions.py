@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.decoders import failing_expressions
-from kinesis_assets.decoders.typed_columns import from_json
+from kinesis_assets.decoders.projection import from_json
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput, LandingFailed

@@ -19,7 +19,7 @@ from kinesis_assets.dagster.derived.derived_asset import with_bad_records
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import Avro, Glue, Json, SchemaVersion, decode, from_json
-from kinesis_assets.decoders.typed_columns import Projection
+from kinesis_assets.decoders.projection import Projection
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
 from support.derived import order

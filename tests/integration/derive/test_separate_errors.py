@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.decoders import Json, decode
 from kinesis_assets.decoders.glue import SchemaVersion
-from kinesis_assets.decoders.typed_columns import MARK, Projection, errors
+from kinesis_assets.decoders.projection import MARK, Projection, errors
 from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive import run as runs
 from kinesis_assets.derive.data_files import ERRORS_FOLDER

@@ -57,9 +57,8 @@ def test_a_record_that_cannot_be_decoded_is_kept_with_its_bytes_its_position_and
 def test_a_record_of_the_glue_schema_registry_that_cannot_be_decoded_is_kept(typed, monkeypatch):
     known, unknown = (UUID(int=number) for number in (1, 2))
     version = glue.SchemaVersion("AVRO", json.dumps(AVRO))
-    monkeypatch.setattr(
-        "kinesis_assets.decoders.GlueRegistry", lambda **_: {str(known): version}
-    )  # which decodes with a mapping in place of a registry
+    answers = {str(known): version}
+    monkeypatch.setattr(glue.GlueRegistry, "resolved", lambda _: answers)
     framed = [b"\x03\x00" + each.bytes + avro(1, 2.5) for each in (known, unknown)]
     typed.consume(*framed, format="glue")
     assert typed.values("id", "error") == [(1, None), (None, f"glue: schema version {unknown}: not found")]

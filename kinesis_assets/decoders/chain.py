@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
-from kinesis_assets.decoders.glue import Glue
 from kinesis_assets.decoders.spark_types import decoded_type, value_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.arrow_steps import map_in_arrow
@@ -31,9 +30,9 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
     """Create a function for `DataFrame.transform` that decodes the column `data`.
 
     The function returns all rows and columns of its input and adds these columns: `schema_id` (string), if
-    one of the decoders is `Glue`, and `value`, which has the last decoder's type. If a row cannot be decoded,
-    its `value` is null, its `data` is unchanged, and its `error` names the decoder that failed and the
-    reason. A row that already has an `error` keeps it and is not decoded.
+    one of the decoders has one, as `Glue` does, and `value`, which has the last decoder's type. If a row
+    cannot be decoded, its `value` is null, its `data` is unchanged, and its `error` names the decoder that
+    failed and the reason. A row that already has an `error` keeps it and is not decoded.
 
     Args:
         decoders: The decoders in the order in which they apply. All but the last must return bytes.
@@ -48,7 +47,8 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
     for decoder in decoders[:-1]:
         if decoder.spark_type is not None:
             raise InvalidInput(f"{decoder.name} returns a typed value; it must be the last decoder")
-    added = ["schema_id", "value"] if any(isinstance(each, Glue) for each in decoders) else ["value"]
+    has_schema_id = any(getattr(decoder, "has_schema_id", False) for decoder in decoders)
+    added = ["schema_id", "value"] if has_schema_id else ["value"]
 
     def decoded(rows: DataFrame) -> DataFrame:
         _check_columns(rows, added)

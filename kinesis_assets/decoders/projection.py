@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType, StructType
 
-from kinesis_assets.decoders.decode import decode
+from kinesis_assets.decoders.chain import decode
 from kinesis_assets.decoders.failing_expressions import Expression, with_failures
 from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput

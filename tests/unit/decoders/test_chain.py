@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kinesis_assets.decoders import Glue, GlueRegistry, Gzip, Json, Zstd, decode
-from kinesis_assets.decoders.decode import BATCH_BYTES, _decoded_batches
+from kinesis_assets.decoders.chain import BATCH_BYTES, _decoded_batches
 from kinesis_assets.errors import InvalidInput
 from support.raw_rows import decoded, raw_table
 from support.spark_types import spark_type

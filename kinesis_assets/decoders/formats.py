@@ -1,0 +1,207 @@
+"""The formats of records, by the names that the setting `format` takes: the only place where one is declared.
+
+A format is its decoder and its entry of `FORMATS`. Settings, typed tables and documentation derive from it.
+Definitions load this module, so it loads neither decoders nor Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kinesis_assets.schemas.ddl import Field
+
+
+class SchemaKind(Enum):
+    """What the setting `schema` may be. The value describes it in errors."""
+
+    DDL = "DDL"
+    AVRO = "the path of an Avro schema (.avsc)"
+    JSON = "the path of a JSON Schema (.json)"
+    REGISTERED = "a map that names a schema of the Glue Schema Registry"
+
+
+FILES = {".avsc": SchemaKind.AVRO, ".json": SchemaKind.JSON}
+"""The suffixes that distinguish the path of a schema file from DDL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a format of database changes adds to the fields of the schema, and how they are applied.
+
+    Attributes:
+        columns: The fields that its decoder returns behind those of the schema.
+        order_by: The default of `order_by`, in a table with a key.
+        delete_where: The default of `delete_where`, in a table with a key.
+    """
+
+    columns: tuple[Field, ...]
+    order_by: tuple[str, ...]
+    delete_where: str = "_operation = 'delete'"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of records.
+
+    Attributes:
+        name: Its name in settings.
+        description: What a record is, for the documentation of settings.
+        decoder: The dotted name of its decoder class, which has `from_settings`.
+        schemas: What `schema` may be.
+        takes_definition: Whether the decoder takes the text of the schema's file. Otherwise it takes DDL.
+        is_json: Whether a document is JSON text, in which settings name paths.
+        multiplies: Whether a record may become several rows or none, as the decoder says too.
+        has_schema_id: Whether rows have the column `schema_id`, as the decoder says too.
+        changes: How the changes of a database are applied; None for all other formats.
+        extra: The extra of this package that it needs.
+        module: The module of that extra.
+    """
+
+    name: str
+    description: str
+    decoder: str
+    schemas: Collection[SchemaKind] = (SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON)
+    takes_definition: bool = False
+    is_json: bool = False
+    multiplies: bool = False
+    has_schema_id: bool = False
+    changes: Changes | None = None
+    extra: str | None = None
+    module: str | None = None
+
+    def kind_of(self, schema: object) -> SchemaKind:
+        """Return what a value of the setting `schema` is."""
+        if not isinstance(schema, str):
+            return SchemaKind.REGISTERED
+        kind = next((kind for suffix, kind in FILES.items() if schema.endswith(suffix)), SchemaKind.DDL)
+        is_other = kind is SchemaKind.JSON and kind not in self.schemas
+        return SchemaKind.AVRO if is_other and SchemaKind.AVRO in self.schemas else kind
+
+    def check_schema(self, schema: object) -> None:
+        """Raise `InvalidInput` if the format does not take a value of the setting `schema`."""
+        kind = self.kind_of(schema)
+        if kind in self.schemas:
+            return
+        if kind is SchemaKind.REGISTERED:
+            raise InvalidInput(
+                "schema: a name in the Glue Schema Registry requires the format "
+                f"{_either(_names_with(kind))}; set it, or give the schema as DDL or a file"
+            )
+        raise InvalidInput(
+            f"schema: with the format {self.name}, give {_either([each.value for each in self.schemas])}"
+        )
+
+    def check_extra(self) -> None:
+        """Raise `InvalidInput` if the extra that the format needs is not installed."""
+        if self.module is not None and find_spec(self.module) is None:
+            raise InvalidInput(
+                f"format: {self.name} needs {self.module}: pip install 'kinesis-assets[{self.extra}]'"
+            )
+
+    def load(self) -> Any:
+        """Return the decoder class."""
+        module, _, name = self.decoder.rpartition(".")
+        return getattr(import_module(module), name)
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("json", "one document each", "kinesis_assets.decoders.json_documents.Json", is_json=True),
+        Format(
+            "avro",
+            "one datum each, written with the schema",
+            "kinesis_assets.decoders.avro.Avro",
+            schemas=(SchemaKind.AVRO,),
+            takes_definition=True,
+        ),
+        Format(
+            "glue",
+            "JSON or Avro with the header of the Glue Schema Registry",
+            "kinesis_assets.decoders.glue.Glue",
+            schemas=tuple(SchemaKind),
+            has_schema_id=True,
+        ),
+    )
+}
+
+DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"
+"""The form of the name of a decoder class that is not one of this package."""
+
+_NEEDED = ("from_settings", "make_step", "resolved", "name", "spark_type")
+
+
+def find_format(name: str) -> Format:
+    """Return a format by its name, or that of a decoder class by its dotted name, which is imported.
+
+    Raises:
+        InvalidInput: There is none, or the class is no decoder.
+    """
+    if name in FORMATS:
+        return FORMATS[name]
+    if not re.fullmatch(DOTTED, name):
+        raise InvalidInput(
+            f"format: must be {_either([repr(each) for each in FORMATS])}, or the dotted name of a decoder "
+            f"class, such as my_project.decoders.MessagePack, not {name[:80]!r}"
+        )
+    decoder = _decoder_class(name)
+    return Format(
+        name=name,
+        description="",
+        decoder=name,
+        is_json=True,  # as far as this package knows
+        multiplies=bool(getattr(decoder, "multiplies", False)),
+        has_schema_id=bool(getattr(decoder, "has_schema_id", False)),
+    )
+
+
+def _decoder_class(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise InvalidInput(
+            f"format: the module {module} cannot be imported: {error}; correct the name, or install it"
+        ) from error
+    except AttributeError:
+        raise InvalidInput(f"format: the module {module} has no {attribute}; correct the name") from None
+    has = {
+        *dir(found),
+        *getattr(found, "__dataclass_fields__", ()),
+    }  # a field of a dataclass need not be an attribute
+    if missing := [each for each in _NEEDED if each not in has]:
+        raise InvalidInput(
+            f"format: {name} is no decoder class, since it has no {', '.join(missing)}; add what is missing, "
+            "see docs/decoders.md"
+        )
+    return found
+
+
+def _names_with(kind: SchemaKind) -> list[str]:
+    return [each.name for each in FORMATS.values() if kind in each.schemas]
+
+
+def names_with_registry() -> str:
+    """Return the names of the formats of a registry, for texts."""
+    return _either(_names_with(SchemaKind.REGISTERED))
+
+
+def descriptions() -> str:
+    """Return what each format is, for texts."""
+    parts = [f"{each.name}, {each.description}" for each in FORMATS.values()]
+    return "; ".join([*parts[:-1], f"or {parts[-1]}"])
+
+
+def _either(names: list[str]) -> str:
+    """Return some words as alternatives."""
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
