@@ -7,8 +7,10 @@ between threads costs more than the call itself.
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
 
 _T = TypeVar("_T")
+
+_WAIT_SECONDS = 1.0
+"""A signal that arrives immediately before a wait does not end it: its handler is called after the wait."""
 
 
 def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
@@ -54,22 +59,43 @@ def _runner() -> Iterator[Callable[[Coroutine[Any, Any, _T]], _T]]:
     """Return a function that runs coroutines in one new event loop.
 
     A thread that runs a loop already, such as that of a notebook, cannot run another: a second thread does.
+    So it does where a signal handler may raise, as that of Dagster does to terminate a run: what it raises in
+    a callback is only logged, and in the loop itself it takes away what would wake a coroutine up.
     """
-    if not _loop_runs():
-        with _new_runner() as runner:
+    # Without the factory, it would also replace the loop that the thread has set, which others use.
+    runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+    if not _loop_runs() and not _handlers_raise():
+        with runner:
             yield runner.run
         return
     with ThreadPoolExecutor(1) as thread:
-        runner = _new_runner()
         try:
-            yield lambda coroutine: thread.submit(runner.run, coroutine).result()
+            thread.submit(runner.get_loop).result()  # an interrupt now would find no coroutine
+            yield lambda coroutine: _run_in(thread, runner, coroutine)
         finally:
             thread.submit(runner.close).result()
 
 
-def _new_runner() -> asyncio.Runner:
-    # Without the factory, it would also replace the loop that the thread has set, which others use.
-    return asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+def _run_in(thread: ThreadPoolExecutor, runner: asyncio.Runner, coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine in the loop of a thread. What interrupts the calling thread cancels it."""
+    over = threading.Event()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def starts() -> _T:
+        tasks.extend(asyncio.all_tasks())  # itself
+        if over.is_set():
+            tasks[0].cancel()
+        return await coroutine
+
+    try:
+        result = thread.submit(runner.run, starts())
+        while wait([result], _WAIT_SECONDS).not_done:
+            pass
+        return result.result()
+    finally:
+        over.set()
+        for task in tasks:
+            runner.get_loop().call_soon_threadsafe(task.cancel)  # does nothing after its end
 
 
 def _loop_runs() -> bool:
@@ -78,6 +104,14 @@ def _loop_runs() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _handlers_raise() -> bool:
+    """Return whether this thread has signal handlers that may raise. asyncio replaces Python's own."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = {signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)}
+    return any(map(callable, handlers - {signal.default_int_handler}))
 
 
 class Turns:

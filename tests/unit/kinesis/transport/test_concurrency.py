@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -229,6 +231,63 @@ def test_an_error_ends_the_others_after_their_threads_and_leaves_nothing_open():
     assert in_thread == ["over"]
     assert set(threading.enumerate()) <= threads
     assert descriptors() <= before
+
+
+# Interrupts
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises, like that of Dagster."""
+
+
+@pytest.fixture
+def interrupting():
+    """A handler of SIGTERM that raises wherever the signal arrives."""
+
+    def interrupt(*_):
+        raise Interrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("interrupting")
+def test_an_interrupt_ends_a_run_after_its_coroutines_wherever_it_arrives():
+    ended = []
+
+    async def waits():
+        # In a callback, asyncio would only log it.
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(SECONDS)
+        finally:
+            await asyncio.to_thread(ended.append, "waits")
+
+    threads = set(threading.enumerate())
+    with pytest.raises(Interrupt):
+        run(waits())
+    assert ended == ["waits"]
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.usefixtures("interrupting")
+def test_an_interrupt_ends_an_iteration_and_its_generator():
+    ended = []
+
+    async def waits():
+        try:
+            yield "first"
+            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(SECONDS)
+        finally:
+            await asyncio.to_thread(ended.append, "waits")
+
+    items = iterate(waits())
+    assert next(items) == "first"
+    with pytest.raises(Interrupt):
+        next(items)
+    assert ended == ["waits"]
 
 
 # Code that is not async
