@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from kinesis_assets.decoders.decoder import DecoderSettings
+    from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
 _LOGICAL_TYPES = {
     "date",
@@ -71,7 +71,7 @@ class Avro:
             raise InvalidInput(f"the Avro schema cannot be used: {error}; correct it") from None
         return replace(self, spark_type=spark_type)
 
-    def make_step(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Step:
         """See `Decoder`."""
         read = avro_reader(self.definition, cast("DataType", self.spark_type))
 

@@ -1,29 +1,40 @@
-"""Decoding of DataFrame rows. No row is lost or duplicated, and a row that fails has the reason."""
+"""Decoding of DataFrame rows by a chain of steps. A row that fails has the reason, and none is lost.
+
+Without a step that splits records, each row remains one. Otherwise each document of a record becomes a row.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.spark_types import decoded_type, value_type
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.carried_column import carried, carry, is_in_order, with_carried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.decoders.decoder import Decoder
+    from kinesis_assets.decoders.decoder import Decoder, Step
 
 BATCH_BYTES = 16 << 20
 """The decoded size of rows at which they are passed on to Spark."""
 
 _ERROR_CHARACTERS = 500
+
+_ROW_BYTES = 256
+"""About the size of a document's row without its data."""
+
+_NUMBER_DIGITS = 10
+"""Those of the greatest number with 32 bits."""
 
 
 def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
@@ -33,6 +44,10 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
     one of the decoders has one, as `Glue` does, and `value`, which has the last decoder's type. If a row
     cannot be decoded, its `value` is null, its `data` is unchanged, and its `error` names the decoder that
     failed and the reason. A row that already has an `error` keeps it and is not decoded.
+
+    If one of the decoders makes several documents of a record, or none, each document is a row, whose `data`
+    are its own bytes, and whose `document_number` (int) is its place in the record, from 0. It is null for a
+    record that fails as a whole.
 
     Args:
         decoders: The decoders in the order in which they apply. All but the last must return bytes.
@@ -48,7 +63,8 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         if decoder.spark_type is not None:
             raise InvalidInput(f"{decoder.name} returns a typed value; it must be the last decoder")
     has_schema_id = any(getattr(decoder, "has_schema_id", False) for decoder in decoders)
-    added = ["schema_id", "value"] if has_schema_id else ["value"]
+    multiplies = any(getattr(decoder, "multiplies", False) for decoder in decoders)
+    added = [*["schema_id"] * has_schema_id, *[DOCUMENT_NUMBER] * multiplies, "value"]
 
     def decoded(rows: DataFrame) -> DataFrame:
         _check_columns(rows, added)
@@ -56,12 +72,19 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         last = ready[-1].spark_type
         spark_type = last if isinstance(last, DataType) else BinaryType()
         _, arrow_type = value_type(spark_type)
-        types = {"error": StringType(), "schema_id": StringType(), "value": decoded_type(spark_type)}
+        types = {
+            "error": StringType(),
+            "schema_id": StringType(),
+            DOCUMENT_NUMBER: IntegerType(),
+            "value": decoded_type(spark_type),
+        }
         new = {name: StructField(name, type_) for name, type_ in types.items()}
         full, column = with_carried(rows), carried(rows)
         fields = [new.get(field.name, field) for field in full.schema] + [new[name] for name in added]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            if multiplies:
+                return _document_batches(batches, ready, arrow_type, added, column)
             return _decoded_batches(batches, ready, arrow_type, added)
 
         result = map_in_arrow(full, run, StructType(fields))
@@ -92,20 +115,28 @@ def _decoded_batches(
     for batch in batches:
         start = 0
         for decodings in _decodings(batch, steps):
-            new = {"value": pa.array([each.value for each in decodings], arrow_type)}
-            new["schema_id"] = pa.array([each.schema_id for each in decodings], pa.string())
-            new["error"] = pa.array([each.error for each in decodings], pa.string())
             rows = batch.slice(start, len(decodings))
             start += len(decodings)
-            names = rows.schema.names
-            columns = [new["error"] if name == "error" else rows.column(name) for name in names]
-            columns += [new[name] for name in added]
-            yield pa.RecordBatch.from_arrays(columns, [*names, *added])
+            yield _with_columns(rows, _columns(decodings, arrow_type), rows.schema.names, added)
 
 
-def _decodings(
-    batch: pa.RecordBatch, steps: Sequence[tuple[str, Callable[[Decoding], None]]]
-) -> Iterator[list[Decoding]]:
+def _columns(decodings: Sequence[Decoding], arrow_type: pa.DataType) -> dict[str, pa.Array]:
+    return {
+        "value": pa.array([each.value for each in decodings], arrow_type),
+        "schema_id": pa.array([each.schema_id for each in decodings], pa.string()),
+        "error": pa.array([each.error for each in decodings], pa.string()),
+    }
+
+
+def _with_columns(
+    rows: pa.RecordBatch, new: Mapping[str, pa.Array], names: Sequence[str], added: Sequence[str]
+) -> pa.RecordBatch:
+    """Return rows with some columns, of which new ones replace theirs, and with added ones."""
+    columns = [new[name] if name in new else rows.column(name) for name in names]
+    return pa.RecordBatch.from_arrays([*columns, *(new[name] for name in added)], [*names, *added])
+
+
+def _decodings(batch: pa.RecordBatch, steps: Sequence[tuple[str, Step]]) -> Iterator[list[Decoding]]:
     """Decode the rows of a batch in order. Yields lists of about `BATCH_BYTES`."""
     decodings = []
     size = 0
@@ -121,7 +152,7 @@ def _decodings(
         yield decodings
 
 
-def _decode(decoding: Decoding, steps: Sequence[tuple[str, Callable[[Decoding], None]]]) -> int:
+def _decode(decoding: Decoding, steps: Sequence[tuple[str, Step]]) -> int:
     """Apply the steps to a record. Returns its largest size on the way, in bytes."""
     if decoding.value is None:
         decoding.error = "data is null" if decoding.error is None else decoding.error
@@ -132,9 +163,98 @@ def _decode(decoding: Decoding, steps: Sequence[tuple[str, Callable[[Decoding], 
         try:
             step(decoding)
         except Undecodable as error:
-            decoding.value = None
-            decoding.error = f"{name}: {error}"[:_ERROR_CHARACTERS]
+            _fail(decoding, name, error)
             break
     if isinstance(decoding.value, bytes):
         size = max(size, len(decoding.value))
     return size
+
+
+def _fail(decoding: Decoding, name: str, error: Undecodable) -> None:
+    decoding.value = None
+    decoding.error = f"{name}: {error}"[:_ERROR_CHARACTERS]
+
+
+def _document_batches(
+    batches: Iterator[pa.RecordBatch],
+    decoders: Sequence[Decoder],
+    arrow_type: pa.DataType,
+    added: Sequence[str],
+    order: str | None,
+) -> Iterator[pa.RecordBatch]:
+    """Decode the documents of the rows of batches, each to a row.
+
+    Args:
+        order: The column whose texts have the order of the rows. That of each document is added to them.
+    """
+    steps = [(decoder.name, decoder.make_step()) for decoder in decoders]
+    for batch in batches:
+        for documents in _documents(batch, steps):
+            indices = pa.array([each.row for each in documents], pa.int32())
+            new = _columns([each.decoding for each in documents], arrow_type)
+            new["data"] = pa.array([each.decoding.data for each in documents], batch["data"].type)
+            new[DOCUMENT_NUMBER] = pa.array([each.number for each in documents], pa.int32())
+            if order is not None:
+                numbers = pa.array([f"{each.number or 0:0{_NUMBER_DIGITS}}" for each in documents])
+                new[order] = pc.binary_join_element_wise(batch[order].take(indices), numbers, "")
+            # The bytes of a record, once for each of its documents, could be more than an array holds.
+            rows = batch.select([name for name in batch.schema.names if name not in new]).take(indices)
+            yield _with_columns(rows, new, batch.schema.names, added)
+
+
+class _Document(NamedTuple):
+    """A document, and where it is: the row of its record in the batch, and its number in the record."""
+
+    decoding: Decoding
+    row: int
+    number: int | None
+
+
+def _documents(batch: pa.RecordBatch, steps: Sequence[tuple[str, Step]]) -> Iterator[list[_Document]]:
+    """Decode the documents of the rows of a batch in order. Yields lists of about `BATCH_BYTES`."""
+    documents: list[_Document] = []
+    size = 0
+    for row, (data, error) in enumerate(zip(batch["data"], batch["error"], strict=True)):
+        payload = data.as_py()
+        record = Decoding(None if error.is_valid else payload, error=error.as_py(), data=payload)
+        if record.value is None:
+            _decode(record, ())
+        number = 0
+        for decoding, is_document in _split(record, steps if record.error is None else ()):
+            if decoding is not None:
+                documents.append(_Document(decoding, row, number if is_document else None))
+                size += len(decoding.data or b"") + _ROW_BYTES
+            number += is_document
+            if size >= BATCH_BYTES:
+                yield documents
+                documents = []
+                size = 0
+    if documents:
+        yield documents
+
+
+def _split(
+    decoding: Decoding, steps: Sequence[tuple[str, Step]], *, is_document: bool = False
+) -> Iterator[tuple[Decoding | None, bool]]:
+    """Apply steps to a record, or to a document of one.
+
+    Yields:
+        Its documents, and whether they are that and not the whole record, which failed; None in the place of
+        each that a step left out. So the number of a document does not depend on what is left out.
+    """
+    for place, (name, step) in enumerate(steps, start=1):
+        try:
+            several = step(decoding)
+            if several is None:
+                continue
+            is_empty = True
+            for each in several:
+                is_empty = False
+                yield from _split(each, steps[place:], is_document=True)
+            if is_empty:
+                yield None, True
+        except Undecodable as error:
+            _fail(decoding, name, error)
+            yield decoding, is_document
+        return
+    yield decoding, is_document

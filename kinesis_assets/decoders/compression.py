@@ -10,7 +10,7 @@ import pyarrow as pa
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from kinesis_assets.decoders.decoder import Step
 
 _READ_BYTES = 1 << 20  # Arrow allocates the requested size of each read
 
@@ -27,7 +27,7 @@ class _Compressed:
     def resolved(self) -> Self:
         return self
 
-    def make_step(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Step:
         def step(decoding: Decoding) -> None:
             decoding.value = decompress(decoding.value, self.name, self.max_bytes)
 

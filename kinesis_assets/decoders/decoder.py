@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql.types import DataType
 
@@ -24,17 +25,36 @@ class Undecodable(Exception):
 
 @dataclass(slots=True)
 class Decoding:
-    """The state of decoding one record.
+    """The state of decoding one record, or a document of one.
 
     Attributes:
         value: The result of the steps so far, at first the record's bytes; None once a step has failed.
-        schema_id: The schema version id in the record's Glue header, if it has one.
+        schema_id: The id in the record's header of the schema with which it was written, if it has one.
         error: The reason why the record cannot be decoded.
+        data: The bytes that are kept if it cannot be decoded: those of the record, or of the document.
     """
 
     value: Any
     schema_id: str | None = None
     error: str | None = None
+    data: bytes | None = None
+
+    def part(self, document: bytes) -> Decoding:
+        """Return a document of this one, which is decoded for itself."""
+        return Decoding(document, self.schema_id, data=document)
+
+    def valued(self, value: Any) -> Decoding:
+        """Return another value of this document."""
+        return Decoding(value, self.schema_id, data=self.data)
+
+
+Step = Callable[[Decoding], "Iterable[Decoding] | None"]
+"""The function of a decoder that a task applies to each record.
+
+It changes `Decoding.value` and returns None; or, in a class with `multiplies = True`, it returns the
+documents of the record, which may be the same one, several or none. It raises `Undecodable` for a bad record.
+Any other exception fails the job.
+"""
 
 
 class RegisteredName(NamedTuple):
@@ -72,7 +92,8 @@ class DecoderSettings:
 class Decoder(Protocol):
     """One step. It is configured on the driver and applied on the executors.
 
-    A decoder whose class has `has_schema_id = True` sets `Decoding.schema_id`.
+    A decoder whose class has `multiplies = True` may make several documents of a record, or none. One whose
+    class has `has_schema_id = True` sets `Decoding.schema_id`.
     """
 
     @property
@@ -90,11 +111,8 @@ class Decoder(Protocol):
             InvalidInput: The decoder's configuration is invalid.
         """
 
-    def make_step(self) -> Callable[[Decoding], None]:
-        """Create the function that a task applies to each record.
-
-        The function raises `Undecodable` for a bad record. Any other exception fails the job.
-        """
+    def make_step(self) -> Step:
+        """Create the function that a task applies to each record."""
 
 
 def check_max_bytes(max_bytes: int) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from kinesis_assets.decoders.decoder import DecoderSettings
+    from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
 _SESSION_NAME = "kinesis-assets-registry"
 """The default name of the sessions of a role."""
@@ -278,7 +278,7 @@ class Glue:
                 raise InvalidInput(f"schema version {schema_id}: {error}") from error
         return replace(self, spark_type=spark_type, schemas=schemas)
 
-    def make_step(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Step:
         """See `Decoder`."""
         readers: dict[str, Callable[[bytes], Any]] = {}
 

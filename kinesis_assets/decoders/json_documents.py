@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from kinesis_assets.decoders.decoder import DecoderSettings
+    from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
 _MANY_DIGITS = re.compile(r"\.[0-9]{7}")
 _ESCAPED_ASCII = "\\u00"  # the digits may be written like this
@@ -56,7 +56,7 @@ class Json:
         """Return a copy with a parsed type; see `Decoder`."""
         return replace(self, spark_type=parse_type(self.spark_type))
 
-    def make_step(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Step:
         """See `Decoder`."""
         read = json_reader(cast("DataType", self.spark_type))
 

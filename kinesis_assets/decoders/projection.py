@@ -17,7 +17,7 @@ from kinesis_assets.decoders.chain import decode
 from kinesis_assets.decoders.failing_expressions import Expression, with_failures
 from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import KEEPING, RECORD, quoted
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, KEEPING, KEEPING_DOCUMENTS, RECORD, quoted
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.carried_column import carried, carry, is_in_order, map_each_row, with_carried
 
@@ -63,7 +63,8 @@ def typed_columns(rows: DataFrame, *decoders: Decoder) -> DataFrame:
     """Decode records, and return the fields of their values as columns. No row is lost.
 
     A record that cannot be decoded has null in these columns. It is kept in the columns `error`, `shard_id`,
-    `sequence_number`, `sub_sequence_number` and `data`, which are null in all other rows.
+    `sequence_number`, `sub_sequence_number` and `data`, which are null in all other rows. If records may be
+    split, so is the column `document_number`.
 
     Args:
         rows: Rows of the raw table.
@@ -116,6 +117,7 @@ class Projection:
         A column of the raw table that is selected by its name alone has its value in all rows.
         """
         scope, fields = _scope(decoded)
+        keeping = keeping_of(decoded.columns)
         expressions = self._expressions(fields)
         raw = {each.lower() for each in scope.columns} - {each.lower() for each in fields} - {RECORD}
         unchanged = {each.strip("`").lower() for each in expressions} & raw
@@ -127,19 +129,19 @@ class Projection:
         error = F.col(f"{RECORD}.error")
         columns = []
         for name in names:
-            if name.lower() in KEEPING and name.lower() not in unchanged:
+            if name.lower() in keeping and name.lower() not in unchanged:
                 raise InvalidInput(
                     f"the column {name} has the name of one of the columns that keep a record which cannot "
-                    f"be decoded ({', '.join(KEEPING)}); give it another name, as in {name} AS my_{name}, or "
+                    f"be decoded ({', '.join(keeping)}); give it another name, as in {name} AS my_{name}, or "
                     "keep such records in a table of their own"
                 )
             column = F.col(quoted(name))
-            stays = name.lower() in unchanged and (name.lower() in KEEPING or name not in self.key)
+            stays = name.lower() in unchanged and (name.lower() in keeping or name not in self.key)
             columns.append(column if stays else F.when(error.isNull(), column).alias(name))
         present = {name.lower() for name in names}
         columns += [
             F.when(error.isNotNull(), F.col(f"{RECORD}.{name}")).alias(name)
-            for name in KEEPING
+            for name in keeping
             if name not in present
         ]
         kept = selected.select(columns)
@@ -237,9 +239,15 @@ def _kept_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the fields of all records, and the columns that keep those which could not be decoded."""
     is_bad = pc.is_valid(batch["error"])
     value = batch["value"]
-    kept = [pc.if_else(is_bad, batch[name], pa.scalar(None, batch[name].type)) for name in KEEPING]
-    names = [*(field.name for field in value.type), *KEEPING]
+    keeping = keeping_of(batch.schema.names)
+    kept = [pc.if_else(is_bad, batch[name], pa.scalar(None, batch[name].type)) for name in keeping]
+    names = [*(field.name for field in value.type), *keeping]
     return pa.RecordBatch.from_arrays([*value.flatten(), *kept], names)
+
+
+def keeping_of(columns: Collection[str]) -> Sequence[str]:
+    """Return the columns that keep a record which cannot be decoded, of those of decoded rows."""
+    return KEEPING_DOCUMENTS if DOCUMENT_NUMBER in columns else KEEPING
 
 
 def errors(decoded: DataFrame, without: Collection[str] = ()) -> DataFrame:

@@ -429,9 +429,10 @@ class ErrorsSource(DerivedSource):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The columns of the raw table that a table of errors has, and the one that the format glue adds."""
+        """The columns of the raw table that a table of errors has, and those that decoding may add."""
         fields = [field for field in TABLE_SCHEMA if field.name not in {"stream", RawSource.batch_column}]
-        return schema_of(pa.schema([*fields, pa.field("schema_id", pa.string())]))
+        added = [pa.field("schema_id", pa.string()), pa.field("document_number", pa.int32())]
+        return schema_of(pa.schema([*fields, *added]))
 
     @property
     def end(self) -> Cursor:

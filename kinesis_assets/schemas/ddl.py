@@ -12,10 +12,16 @@ if TYPE_CHECKING:
 KEEPING = ("error", "shard_id", "sequence_number", "sub_sequence_number", "data")
 """The columns of a typed table by which a record is kept that cannot be decoded."""
 
+DOCUMENT_NUMBER = "document_number"
+"""The column with the place of a document in its record, in tables whose records may be split."""
+
+KEEPING_DOCUMENTS = (*KEEPING[:-1], DOCUMENT_NUMBER, KEEPING[-1])
+"""The same as `KEEPING`, in these tables."""
+
 RECORD = "_record"
 """The name under which expressions find the columns of the raw table of which the record has the name too."""
 
-_RESERVED = {*KEEPING, RECORD, "_batch_id"}
+_RESERVED = {*KEEPING_DOCUMENTS, RECORD, "_batch_id"}
 """The names that the column of a field cannot have."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

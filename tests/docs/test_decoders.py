@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import gzip
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import dagster as dg
+import msgspec
+import yaml
 from deltalake import DeltaTable
+from pyspark import cloudpickle
 
 import kinesis_assets.decoders
-from kinesis_assets.decoders import GlueRegistry, SchemaVersion
+from kinesis_assets import KinesisTableComponent
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.decoders import GlueRegistry, SchemaVersion, decode
+from support import dagster_components
+from support.dagster_components import dagsters_own_warnings
+from support.raw_rows import raw_table
 
 if TYPE_CHECKING:
     import pytest
@@ -25,6 +35,8 @@ PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "decoders.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
+(YAML,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
 DOCUMENTS = [b'{"order_id": 1, "amount": 2.5}', b'{"order_id": "1", "amount": 2.5}']
 SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 # order_id 7, zigzag; amount 2.5, little-endian.
@@ -32,7 +44,7 @@ FRAMED = b"\x03\x00" + UUID(SCHEMA_ID).bytes + bytes.fromhex("0e 000000000000044
 
 
 def block(number: int) -> str:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     return BLOCKS[number]
 
 
@@ -71,6 +83,32 @@ def test_glue_records_are_decoded_with_given_schemas(spark: SparkSession) -> Non
     assert (row.schema_id, tuple(row.value), row.error) == (SCHEMA_ID, (7, 2.5), None)
 
 
+PACKED = [msgspec.msgpack.encode(each) for each in ({"order_id": 7, "amount": 2.5}, {"order_id": "7"})]
+REASON = "messagepack: Expected `int | null`, got `str` - at `$.order_id`"
+
+
+@dagsters_own_warnings
+def test_a_decoder_of_a_project_is_used_in_python_and_from_yaml(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "my_project"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "decoders.py").write_text(block(3))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    decoder = run(block(3))["MessagePack"]("order_id long, amount double")
+    rows = raw(spark, PACKED).transform(decode(decoder)).select("value.order_id", "error").collect()
+    assert [tuple(row) for row in rows] == [(7, None), (None, REASON)]
+    attributes = yaml.safe_load(YAML)["attributes"]
+    assert dagster_components.loaded(KinesisTableComponent, **attributes)[1].assets
+    cloudpickle.register_pickle_by_value(sys.modules["my_project.decoders"])  # as if tasks could import it
+    typed = TypedRows(TableSettings(**attributes), attributes["schema"]).of_table(
+        spark.createDataFrame(raw_table(PACKED))
+    )
+    kept = typed.rows.select("order_id", "amount", "error", "data").collect()
+    assert [tuple(row) for row in kept] == [(7, 2.5, None, None), (None, None, REASON, PACKED[1])]
+
+
 def test_the_asset_decodes_the_committed_rows(
     kinesis: Any,
     settings: ClientSettings,
@@ -82,7 +120,7 @@ def test_the_asset_decodes_the_committed_rows(
     del spark  # the run and the asset use this session
     monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", str(settings.endpoint_url))
     kinesis.create_stream(StreamName="orders", ShardCount=1)
-    source = block(3).replace("s3://my-lake", str(tmp_path))
+    source = block(4).replace("s3://my-lake", str(tmp_path))
     try:
         for document in DOCUMENTS:
             kinesis.put_record(StreamName="orders", Data=gzip.compress(document), PartitionKey="k")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kinesis_assets.decoders.chain import _decoded_batches
+from kinesis_assets.decoders.chain import _decoded_batches, _document_batches
 from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 
@@ -38,5 +38,10 @@ def decoded(data: Sequence[bytes], *decoders: Any) -> list[dict[str, Any]]:
     """Decode records. A type in DDL needs a Spark session, which parses it; see `spark_type`."""
     ready = [decoder.resolved() for decoder in decoders]
     arrow_type = pa.binary() if ready[-1].spark_type is None else value_type(ready[-1].spark_type)[1]
-    done = _decoded_batches(iter(raw_table(data).to_batches()), ready, arrow_type, ["schema_id", "value"])
+    batches = iter(raw_table(data).to_batches())
+    added = ["schema_id", "value"]
+    if any(getattr(each, "multiplies", False) for each in ready):
+        done = _document_batches(batches, ready, arrow_type, ["document_number", *added], None)
+    else:
+        done = _decoded_batches(batches, ready, arrow_type, added)
     return [row for batch in done for row in batch.to_pylist(maps_as_pydicts="strict")]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import KEEPING, RECORD, Field, readable
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, RECORD, Field, readable
 from kinesis_assets.schemas.ddl_parser import parse_columns
 from kinesis_assets.table.schema import COLUMNS, refusal_of
 
@@ -133,6 +133,8 @@ class _Scope:
         format_ = settings.format_found
         if format_ is not None and format_.has_schema_id:
             raw.append(Field("schema_id", "STRING"))
+        if settings.multiplies:
+            raw.append(Field(DOCUMENT_NUMBER, "INT"))
         if settings.format is None:
             fields = None if settings.upstream is not None else raw
             return cls(None if fields is None else _by_name([*fields, record]), ["error"], fields)
@@ -193,8 +195,8 @@ def _columns(settings: TableSettings, scope: _Scope) -> dict[str, str | None] | 
         else:
             is_complete = False
     counts = Counter(name.lower() for name, _ in found)
-    keeps = settings.format is not None and settings.on_bad_record == "keep"
-    raw = {column.name for column in COLUMNS} - {field.name.lower() for field in scope.fields or ()}
+    raw = {*(column.name for column in COLUMNS), *[DOCUMENT_NUMBER] * settings.multiplies}
+    raw -= {field.name.lower() for field in scope.fields or ()}
     passed_on = raw & {each.strip().strip("`").lower() for each in settings.select}
     for name, _ in found:
         if counts[name.lower()] > 1:
@@ -205,17 +207,17 @@ def _columns(settings: TableSettings, scope: _Scope) -> dict[str, str | None] | 
         refusal = refusal_of(name)
         if name.lower() == RECORD:
             refusal = "is that of the columns of the source"
-        elif keeps and name.lower() in KEEPING and name.lower() not in passed_on:
+        elif name.lower() in settings.keeping and name.lower() not in passed_on:
             refusal = (
-                f"is that of a column that keeps a record which cannot be decoded ({', '.join(KEEPING)})"
+                "is that of a column that keeps a record which cannot be decoded "
+                f"({', '.join(settings.keeping)})"
             )
         if refusal is not None:
             raise InvalidInput(
                 f"{setting}: no column can be called {name!r}: the name {refusal}; select it under another "
                 f"name, as in {readable(name)} AS my_{_OTHER.sub('_', name).strip('_')}"
             )
-    if keeps:
-        found += [(name, None) for name in KEEPING if name not in counts]
+    found += [(name, None) for name in settings.keeping if name not in counts]
     return dict(found) if is_complete else None
 
 

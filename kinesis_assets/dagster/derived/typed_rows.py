@@ -13,7 +13,7 @@ from kinesis_assets.dagster.derived.selected_columns import selected
 from kinesis_assets.decoders.decoder import DecoderSettings, RegisteredName
 from kinesis_assets.decoders.formats import find_format
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
-from kinesis_assets.schemas.ddl import KEEPING
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class TypedRows:
         from kinesis_assets.decoders.projection import errors  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
 
-        other = () if self._format.has_schema_id else ("schema_id",)
+        is_added = {"schema_id": self._format.has_schema_id, DOCUMENT_NUMBER: self.settings.multiplies}
+        other = [name for name, added in is_added.items() if not added]
         return CheckedRows(errors(separate, other), error_column="error")
 
     def _check(self) -> Callable[[RecordCounts], None] | None:
@@ -115,7 +116,7 @@ class TypedRows:
 
 
 _RAW = frozenset(column.name for column in COLUMNS)
-_KEPT = {name: "data" if name == "error" else name for name in KEEPING}
+_OF_DATA = {"error", DOCUMENT_NUMBER}
 
 
 def column_lineage(
@@ -139,8 +140,7 @@ def column_lineage(
         elif (found := selected(expression)) is not None and found.column is not None:
             is_raw = found.of_record or (found.column in _RAW and found.column not in names)
             sources[found.name] = found.column if is_raw or settings.format is None else "data"
-    if settings.format and settings.on_bad_record == "keep":
-        sources |= _KEPT
+    sources |= {name: "data" if name in _OF_DATA else name for name in settings.keeping}
     if settings.upstream is not None:
         return _lineage(sources, dg.AssetKey.from_user_string(settings.upstream)) if sources else None
     sources = {name: column for name, column in sources.items() if column in _RAW}

@@ -21,7 +21,7 @@ from kinesis_assets.decoders.formats import (
 )
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.role import check_role_settings
-from kinesis_assets.schemas.ddl import KEEPING
+from kinesis_assets.schemas.ddl import KEEPING, KEEPING_DOCUMENTS
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
@@ -219,6 +219,19 @@ class DecodingSettings(Settings):
         return None if self.format is None else find_format(self.format)
 
     @property
+    def multiplies(self) -> bool:
+        """Whether a record may become several rows or none, which then have a `document_number`."""
+        format_ = self.format_found
+        return format_ is not None and format_.multiplies
+
+    @property
+    def keeping(self) -> tuple[str, ...]:
+        """The columns by which a record is kept that cannot be decoded; none if it is not kept."""
+        if self.format is None or self.on_bad_record != "keep":
+            return ()
+        return KEEPING_DOCUMENTS if self.multiplies else KEEPING
+
+    @property
     def registered_schema(self) -> RegisteredSchema | None:
         """The schema of the Glue Schema Registry; None if the schema is not there."""
         return registered_schema(self.schema_)
@@ -284,12 +297,7 @@ class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
             raise InvalidInput(
                 f"upstream: {self.name} is the table itself; give the one whose rows it consumes"
             )
-        if (
-            self.format is not None
-            and self.on_bad_record == "keep"
-            and self.key
-            and {*self.key} <= {*KEEPING}
-        ):
+        if self.key and {*self.key} <= {*self.keeping}:
             raise InvalidInput(
                 "key: a record that cannot be decoded would replace others; add a column of its fields, or "
                 "set on_bad_record to separate"

@@ -240,7 +240,7 @@ FORMATS: dict[str, tuple[dict[str, Any], str, Decoder, list[bytes]]] = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_records_of_other_formats_have_the_same_rows(bench, derived, rows_of, monkeypatch, name, rows):
     changes, schema, decoder, payloads = FORMATS[name]
-    monkeypatch.setattr("kinesis_assets.decoders.GlueRegistry", lambda **_: VERSIONS)
+    monkeypatch.setattr("kinesis_assets.decoders.glue.GlueRegistry.resolved", lambda _: VERSIONS)
     bench.put(*payloads)
     bench.run()
     tasks = rows_of("tasks", by_tasks(rows, schema, **{"schema": schema} | changes))

@@ -118,7 +118,7 @@ def test_a_table_of_errors_of_an_older_release_is_taken_over(typed, separate, mo
 
 def test_a_schema_that_is_registered_between_the_runs_changes_nothing(typed, separate, monkeypatch):
     schema_id, versions = UUID(int=1), {}
-    monkeypatch.setattr("kinesis_assets.decoders.GlueRegistry", lambda **_: versions)
+    monkeypatch.setattr("kinesis_assets.decoders.glue.GlueRegistry.resolved", lambda _: versions)
     separate(framed(str(schema_id), b"{}"), format="glue")
     versions[str(schema_id)] = SchemaVersion("JSON", "{}")
     (row,) = typed.errors(format="glue")
