@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.spark_types import convert, parse_number, parse_type, value_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.types import DataType
 
@@ -66,16 +67,27 @@ class Json:
         return step
 
 
-def json_reader(spark_type: DataType) -> Callable[[bytes], Any]:
-    """Create a function that decodes a document or raises `Undecodable`."""
+INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding of a text that is not the expected document raises."""
 
-    def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-        return msgspec.json.Decoder(kind, dec_hook=convert, float_hook=parse_number)
 
-    decoder = decoder_of(value_type(spark_type)[0])
+def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of documents to a Python type that `value_type` returned, or that has such types."""
+    return msgspec.json.Decoder(kind, dec_hook=convert, float_hook=parse_number)
+
+
+def json_reader(
+    spark_type: DataType, chosen: Mapping[DataType, Any] = MappingProxyType({})
+) -> Callable[[bytes], Any]:
+    """Create a function that decodes a document or raises `Undecodable`.
+
+    Args:
+        chosen: Python types for some Spark types that are used instead of the usual ones, see `value_type`.
+    """
+    decoder = json_decoder(value_type(spark_type, chosen.get)[0])
     truncating = None
     if "timestamp" in spark_type.json():
-        truncating = decoder_of(value_type(spark_type, _TRUNCATED)[0])
+        truncating = json_decoder(value_type(spark_type, {**TRUNCATED, **chosen}.get)[0])
 
     def read(document: bytes) -> Any:
         try:
@@ -84,7 +96,7 @@ def json_reader(spark_type: DataType) -> Callable[[bytes], Any]:
             if truncating is not None and (_MANY_DIGITS.search(text) or _ESCAPED_ASCII in text):
                 return truncating.decode(text)
             return decoder.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except INVALID as error:
             raise Undecodable(str(error)) from error
 
     return read
@@ -113,4 +125,5 @@ def _truncated(spark_type: DataType) -> type[_Truncated]:
     return type("datetime", (_Truncated,), {"kind": value_type(spark_type)[0]})
 
 
-_TRUNCATED: dict[DataType, Any] = {each: _truncated(each) for each in (TimestampType(), TimestampNTZType())}
+TRUNCATED: dict[DataType, Any] = {each: _truncated(each) for each in (TimestampType(), TimestampNTZType())}
+"""Python types for timestamps in texts, whose digits beyond microseconds they cut off."""

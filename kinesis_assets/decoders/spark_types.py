@@ -22,7 +22,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.pyspark_internals import error_condition, parse_ddl, require_spark_4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -130,8 +130,6 @@ _VARIANT: Any = getattr(spark_types, "VariantType", ())
 if _VARIANT:
     _PLAIN[_VARIANT()] = (JsonText, pa.string())
 
-_NONE: Mapping[spark_types.DataType, Any] = {}
-
 _MENTIONS_VARIANT = re.compile(r"\bvariant\b", re.IGNORECASE)
 
 
@@ -153,38 +151,43 @@ def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
         ) from error
 
 
+def _usual(_: spark_types.DataType, usual: Any) -> Any:
+    return usual
+
+
 def value_type(
-    spark_type: spark_types.DataType, replaced: Mapping[spark_types.DataType, Any] = _NONE
+    spark_type: spark_types.DataType, chosen: Callable[[spark_types.DataType, Any], Any] = _usual
 ) -> tuple[Any, pa.DataType]:
     """Return the Python type with which msgspec validates values, and the Arrow type that stores them.
 
     A struct is a dict. A nullable field may be missing; all other fields are required.
 
     Args:
-        replaced: Python types for some Spark types that are used instead of the usual ones.
+        chosen: Returns the Python type for a Spark type without fields and elements, of which it gets the
+            usual one too.
 
     Raises:
         InvalidInput: The type is not supported.
     """
     if isinstance(spark_type, spark_types.StructType):
-        return _struct(spark_type, replaced)
+        return _struct(spark_type, chosen)
     if isinstance(spark_type, spark_types.ArrayType):
-        element, arrow_type = value_type(spark_type.elementType, replaced)
+        element, arrow_type = value_type(spark_type.elementType, chosen)
         return list[_nullable(element, spark_type.containsNull)], pa.list_(arrow_type)  # type: ignore[misc]
     if isinstance(spark_type, spark_types.MapType) and spark_type.keyType == spark_types.StringType():
-        element, arrow_type = value_type(spark_type.valueType, replaced)
+        element, arrow_type = value_type(spark_type.valueType, chosen)
         element = _nullable(element, spark_type.valueContainsNull)
         return dict[str, element], pa.map_(pa.string(), arrow_type)  # type: ignore[valid-type]
     if isinstance(spark_type, spark_types.DecimalType):
         precision, scale = spark_type.precision, spark_type.scale
-        return decimal_type(precision, scale), pa.decimal128(precision, scale)
+        return chosen(spark_type, decimal_type(precision, scale)), pa.decimal128(precision, scale)
     if spark_type not in _PLAIN:
         raise InvalidInput(
             f"the type {spark_type.simpleString()} is not supported; use a struct, array, map with string "
             "keys, decimal, variant, or a plain boolean, number, string, binary, date or timestamp"
         )
     usual, arrow_type = _PLAIN[spark_type]
-    return replaced.get(spark_type, usual), arrow_type
+    return chosen(spark_type, usual), arrow_type
 
 
 def convert(kind: Any, value: Any) -> Any:
@@ -229,7 +232,7 @@ def decoded_type(spark_type: spark_types.DataType) -> spark_types.DataType:
 
 
 def _struct(
-    spark_type: spark_types.StructType, replaced: Mapping[spark_types.DataType, Any]
+    spark_type: spark_types.StructType, chosen: Callable[[spark_types.DataType, Any], Any]
 ) -> tuple[Any, pa.DataType]:
     if len(set(spark_type.names)) < len(spark_type.names):
         raise InvalidInput(
@@ -238,13 +241,19 @@ def _struct(
     expected = {}
     fields = []
     for field in spark_type.fields:
-        element, arrow_type = value_type(field.dataType, replaced)
-        # msgspec finds a name beyond ASCII only if Python has cached its UTF-8, as this encoding makes it do.
-        # Source: https://github.com/msgspec/msgspec/pull/1126
-        msgspec.json.encode(field.name)
+        element, arrow_type = value_type(field.dataType, chosen)
         expected[field.name] = element | None if field.nullable else Required[element]
         fields.append(pa.field(field.name, arrow_type))
-    return _typed_dict("struct", expected, total=False), pa.struct(fields)
+    return typed_dict(expected), pa.struct(fields)
+
+
+def typed_dict(fields: dict[str, Any]) -> Any:
+    """Return the type of dicts with these fields, all of which may be missing, unless they are `Required`."""
+    for name in fields:
+        # msgspec finds a name beyond ASCII only if Python has cached its UTF-8, as this encoding makes it do.
+        # Source: https://github.com/msgspec/msgspec/pull/1126
+        msgspec.json.encode(name)
+    return _typed_dict("struct", fields, total=False)
 
 
 def _nullable(element: Any, nullable: bool) -> Any:
