@@ -16,7 +16,7 @@ from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql.types import DataType
 
@@ -108,20 +108,45 @@ class ChangedTable:
         """The columns, all of which may be null, as in a deletion, of which only the key matters."""
         return StructType([StructField(field.name, field.dataType) for field in self.columns.fields])
 
-    def check(self, row: Row, path: str, unknown: Collection[str] = ()) -> None:
-        """Raise `Undecodable` if a column that is declared NOT NULL is null, and not among the *unknown*."""
-        _refuse_null(row, (name for name in self._required if name not in unknown), path)
+    def rows(self, change: Row, after: str, before: str, added: Row, root: str = "$") -> list[Row]:
+        """Return the rows of a change, and complete them with the columns that the format adds.
+
+        An update that moves its row to another key is a deletion of the one with the old key, and a row.
+
+        Args:
+            change: The images of the row before and after the change. All their columns may be null.
+            after: The field with the image after the change; in a deletion, with the deleted row.
+            before: The field with the image before the change.
+            root: The path of the change in its document.
+
+        Raises:
+            Undecodable: There is no image, or a column is null that must not be.
+        """
+        image, previous = change.get(after), change.get(before)
+        path = f"{root}.{after}"
+        if image is None:
+            raise Undecodable(f"Expected `object`, got `null` - at `{path}`")
+        self.check_key(image, path)
+        operation = added[OPERATION.name]
+        if operation != DELETE:
+            unknown = added.get(UNCHANGED.name) or ()
+            _refuse_null(image, (name for name in self._required if name not in unknown), path)
+        image.update(added)
+        if operation != UPDATE or previous is None or not self._moved(previous, image):
+            return [image]
+        deleted = {**previous, **added, OPERATION.name: DELETE}
+        deleted.pop(UNCHANGED.name, None)
+        return [deleted, image]
 
     def check_key(self, row: Row, path: str) -> None:
         """Raise `Undecodable` if a column of the key is null."""
         _refuse_null(row, self._key, path)
 
-    def moved(self, before: Row | None, after: Row) -> bool:
-        """Return whether a change moves a row to another key. *before* may have some of the columns only."""
-        if before is None:
-            return False
-        found = [name for name in self._key if before.get(name) is not None]
-        return any(before[name] != after.get(name) for name in found) and len(found) == len(self._key)
+    def _moved(self, before: Row, after: Row) -> bool:
+        """Return whether a row has another key after a change. *before* may lack columns."""
+        return all(before.get(name) is not None for name in self._key) and any(
+            before[name] != after[name] for name in self._key
+        )
 
 
 def _refuse_null(row: Row, names: Iterable[str], path: str) -> None:
