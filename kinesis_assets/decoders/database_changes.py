@@ -108,22 +108,19 @@ class ChangedTable:
         """The columns, all of which may be null, as in a deletion, of which only the key matters."""
         return StructType([StructField(field.name, field.dataType) for field in self.columns.fields])
 
-    def rows(self, change: Row, after: str, before: str, added: Row, root: str = "$") -> list[Row]:
+    def rows(self, image: Row | None, before: Row | None, added: Row, path: str) -> list[Row]:
         """Return the rows of a change, and complete them with the columns that the format adds.
 
         An update that moves its row to another key is a deletion of the one with the old key, and a row.
 
         Args:
-            change: The images of the row before and after the change. All their columns may be null.
-            after: The field with the image after the change; in a deletion, with the deleted row.
-            before: The field with the image before the change.
-            root: The path of the change in its document.
+            image: The row after the change, or the deleted one. All its columns may be null.
+            before: The row before the change, or some of its columns.
+            path: Where the image is in its document.
 
         Raises:
             Undecodable: There is no image, or a column is null that must not be.
         """
-        image, previous = change.get(after), change.get(before)
-        path = f"{root}.{after}"
         if image is None:
             raise Undecodable(f"Expected `object`, got `null` - at `{path}`")
         self.check_key(image, path)
@@ -132,9 +129,9 @@ class ChangedTable:
             unknown = added.get(UNCHANGED.name) or ()
             _refuse_null(image, (name for name in self._required if name not in unknown), path)
         image.update(added)
-        if operation != UPDATE or previous is None or not self._moved(previous, image):
+        if operation != UPDATE or before is None or not self._moved(before, image):
             return [image]
-        deleted = {**previous, **added, OPERATION.name: DELETE}
+        deleted = {**before, **added, OPERATION.name: DELETE}
         deleted.pop(UNCHANGED.name, None)
         return [deleted, image]
 

@@ -104,6 +104,6 @@ class DMS(ChangeDecoder):
                 raise Undecodable(f"Invalid enum value {operation[:_SHOWN]!r} - at `$.metadata.operation`")
             source = {} if read_source is None else {SOURCE: read_source(document)["metadata"]}
             added = {OPERATION.name: operation, CHANGED_AT.name: metadata["timestamp"], **source}
-            return table.rows(change, "data", _BEFORE, added)
+            return table.rows(change.get("data"), change.get(_BEFORE), added, "$.data")
 
         return read
