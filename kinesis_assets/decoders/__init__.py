@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.chain import decode
     from kinesis_assets.decoders.compression import Gzip, Zstd
     from kinesis_assets.decoders.decoder import Decoder, DecoderSettings, Decoding, Undecodable
-    from kinesis_assets.decoders.glue import Glue, GlueRegistry, SchemaVersion
+    from kinesis_assets.decoders.glue import Glue, GlueRegistry
     from kinesis_assets.decoders.json_documents import Json
     from kinesis_assets.decoders.projection import from_json, typed_columns
+    from kinesis_assets.decoders.registered_payloads import SchemaVersion
     from kinesis_assets.decoders.spark_types import converter, parse_type
 
 # Names are imported on first use, because definitions import the formats and load neither Spark nor Arrow.
@@ -28,7 +29,7 @@ _HOMES = {
     "GlueRegistry": "glue",
     "Gzip": "compression",
     "Json": "json_documents",
-    "SchemaVersion": "glue",
+    "SchemaVersion": "registered_payloads",
     "Undecodable": "decoder",
     "Zstd": "compression",
     "converter": "spark_types",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from kinesis_assets.decoders.avro_resolution import Resolution
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.spark_types import converter, parse_type
 from kinesis_assets.errors import InvalidInput
@@ -66,14 +67,14 @@ class Avro:
         """Return a copy with a parsed type; see `Decoder`."""
         spark_type = parse_type(cast("str | DataType", self.spark_type))
         try:
-            avro_reader(self.definition, spark_type)
+            AvroReader(AvroDefinition(self.definition), spark_type)
         except Undecodable as error:
             raise InvalidInput(f"the Avro schema cannot be used: {error}; correct it") from None
         return replace(self, spark_type=spark_type)
 
     def make_step(self) -> Step:
         """See `Decoder`."""
-        read = avro_reader(self.definition, cast("DataType", self.spark_type))
+        read = AvroReader(AvroDefinition(self.definition), cast("DataType", self.spark_type)).read
 
         def step(decoding: Decoding) -> None:
             decoding.value = read(decoding.value)
@@ -81,41 +82,96 @@ class Avro:
         return step
 
 
-def avro_reader(definition: str, spark_type: DataType) -> Callable[[bytes], Any]:
-    """Create a function that decodes an Avro datum (binary encoding, no container) or raises `Undecodable`.
+@dataclass(frozen=True)
+class AvroDefinition:
+    """An Avro schema in JSON.
+
+    Attributes:
+        imports: Schemas to which it refers by name, each after those to which it refers itself.
+    """
+
+    text: str
+    imports: tuple[str, ...] = ()
+
+
+class AvroReader:
+    """Decodes Avro data (binary encoding, no container) that were written with one schema.
 
     Args:
-        definition: The writer's schema.
+        writer: The writer's schema.
         spark_type: The type of the decoded value. Fields are matched by their exact names, as for `Json`.
+        reader: A reader's schema, whose defaults and aliases apply.
 
     Raises:
         InvalidInput: fastavro is not installed.
-        Undecodable: The definition is not a supported Avro schema.
+        Undecodable: A schema is not a supported one of Avro.
     """
-    try:
-        import fastavro  # noqa: PLC0415  # an extra
-    except ImportError as error:
-        raise InvalidInput("Avro needs fastavro: pip install 'kinesis-assets[avro]'") from error
-    try:
-        schema = fastavro.parse_schema(json.loads(definition, object_hook=_lossless))
-    except Exception as error:  # its errors have no common type
-        raise Undecodable(f"its definition is not an Avro schema: {error!r}") from error
-    if _is_recursive(schema):
-        # Spark has no recursive types, and a malicious record would make fastavro recurse until it crashes.
-        raise Undecodable("its definition is recursive")
-    checked = converter(spark_type)
 
-    def read(datum: bytes) -> Any:
-        stream = BytesIO(datum)
+    def __init__(
+        self,
+        writer: AvroDefinition,
+        spark_type: DataType,
+        reader: AvroDefinition | None = None,
+    ) -> None:
         try:
-            value = fastavro.schemaless_reader(stream, schema, None)
-        except Exception as error:  # invalid bytes can raise any exception in fastavro
-            raise Undecodable(f"the record does not match its schema: {error!r}") from error
+            import fastavro  # noqa: PLC0415  # an extra
+        except ImportError as error:
+            raise InvalidInput("Avro needs fastavro: pip install 'kinesis-assets[avro]'") from error
+        self._read = fastavro.schemaless_reader
+        self._schema, named = _parsed(writer)
+        self._checked = converter(spark_type)
+        self._resolve = None
+        if reader is not None and reader != writer:
+            self._resolve = _resolution(self._schema, named, reader)
+
+    def read(self, datum: bytes) -> Any:
+        """Decode a datum, or raise `Undecodable`."""
+        stream = BytesIO(datum)
+        value = self.parse(stream)
         if remaining := len(datum) - stream.tell():
             raise Undecodable(f"the record does not match its schema: {remaining} bytes follow its end")
-        return checked(value)
+        return self.convert(value)
 
-    return read
+    def parse(self, stream: BytesIO) -> Any:
+        """Read a datum from a stream. Raises `Undecodable`; nothing is then known about what follows."""
+        try:
+            return self._read(stream, self._schema, None)
+        except Exception as error:  # invalid bytes can raise any exception in fastavro
+            raise Undecodable(f"the record does not match its schema: {error!r}") from error
+
+    def convert(self, value: Any) -> Any:
+        """Convert what `parse` has returned to the type, or raise `Undecodable`."""
+        return self._checked(value if self._resolve is None else self._resolve(value))
+
+
+def check_reader(reader: AvroDefinition, spark_type: DataType) -> None:
+    """Raise `Undecodable` if a reader's schema or one of its defaults cannot be used."""
+    AvroReader(AvroDefinition('{"type": "record", "name": "None", "fields": []}'), spark_type, reader)
+
+
+def _parsed(definition: AvroDefinition) -> tuple[Any, dict[str, Any]]:
+    """Return a schema as fastavro has parsed it, and the schemas that it names, by their full names."""
+    import fastavro  # noqa: PLC0415  # an extra
+
+    named: dict[str, Any] = {}
+    schema: Any = None
+    for text in (*definition.imports, definition.text):
+        try:
+            schema = fastavro.parse_schema(json.loads(text, object_hook=_lossless), named_schemas=named)
+        except Exception as error:  # its errors have no common type
+            raise Undecodable(f"its definition is not an Avro schema: {error!r}") from error
+        if _is_recursive(schema):
+            # Spark has no recursive types, and a malicious record would make fastavro recurse until a crash.
+            raise Undecodable("its definition is recursive")
+    return schema, named
+
+
+def _resolution(writer: Any, named: dict[str, Any], reader: AvroDefinition) -> Callable[[Any], Any] | None:
+    schema, of_reader = _parsed(reader)
+    try:
+        return Resolution(named, of_reader).of(writer, schema)
+    except Exception as error:  # a default can have any other type than its field
+        raise Undecodable(f"the reader's schema has an invalid default: {error!r}") from error
 
 
 def _lossless(schema: dict[str, Any]) -> dict[str, Any]:

@@ -62,11 +62,13 @@ class RegisteredName(NamedTuple):
 
     Attributes:
         number: The number of the version; None for the latest.
+        message: The full name of a message of Protobuf; None for the only one.
     """
 
     registry_name: str
     name: str
     number: int | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,14 @@ class DecoderSettings:
         registered: The schema that is read from the registry; None for others.
         registry: The setting `registry`.
         key: The columns of the setting `key`.
+        reader: The text of the schema's file, if it has an Avro schema, whose defaults and aliases apply.
     """
 
     schema: str
     registered: RegisteredName | None = None
     registry: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
+    reader: str | None = None
 
 
 class Decoder(Protocol):

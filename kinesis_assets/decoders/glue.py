@@ -10,22 +10,18 @@ Source: https://github.com/awslabs/aws-glue-schema-registry
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from uuid import UUID
 
-from kinesis_assets.decoders.avro import avro_reader
+from kinesis_assets.decoders.avro import AvroDefinition
 from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
-from kinesis_assets.decoders.json_documents import json_reader
-from kinesis_assets.decoders.spark_types import decoded_type, parse_type
+from kinesis_assets.decoders.registered_payloads import PayloadType, SchemaVersion, registered_type
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed, RoleNotAssumed
 from kinesis_assets.kinesis.role import AssumedRole, check_role_settings
-from kinesis_assets.schemas.avro_schema import avro_columns
-from kinesis_assets.schemas.json_schema import json_schema_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,18 +35,6 @@ _SESSION_NAME = "kinesis-assets-registry"
 
 # The errors of GetSchemaVersion that concern the requested id, which comes from a record, or name.
 _NOT_FOUND = ("EntityNotFoundException", "InvalidInputException")
-
-
-@dataclass(frozen=True)
-class SchemaVersion:
-    """A schema version as GetSchemaVersion returns it.
-
-    Attributes:
-        data_format: AVRO or JSON. PROTOBUF is not supported.
-    """
-
-    data_format: str
-    definition: str
 
 
 @dataclass(frozen=True)
@@ -136,8 +120,18 @@ class GlueRegistry:
             return _named(self, registry_name, name, {"LatestVersion": True})
         return _numbered(self, registry_name, name, number)
 
+    def type_of(
+        self, registry_name: str, name: str, number: int | None = None, message: str | None = None
+    ) -> PayloadType:
+        """Return the type of the records of a schema, see `registered_type`, and the errors of `named`."""
+        version = self.named(registry_name, name, number)
+        try:
+            return registered_type(version, message)
+        except InvalidInput as error:
+            raise InvalidInput(f"{_described(registry_name, name, number)}: {error}") from None
 
-def described(registry_name: str, name: str, number: int | None) -> str:
+
+def _described(registry_name: str, name: str, number: int | None) -> str:
     """Return how errors name a version of a schema."""
     version = "the latest version" if number is None else f"version {number}"
     return f"{version} of the schema {name} in the registry {registry_name}"
@@ -176,7 +170,7 @@ def _numbered(registry: GlueRegistry, registry_name: str, name: str, number: int
 def _named(
     registry: GlueRegistry, registry_name: str, name: str, version: Mapping[str, int]
 ) -> SchemaVersion:
-    what = described(registry_name, name, version.get("VersionNumber"))
+    what = _described(registry_name, name, version.get("VersionNumber"))
     schema = {"RegistryName": registry_name, "SchemaName": name}
     try:
         found, status = _get(registry, what, SchemaId=schema, SchemaVersionNumber=version)
@@ -229,16 +223,18 @@ class Glue:
     further decoder can be applied.
 
     Attributes:
-        spark_type: The type of decoded AVRO and JSON payloads, as DDL or as a Spark type. Fields are matched
-            by their exact names, as for `Json`. A JSON payload is decoded like `Json`; it is not validated
-            against the registered JSON Schema.
+        spark_type: The type of decoded payloads, as DDL or as a Spark type. Fields are matched by their exact
+            names, as for `Json`. A JSON payload is decoded like `Json`; it is not validated against the
+            registered JSON Schema.
         schemas: The source of schema versions: a registry, or a mapping from their ids.
+        reader: A reader's Avro schema, whose defaults and aliases apply to AVRO payloads.
         max_bytes: The maximum decompressed size of a payload. A larger payload is an error on its row.
     """
 
     spark_type: str | DataType | None = None
     _: KW_ONLY
     schemas: Mapping[str, SchemaVersion] | GlueRegistry | None = None
+    reader: str | None = None
     max_bytes: int = MAX_BYTES
     name: ClassVar[str] = "glue"
     has_schema_id: ClassVar[bool] = True
@@ -258,25 +254,33 @@ class Glue:
         """
         registry = GlueRegistry(**settings.registry)
         if settings.registered is None:
-            return cls(settings.schema, schemas=registry)
+            return cls(settings.schema, schemas=registry, reader=settings.reader)
         registry = registry.resolved()
-        return cls(registered_type(registry, *settings.registered), schemas=registry)
+        payloads = registry.type_of(*settings.registered)
+        reader = None if payloads.reader is None else payloads.reader.text
+        return cls(payloads.spark_type, schemas=registry, reader=reader)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type and validated schemas; see `Decoder`."""
         if self.spark_type is None:
             return self
-        spark_type = parse_type(self.spark_type)
+        payloads = self._payloads.resolved()
+        ready = replace(self, spark_type=payloads.spark_type)
         if isinstance(self.schemas, GlueRegistry):
-            return replace(self, spark_type=spark_type, schemas=self.schemas.resolved())
+            return replace(ready, schemas=self.schemas.resolved())
         schemas = {}
         for schema_id, version in cast("Mapping[str, SchemaVersion]", self.schemas).items():
             try:
                 schemas[str(UUID(schema_id))] = version
-                _payload_reader(version, spark_type)
+                payloads.reader_of(version, has_sorted_messages=True)
             except (ValueError, Undecodable) as error:
                 raise InvalidInput(f"schema version {schema_id}: {error}") from error
-        return replace(self, spark_type=spark_type, schemas=schemas)
+        return replace(ready, schemas=schemas)
+
+    @property
+    def _payloads(self) -> PayloadType:
+        reader = None if self.reader is None else AvroDefinition(self.reader)
+        return PayloadType(cast("str | DataType", self.spark_type), reader)
 
     def make_step(self) -> Step:
         """See `Decoder`."""
@@ -298,7 +302,7 @@ class Glue:
     def _reader(self, schema_id: str) -> Callable[[bytes], Any]:
         version = cast("Mapping[str, SchemaVersion] | GlueRegistry", self.schemas).get(schema_id)
         try:
-            return _payload_reader(version, cast("DataType", self.spark_type))
+            return self._payloads.reader_of(version, has_sorted_messages=True)
         except Undecodable as error:
             reason = f"schema version {schema_id}: {error}"
 
@@ -316,46 +320,3 @@ def _unframed(data: bytes) -> tuple[int, str, bytes]:
     if version != _HEADER_VERSION or compression not in (_PLAIN, _ZLIB):
         raise Undecodable(f"no header: the record starts with {data[:2].hex(' ')}, not with 03 00 or 03 05")
     return compression, str(UUID(bytes=data[2:_HEADER_BYTES])), data[_HEADER_BYTES:]
-
-
-def _payload_reader(version: SchemaVersion | None, spark_type: DataType) -> Callable[[bytes], Any]:
-    if version is None:
-        raise Undecodable("not found")
-    if version.data_format == "AVRO":
-        return avro_reader(version.definition, spark_type)
-    if version.data_format == "JSON":
-        return json_reader(spark_type)
-    raise Undecodable(f"its data format is {version.data_format}; only AVRO and JSON are supported")
-
-
-_COLUMNS = {"AVRO": avro_columns, "JSON": json_schema_columns}
-"""By data format, the function that converts a definition."""
-
-
-def registered_type(
-    registry: GlueRegistry, registry_name: str, name: str, number: int | None = None
-) -> DataType:
-    """Return the type of records of a schema, as `Glue` takes it.
-
-    All fields accept null, also those that the schema requires, because records may have been written with
-    another version. The arguments are those of `GlueRegistry.named`.
-
-    Raises:
-        InvalidInput: The registry has no such version, or it has a part that no Spark type represents.
-        RegistryCallFailed: The call to the registry failed.
-    """
-    version = registry.named(registry_name, name, number)
-    what = described(registry_name, name, number)
-    if version.data_format not in _COLUMNS:
-        raise InvalidInput(
-            f"{what} has the data format {version.data_format}; only AVRO and JSON are supported, so name "
-            "another schema"
-        )
-    try:
-        definition = json.loads(version.definition)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{what} is not JSON: {error}; register a correct version") from None
-    try:
-        return decoded_type(parse_type(_COLUMNS[version.data_format](definition)))
-    except InvalidInput as error:
-        raise InvalidInput(f"{what}: {error}") from None

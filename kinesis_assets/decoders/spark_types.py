@@ -218,16 +218,30 @@ def converter(spark_type: spark_types.DataType) -> Callable[[Any], Any]:
 
 def decoded_type(spark_type: spark_types.DataType) -> spark_types.DataType:
     """Return the type of decoded values: every nested value may be null, and a variant is JSON text."""
+    return nullable(spark_type, variant=spark_types.StringType())
+
+
+def nullable(
+    spark_type: spark_types.DataType, *, variant: spark_types.DataType | None = None
+) -> spark_types.DataType:
+    """Return a type in which every nested value may be null.
+
+    Args:
+        variant: The type in the place of variants; None if they stay.
+    """
     if isinstance(spark_type, spark_types.StructType):
         return spark_types.StructType(
-            [spark_types.StructField(field.name, decoded_type(field.dataType)) for field in spark_type.fields]
+            [
+                spark_types.StructField(field.name, nullable(field.dataType, variant=variant))
+                for field in spark_type.fields
+            ]
         )
     if isinstance(spark_type, spark_types.ArrayType):
-        return spark_types.ArrayType(decoded_type(spark_type.elementType))
+        return spark_types.ArrayType(nullable(spark_type.elementType, variant=variant))
     if isinstance(spark_type, spark_types.MapType):
-        return spark_types.MapType(spark_type.keyType, decoded_type(spark_type.valueType))
-    if isinstance(spark_type, _VARIANT):
-        return spark_types.StringType()
+        return spark_types.MapType(spark_type.keyType, nullable(spark_type.valueType, variant=variant))
+    if isinstance(spark_type, _VARIANT) and variant is not None:
+        return variant
     return spark_type
 
 

@@ -41,11 +41,12 @@ _WIDER = ({"INT", "BIGINT"}, {"FLOAT", "DOUBLE"})
 """Types of which a union has the last one."""
 
 
-def avro_columns(schema: Any) -> str:
-    """Return the columns of an Avro record as DDL.
+def avro_columns(schema: Any, imports: Sequence[Any] = ()) -> str:
+    """Return the columns of an Avro record as DDL. A union of several types is a VARIANT.
 
     Args:
         schema: The schema, parsed from JSON.
+        imports: Schemas to which it refers by name, each after those to which it refers itself.
 
     Raises:
         InvalidInput: It is not a record, or it has a part that no Spark type represents.
@@ -53,7 +54,10 @@ def avro_columns(schema: Any) -> str:
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise InvalidInput("the Avro schema is not a record")
     try:
-        return columns(_Types().fields(schema, "", ""))
+        types = _Types()
+        for each in imports:
+            types.type(each, "", "")
+        return columns(types.fields(schema, "", ""))
     except RecursionError:
         raise InvalidInput("the types of the Avro schema are nested too deeply") from None
 
@@ -116,8 +120,9 @@ class _Types:
         for narrow in _WIDER:
             if types == narrow:
                 return min(types, key=lambda each: each in {"INT", "FLOAT"})
-        named = ", ".join(sorted(types)) or "no types"
-        raise _invalid(path, f"is a union of {named}, which is no Spark type")
+        if not types:
+            raise _invalid(path, "is a union of no types")
+        return "VARIANT"
 
     def _define(self, schema: Mapping[str, Any], path: str, namespace: str) -> str:
         """Return the full name of a definition, which is not converted yet."""

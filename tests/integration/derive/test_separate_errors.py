@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.decoders import Json, decode
-from kinesis_assets.decoders.glue import SchemaVersion
+from kinesis_assets.decoders import Json, SchemaVersion, decode
 from kinesis_assets.decoders.projection import MARK, Projection, errors
 from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive import run as runs

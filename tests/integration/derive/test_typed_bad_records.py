@@ -10,7 +10,7 @@ from uuid import UUID
 import fastavro
 import pytest
 
-from kinesis_assets.decoders import glue
+from kinesis_assets.decoders import SchemaVersion, glue
 from kinesis_assets.errors import InvalidInput
 from support.derived import order
 from support.typed_tables import BAD, KEEPING, REASON
@@ -56,7 +56,7 @@ def test_a_record_that_cannot_be_decoded_is_kept_with_its_bytes_its_position_and
 
 def test_a_record_of_the_glue_schema_registry_that_cannot_be_decoded_is_kept(typed, monkeypatch):
     known, unknown = (UUID(int=number) for number in (1, 2))
-    version = glue.SchemaVersion("AVRO", json.dumps(AVRO))
+    version = SchemaVersion("AVRO", json.dumps(AVRO))
     answers = {str(known): version}
     monkeypatch.setattr(glue.GlueRegistry, "resolved", lambda _: answers)
     framed = [b"\x03\x00" + each.bytes + avro(1, 2.5) for each in (known, unknown)]

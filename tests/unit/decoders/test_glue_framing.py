@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructType
 
 from kinesis_assets.decoders import Glue, SchemaVersion
-from kinesis_assets.decoders.avro import avro_reader
+from kinesis_assets.decoders.avro import AvroDefinition, AvroReader
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
@@ -302,5 +302,5 @@ def test_random_avro_bytes_are_a_value_of_the_type_or_an_error(datum):
     record = json.dumps({"type": "record", "name": "R", "fields": schema})
     wanted = StructType().add("a", StringType()).add("d", StringType()).add("e", LongType())
     with suppress(Undecodable):
-        value = avro_reader(record, wanted)(datum)
+        value = AvroReader(AvroDefinition(record), wanted).read(datum)
         assert pa.array([value], value_type(wanted)[1]).null_count == 0
