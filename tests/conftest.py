@@ -17,6 +17,7 @@ from kinesis_assets.spark.local_settings import require_java
 pytest_plugins = [
     "support.fixtures.bench",
     "support.fixtures.command_line",
+    "support.fixtures.confluent",
     "support.fixtures.credentials",
     "support.fixtures.dagster",
     "support.fixtures.gateway",

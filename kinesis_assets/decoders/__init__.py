@@ -12,16 +12,20 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.avro import Avro
     from kinesis_assets.decoders.chain import decode
     from kinesis_assets.decoders.compression import Gzip, Zstd
+    from kinesis_assets.decoders.confluent import Confluent, ConfluentRegistry
     from kinesis_assets.decoders.decoder import Decoder, DecoderSettings, Decoding, Undecodable
     from kinesis_assets.decoders.glue import Glue, GlueRegistry
     from kinesis_assets.decoders.json_documents import Json
     from kinesis_assets.decoders.projection import from_json, typed_columns
+    from kinesis_assets.decoders.protobuf import Protobuf
     from kinesis_assets.decoders.registered_payloads import SchemaVersion
     from kinesis_assets.decoders.spark_types import converter, parse_type
 
 # Names are imported on first use, because definitions import the formats and load neither Spark nor Arrow.
 _HOMES = {
     "Avro": "avro",
+    "Confluent": "confluent",
+    "ConfluentRegistry": "confluent",
     "Decoder": "decoder",
     "DecoderSettings": "decoder",
     "Decoding": "decoder",
@@ -29,6 +33,7 @@ _HOMES = {
     "GlueRegistry": "glue",
     "Gzip": "compression",
     "Json": "json_documents",
+    "Protobuf": "protobuf",
     "SchemaVersion": "registered_payloads",
     "Undecodable": "decoder",
     "Zstd": "compression",
@@ -41,6 +46,8 @@ _HOMES = {
 
 __all__ = [
     "Avro",
+    "Confluent",
+    "ConfluentRegistry",
     "Decoder",
     "DecoderSettings",
     "Decoding",
@@ -48,6 +55,7 @@ __all__ = [
     "GlueRegistry",
     "Gzip",
     "Json",
+    "Protobuf",
     "SchemaVersion",
     "Undecodable",
     "Zstd",

@@ -16,18 +16,24 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from uuid import UUID
 
-from kinesis_assets.decoders.avro import AvroDefinition
 from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
-from kinesis_assets.decoders.registered_payloads import PayloadType, SchemaVersion, registered_type
+from kinesis_assets.decoders.registered_payloads import (
+    PayloadType,
+    SchemaVersion,
+    check_schemas,
+    payload_reader,
+    registered_type,
+)
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed, RoleNotAssumed
 from kinesis_assets.kinesis.role import AssumedRole, check_role_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql.types import DataType
 
+    from kinesis_assets.decoders.avro import AvroDefinition
     from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
 _SESSION_NAME = "kinesis-assets-registry"
@@ -234,7 +240,7 @@ class Glue:
     spark_type: str | DataType | None = None
     _: KW_ONLY
     schemas: Mapping[str, SchemaVersion] | GlueRegistry | None = None
-    reader: str | None = None
+    reader: str | AvroDefinition | None = None
     max_bytes: int = MAX_BYTES
     name: ClassVar[str] = "glue"
     has_schema_id: ClassVar[bool] = True
@@ -257,8 +263,7 @@ class Glue:
             return cls(settings.schema, schemas=registry, reader=settings.reader)
         registry = registry.resolved()
         payloads = registry.type_of(*settings.registered)
-        reader = None if payloads.reader is None else payloads.reader.text
-        return cls(payloads.spark_type, schemas=registry, reader=reader)
+        return cls(payloads.spark_type, schemas=registry, reader=payloads.reader)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type and validated schemas; see `Decoder`."""
@@ -268,48 +273,32 @@ class Glue:
         ready = replace(self, spark_type=payloads.spark_type)
         if isinstance(self.schemas, GlueRegistry):
             return replace(ready, schemas=self.schemas.resolved())
-        schemas = {}
-        for schema_id, version in cast("Mapping[str, SchemaVersion]", self.schemas).items():
-            try:
-                schemas[str(UUID(schema_id))] = version
-                payloads.reader_of(version, has_sorted_messages=True)
-            except (ValueError, Undecodable) as error:
-                raise InvalidInput(f"schema version {schema_id}: {error}") from error
+        try:
+            given = cast("Mapping[str, SchemaVersion]", self.schemas)
+            schemas = {str(UUID(each)): version for each, version in given.items()}
+        except ValueError as error:
+            raise InvalidInput(f"the id of a schema version is no UUID: {error}; correct it") from error
+        check_schemas(payloads, schemas, has_sorted_messages=True)
         return replace(ready, schemas=schemas)
 
     @property
     def _payloads(self) -> PayloadType:
-        reader = None if self.reader is None else AvroDefinition(self.reader)
-        return PayloadType(cast("str | DataType", self.spark_type), reader)
+        return PayloadType.of(cast("str | DataType", self.spark_type), self.reader)
 
     def make_step(self) -> Step:
         """See `Decoder`."""
-        readers: dict[str, Callable[[bytes], Any]] = {}
+        read = None
+        if self.schemas is not None:
+            read = payload_reader(self._payloads, self.schemas.get, has_sorted_messages=True)
 
         def step(decoding: Decoding) -> None:
-            compression, decoding.schema_id, payload = _unframed(decoding.value)
+            compression, schema_id, payload = _unframed(decoding.value)
+            decoding.schema_id = schema_id
             if compression == _ZLIB:
                 payload = decompress(payload, "gzip", self.max_bytes)
-            if self.spark_type is None:
-                decoding.value = payload
-                return
-            if decoding.schema_id not in readers:
-                readers[decoding.schema_id] = self._reader(decoding.schema_id)
-            decoding.value = readers[decoding.schema_id](payload)
+            decoding.value = payload if read is None else read(schema_id, payload)
 
         return step
-
-    def _reader(self, schema_id: str) -> Callable[[bytes], Any]:
-        version = cast("Mapping[str, SchemaVersion] | GlueRegistry", self.schemas).get(schema_id)
-        try:
-            return self._payloads.reader_of(version, has_sorted_messages=True)
-        except Undecodable as error:
-            reason = f"schema version {schema_id}: {error}"
-
-        def fail(_: bytes) -> Any:
-            raise Undecodable(reason)
-
-        return fail
 
 
 def _unframed(data: bytes) -> tuple[int, str, bytes]:

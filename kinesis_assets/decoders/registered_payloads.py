@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_assets.decoders.avro import AvroDefinition, AvroReader, check_reader
 from kinesis_assets.decoders.decoder import Undecodable
@@ -15,7 +15,7 @@ from kinesis_assets.schemas.avro_schema import avro_columns
 from kinesis_assets.schemas.json_schema import json_schema_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.types import DataType
 
@@ -52,6 +52,11 @@ class PayloadType:
     spark_type: str | DataType
     reader: AvroDefinition | None = None
 
+    @classmethod
+    def of(cls, spark_type: str | DataType, reader: str | AvroDefinition | None) -> PayloadType:
+        """Return a type with the text of a reader's schema."""
+        return cls(spark_type, AvroDefinition(reader) if isinstance(reader, str) else reader)
+
     def resolved(self) -> PayloadType:
         """Return a copy with a parsed type.
 
@@ -67,7 +72,7 @@ class PayloadType:
         return PayloadType(spark_type, self.reader)
 
     def reader_of(
-        self, version: SchemaVersion | None, *, has_sorted_messages: bool = False
+        self, version: SchemaVersion | None, *, has_sorted_messages: bool
     ) -> Callable[[bytes], Any]:
         """Create a function that decodes payloads of a schema version or raises `Undecodable`.
 
@@ -94,6 +99,55 @@ class PayloadType:
 
                 return registered_protobuf_reader(version, spark_type, is_sorted=has_sorted_messages)
         raise Undecodable(f"its data format is {version.data_format}; AVRO, JSON and PROTOBUF are supported")
+
+
+_Id = TypeVar("_Id", int, str)
+
+_MAX_READERS = 1024
+"""The number of schemas of which a task keeps readers. A damaged header can have any id."""
+
+
+def payload_reader(
+    payloads: PayloadType, get: Callable[[_Id], SchemaVersion | None], *, has_sorted_messages: bool
+) -> Callable[[_Id, bytes], Any]:
+    """Create a function that decodes payloads by the ids of their schemas or raises `Undecodable`.
+
+    Args:
+        get: Returns the schema of an id; None if there is none.
+        has_sorted_messages: See `PayloadType.reader_of`.
+    """
+    readers: dict[_Id, Callable[[bytes], Any]] = {}
+
+    def create(schema_id: _Id) -> Callable[[bytes], Any]:
+        try:
+            return payloads.reader_of(get(schema_id), has_sorted_messages=has_sorted_messages)
+        except Undecodable as error:
+            reason = f"schema version {schema_id}: {error}"
+
+        def fail(_: bytes) -> Any:
+            raise Undecodable(reason)
+
+        return fail
+
+    def read(schema_id: _Id, payload: bytes) -> Any:
+        if schema_id not in readers:
+            if len(readers) >= _MAX_READERS:
+                readers.clear()
+            readers[schema_id] = create(schema_id)
+        return readers[schema_id](payload)
+
+    return read
+
+
+def check_schemas(
+    payloads: PayloadType, schemas: Mapping[_Id, SchemaVersion], *, has_sorted_messages: bool
+) -> None:
+    """Raise `InvalidInput` if one of the schemas that a user gives cannot be used."""
+    for schema_id, version in schemas.items():
+        try:
+            payloads.reader_of(version, has_sorted_messages=has_sorted_messages)
+        except Undecodable as error:
+            raise InvalidInput(f"schema version {schema_id}: {error}") from error
 
 
 def registered_type(version: SchemaVersion, message: str | None = None) -> PayloadType:

@@ -59,7 +59,7 @@ class RoleNotAssumed(KinesisAssetsError):
 
 
 class RegistryCallFailed(KinesisAssetsError):
-    """A call to the Glue Schema Registry failed after the SDK's retries, so payloads cannot be decoded."""
+    """A call to a schema registry failed after its client's retries, so payloads cannot be decoded."""
 
 
 class StreamsNotListed(KinesisAssetsError):

@@ -1,0 +1,294 @@
+"""Records in the wire format of Confluent's Schema Registry, which other registries share.
+
+Byte 0 is the version of the header, 0. Bytes 1 to 4 are the id of the schema with which the record was
+written, big-endian. The payload follows. That of Protobuf begins with which message it is, see `registered_protobuf`.
+
+Executors request the schemas of records by id, the driver requests one by its subject.
+
+Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from urllib.parse import urlsplit
+
+from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.registered_payloads import (
+    PayloadType,
+    SchemaVersion,
+    check_schemas,
+    payload_reader,
+    registered_type,
+)
+from kinesis_assets.errors import InvalidInput, RegistryCallFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import DataType
+
+    from kinesis_assets.decoders.avro import AvroDefinition
+    from kinesis_assets.decoders.decoder import DecoderSettings, Decoding, Step
+
+_SECONDS = 20
+"""The time that a call may take. The client retries it three times."""
+
+_NOT_FOUND = 404
+
+_HEADER_VERSION = 0
+_HEADER_BYTES = 5
+
+
+@dataclass(frozen=True)
+class ConfluentRegistry:
+    """The connection to a registry with the API of Confluent's Schema Registry.
+
+    Attributes:
+        url: The address, such as https://registry.example:8081.
+        username: The name for HTTP basic authentication, or the key of an API.
+        password: The password for it, or the secret of an API.
+
+    Raises:
+        InvalidInput: A setting is invalid.
+    """
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_connection(self.url, self.username, self.password)
+
+    def resolved(self) -> ConfluentRegistry:
+        """Check that the client is installed. Raises `InvalidInput` if it is not."""
+        _client(self)
+        return self
+
+    def get(self, schema_id: int) -> SchemaVersion | None:
+        """Get a schema by its id, or None if it does not exist. The process caches results.
+
+        Raises:
+            RegistryCallFailed: The call to the registry failed.
+        """
+        try:
+            return _by_id(self, schema_id)
+        except LookupError:
+            return None
+
+    def named(self, subject: str, number: int | None = None) -> SchemaVersion:
+        """Get a version of a subject. The latest is requested by each call, others once.
+
+        Raises:
+            InvalidInput: The registry has no such version.
+            RegistryCallFailed: The call to the registry failed.
+        """
+        try:
+            return _latest(self, subject) if number is None else _numbered(self, subject, number)
+        except LookupError as error:
+            what = _described(subject, number)
+            raise InvalidInput(f"{what} is not found at {self.url}: {error}; correct the name") from None
+
+    def type_of(self, subject: str, number: int | None = None, message: str | None = None) -> PayloadType:
+        """Return the type of the records of a subject, see `registered_type`, and the errors of `named`."""
+        version = self.named(subject, number)
+        try:
+            return registered_type(version, message)
+        except InvalidInput as error:
+            raise InvalidInput(f"{_described(subject, number)}: {error}") from None
+
+
+def check_connection(url: str, username: str | None, password: str | None) -> None:
+    """Raise `InvalidInput` if the connection to a registry is not valid."""
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and "," not in url
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.username is not None:
+        raise InvalidInput(
+            "url: invalid address of a registry; give one as https://registry.example:8081, and a user with "
+            "username and password"
+        )
+    if (username is None) != (password is None):
+        raise InvalidInput("username and password: only together; give both, or remove one")
+    if username is not None and ":" in username:
+        raise InvalidInput("username: it has a colon, which HTTP basic authentication does not allow")
+
+
+def _described(subject: str, number: int | None) -> str:
+    return f"{'the latest version' if number is None else f'version {number}'} of the subject {subject}"
+
+
+@lru_cache(maxsize=8)
+def _client(registry: ConfluentRegistry) -> Any:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise InvalidInput(
+            "the registry of confluent needs its client: pip install 'kinesis-assets[confluent]'"
+        ) from error
+    settings: dict[str, Any] = {"url": registry.url, "timeout": _SECONDS}
+    if registry.username is not None:
+        settings["basic.auth.user.info"] = f"{registry.username}:{registry.password}"
+    return SchemaRegistryClient(settings)
+
+
+@lru_cache(maxsize=1024)
+def _by_id(registry: ConfluentRegistry, schema_id: int) -> SchemaVersion:
+    return _requested(registry, f"schema {schema_id}", "get_schema", schema_id)
+
+
+@lru_cache(maxsize=64)
+def _numbered(registry: ConfluentRegistry, subject: str, number: int) -> SchemaVersion:
+    return _requested(registry, _described(subject, number), "get_version", subject, number)
+
+
+def _latest(registry: ConfluentRegistry, subject: str) -> SchemaVersion:
+    _client(registry).clear_latest_caches()
+    return _requested(registry, _described(subject, None), "get_latest_version", subject)
+
+
+def _requested(registry: ConfluentRegistry, what: str, method: str, *arguments: Any) -> SchemaVersion:
+    """Request a schema and those to which it refers.
+
+    Raises:
+        LookupError: The registry does not have it.
+        RegistryCallFailed: A call failed.
+    """
+    client = _client(registry)
+    imports: dict[str, str] = {}
+    seen = set[tuple[str, int]]()
+
+    def add_imports(schema: Any) -> None:
+        for each in schema.references or ():
+            if (key := (each.subject, each.version)) not in seen:
+                seen.add(key)
+                referred = client.get_version(*key).schema
+                add_imports(referred)
+                imports[each.name] = str(referred.schema_str)
+
+    try:
+        found = getattr(client, method)(*arguments)
+        schema = getattr(found, "schema", found)
+        if schema.schema_str is None:
+            raise ValueError("the response has no schema")  # noqa: TRY301  # as other responses that have none
+        add_imports(schema)
+    except Exception as error:  # its errors have no common type
+        if getattr(error, "http_status_code", None) == _NOT_FOUND:
+            raise LookupError(str(error)) from error
+        raise RegistryCallFailed(
+            f"{what}: the request failed at {registry.url}: {error!r}. Run again when the cause is resolved"
+        ) from error
+    return SchemaVersion(schema.schema_type or "AVRO", schema.schema_str, tuple(imports.items()))
+
+
+_FILES = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+"""The data formats of files by their suffixes."""
+
+
+def read_folder(folder: Path) -> dict[int, SchemaVersion]:
+    """Return the schemas of a folder, in files with the names of their ids, such as 17.avsc.
+
+    Raises:
+        InvalidInput: A file cannot be read, or it has another name, or there is none.
+    """
+    schemas: dict[int, SchemaVersion] = {}
+    try:
+        for path in sorted(folder.iterdir()):
+            if path.suffix not in _FILES or not path.stem.isdecimal() or int(path.stem) in schemas:
+                raise InvalidInput(
+                    f"registry: {path} is no schema, or a second one of an id; a schema has the name of its "
+                    f"id and one of the suffixes {', '.join(_FILES)}, as 17.avsc, so rename or move the file"
+                )
+            schemas[int(path.stem)] = SchemaVersion(_FILES[path.suffix], path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"registry: the folder {folder} cannot be read: {error}; correct its path"
+        ) from error
+    if not schemas:
+        raise InvalidInput(f"registry: the folder {folder} has no schemas; add files such as 17.avsc")
+    return schemas
+
+
+@dataclass(frozen=True)
+class Confluent:
+    """Decode records in the wire format of Confluent's Schema Registry and add the column `schema_id`.
+
+    `schema_id` is the id of the schema with which the record was written, as text. It is set even if the
+    payload cannot be decoded. Without a type and schemas, the value is the payload's bytes, to which a
+    further decoder can be applied.
+
+    Attributes:
+        spark_type: The type of decoded payloads, as for `Glue`.
+        schemas: The source of schemas: a registry, or a mapping from their ids.
+        reader: A reader's Avro schema, whose defaults and aliases apply to AVRO payloads.
+    """
+
+    spark_type: str | DataType | None = None
+    _: KW_ONLY
+    schemas: Mapping[int, SchemaVersion] | ConfluentRegistry | None = None
+    reader: str | AvroDefinition | None = None
+    name: ClassVar[str] = "confluent"
+    has_schema_id: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if (self.spark_type is None) != (self.schemas is None):
+            raise InvalidInput("Confluent needs a type together with schemas (or a registry), or neither")
+
+    @classmethod
+    def from_settings(cls, settings: DecoderSettings) -> Self:
+        """See `DecoderSettings`.
+
+        Raises:
+            InvalidInput: The registry has no such subject, or it has a part that no Spark type represents.
+            RegistryCallFailed: The schema cannot be read.
+        """
+        if folder := settings.registry.get("folder"):
+            return cls(settings.schema, schemas=read_folder(Path(folder)), reader=settings.reader)
+        registry = ConfluentRegistry(**settings.registry)
+        if settings.registered is None:
+            return cls(settings.schema, schemas=registry, reader=settings.reader)
+        payloads = registry.type_of(*settings.registered[1:])
+        return cls(payloads.spark_type, schemas=registry, reader=payloads.reader)
+
+    def resolved(self) -> Self:
+        """Return a copy with a parsed type and validated schemas; see `Decoder`."""
+        if self.spark_type is None:
+            return self
+        payloads = self._payloads.resolved()
+        if isinstance(self.schemas, ConfluentRegistry):
+            self.schemas.resolved()
+        else:
+            check_schemas(
+                payloads, cast("Mapping[int, SchemaVersion]", self.schemas), has_sorted_messages=False
+            )
+        return replace(self, spark_type=payloads.spark_type)
+
+    @property
+    def _payloads(self) -> PayloadType:
+        return PayloadType.of(cast("str | DataType", self.spark_type), self.reader)
+
+    def make_step(self) -> Step:
+        """See `Decoder`."""
+        read = None
+        if self.schemas is not None:
+            read = payload_reader(self._payloads, self.schemas.get, has_sorted_messages=False)
+
+        def step(decoding: Decoding) -> None:
+            data = decoding.value
+            if len(data) < _HEADER_BYTES:
+                raise Undecodable(
+                    f"no header: the record has {len(data)} bytes, a header has {_HEADER_BYTES}"
+                )
+            if data[0] != _HEADER_VERSION:
+                raise Undecodable(f"no header: the record starts with {data[:1].hex()}, not with 00")
+            schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
+            decoding.schema_id = str(schema_id)
+            payload = data[_HEADER_BYTES:]
+            decoding.value = payload if read is None else read(schema_id, payload)
+
+        return step
