@@ -32,6 +32,7 @@ from kinesis_assets.derive.upsert import (
     rolled_up,
     rows_of_groups,
     touched_groups,
+    unchanged_of,
     upserted,
     with_first_arrival,
     with_order,
@@ -175,7 +176,8 @@ def changes_of(
             yield StepChanges(checked, count)
             return
         _check_condition(table, checked.rows, mode.delete_where)
-        columns = checked.of_table.columns
+        stored = checked.of_table
+        columns = [name for name in stored.columns if name not in unchanged_of(stored)]
         ordered = with_order(_with_valid_texts(checked.rows, mode.columns))
         checked = replace(checked, rows=cache(ordered))
         _refuse_empty_keys(table, checked.rows, [name for name in partition_by if name in key])

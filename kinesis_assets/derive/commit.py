@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_assets.derive.data_files import Manifest
-from kinesis_assets.derive.derived_table import FORMAT, DerivedCommit, ReplacedFile, refuse_rewritten
+from kinesis_assets.derive.derived_table import (
+    FORMAT,
+    NO_TOMBSTONES,
+    DerivedCommit,
+    ReplacedFile,
+    refuse_rewritten,
+)
 from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.errors import CursorConflict, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
-    from kinesis_assets.derive.derived_table import Definition, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.derived_table import Definition, DerivedSnapshot, DerivedTable, Tombstones
     from kinesis_assets.derive.policy import Decision
     from kinesis_assets.table.data_file import TableFile
 
@@ -54,6 +60,8 @@ def commit(
     decision: Decision = NOTHING_DELETED,
     definition: Definition | None = None,
     consumed: int | None = None,
+    tombstones: Tombstones | None = None,
+    maintains: bool = False,
     by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.
@@ -74,6 +82,9 @@ def commit(
         decision: What is given up of rows of the source that were deleted.
         definition: The owner and the definition of the table.
         consumed: See `DerivedCommit`.
+        tombstones: All deletions that the table remembers from now on; None for those of the commit before,
+            unless *restarts*.
+        maintains: See `DerivedCommit`.
         by: The Dagster run id or the person that commits.
 
     Returns:
@@ -97,11 +108,7 @@ def commit(
             since = table.entries.since(snapshot.newest, expected, may_restart=True)
             if (own := find_commit(table.uri, since, batch_id)) is not None:
                 return own
-            raise CursorConflict(
-                table.uri,
-                "another run has consumed the same rows of the source. This run added none of its rows; the "
-                "next run continues after the other one",
-            )
+            _refuse_moved_cursor(snapshot, expected)
         if base is not None and not _still_holds(base, snapshot, removed):
             raise UpsertOvertaken(
                 table.uri,
@@ -111,14 +118,17 @@ def commit(
         if not restarts:
             refuse_rewritten(snapshot)
         if may_commit:
-            check_files(table, batch_id, [*manifest.files, *manifest.replaced, *(errors or ())])
             before = None if restarts else snapshot.newest
+            known = NO_TOMBSTONES if before is None else before.tombstones or NO_TOMBSTONES
+            remembered = known if tombstones is None else tombstones
+            new = [file for file in remembered.files if file not in known.files]
+            check_files(table, batch_id, [*manifest.files, *manifest.replaced, *(errors or ()), *new])
             if errors is None and before is not None and not before.records_errors:
                 before = None  # such records are in the table
             entry = DerivedCommit(
                 format=FORMAT,
                 commit_id=new_id(table.clock),
-                previous=None if restarts else expected,
+                previous=None if restarts else snapshot.commit_id,
                 batch_id=batch_id,
                 at=utc_now(table.clock),
                 by=by,
@@ -135,12 +145,30 @@ def commit(
                 given_up=decision.given_up,
                 definition=definition,
                 consumed=consumed,
+                tombstones=remembered if remembered.files else None,
+                maintains=maintains,
             )
             snapshot.commit(entry, manifest.files, removed, exclusive=base is not None, columns=columns)
         return None
 
     with timed(COMMIT_DURATION, {TABLE: table.uri}, table.clock.monotonic):
         return commit_until_known(table, committed)
+
+
+def _refuse_moved_cursor(newest: DerivedSnapshot, expected: int | None) -> None:
+    """Check that the commits since an expected one are of maintenance, which leaves the cursor as it was.
+
+    Raises:
+        CursorConflict: Another run has moved it.
+    """
+    table = newest.table
+    since = table.entries.since(newest.newest, expected, may_restart=True)
+    if not all(each.maintains for each in since):
+        raise CursorConflict(
+            table.uri,
+            "another run has consumed the same rows of the source. This run added none of its rows; the "
+            "next run continues after the other one",
+        )
 
 
 def until_not_overtaken(table: DerivedTable, attempt: Callable[[], _Commit]) -> _Commit:
@@ -154,6 +182,8 @@ def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequen
 
     Compactions in between change nothing if they have left these files: all rows that are replaced are there.
     """
+    if base.commit_id != newest.commit_id:
+        return False
     first, last = base.version, newest.version
     if first == last:
         return True

@@ -81,6 +81,9 @@ CHANGES_FOLDER = "_kinesis/changes"
 ERRORS_FOLDER = "_kinesis/errors"
 """The folder, in that of the table, with the records that could not be decoded and are set apart."""
 
+TOMBSTONES_FOLDER = "_kinesis/tombstones"
+"""The folder, in that of the table, with the keys whose deletion an upsert remembers."""
+
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)
 """The types whose smallest and greatest value a file's statistics name. Those of others would have to be
 rounded."""

@@ -14,6 +14,8 @@ from kinesis_assets.derive.derived_table import Definition, Kind
 from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from kinesis_assets.derive.data_files import RecordCounts
 
 
@@ -64,11 +66,14 @@ class Upsert:
             the later one is newer, see `derive.upsert`. Null and NaN are older than any value.
         delete_where: A condition in Spark SQL. A row for which it is true deletes its key unless a row before
             it is newer. Later rows insert the key again.
+        deleted_for: How long deletions are remembered at least. Later rows that are older than a remembered
+            deletion do not insert the key again. None if deletions are not remembered.
     """
 
     key: tuple[str, ...]
     order_by: tuple[str, ...]
     delete_where: str | None = None
+    deleted_for: timedelta | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
+from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.opening import open_delta, open_or_create
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.chain import Chain
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.data_file import TableFile
-
 
 SOURCE_PROPERTY = "kinesis_assets.source"
 """The property of a derived table with the id of its source table."""
@@ -131,6 +130,14 @@ class DerivedSnapshot(TableVersion):
         """
         return None if self.commit_id is None else self.table.entries.at(self.commit_id)
 
+    def tombstones(self, order_by: Sequence[str]) -> tuple[TombstoneFile, ...]:
+        """Return the files with the deletions that it remembers, if they are compared by these columns.
+
+        Raises the errors of `newest`.
+        """
+        known = None if self.newest is None else self.newest.tombstones
+        return known.files if known is not None and known.order_by == tuple(order_by) else ()
+
     def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
         """Check that the table belongs to a source and has some partition columns.
 
@@ -217,6 +224,54 @@ class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     size: int
     rows: int
+
+
+class TombstoneFile(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A file with keys that were deleted, and the columns that say whether a row is older than the deletion.
+
+    Attributes:
+        path: Path relative to the table's folder.
+        size: Size in bytes.
+        at: Time of the last commit that deleted one of them (clock of the machine that made it).
+        smallest: The smallest values of columns of the key, as far as they are known. A date is a number of
+            days since 1970.
+        greatest: The greatest values, likewise.
+    """
+
+    path: str
+    size: int
+    rows: int
+    at: datetime
+    smallest: dict[str, int | str] = {}
+    greatest: dict[str, int | str] = {}
+
+    def as_data_file(self, columns: Iterable[str]) -> TableFile:
+        """Return it as a data file, with the bounds of some columns."""
+        return TableFile(
+            self.path,
+            self.size,
+            self.rows,
+            smallest={name: self.smallest.get(name) for name in columns},
+            greatest={name: self.greatest.get(name) for name in columns},
+        )
+
+
+class Tombstones(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The deletions that a table remembers, see `derive.upsert`.
+
+    Attributes:
+        order_by: The columns by which they are compared with rows.
+        seconds: How long each is remembered at least.
+    """
+
+    order_by: tuple[str, ...] = ()
+    seconds: int = 0
+    files: tuple[TombstoneFile, ...] = ()
+
+
+NO_TOMBSTONES = Tombstones()
 
 
 class Kind(StrEnum):
@@ -331,6 +386,8 @@ class DerivedCommit(
         definition: The owner and the definition of the table; None in those of older releases.
         consumed: Number of rows of the source that were consumed since the table was last started, also by
             earlier commits; None if it is unknown, or if the source replaces rows.
+        tombstones: All deletions that the table remembers; None if there are none.
+        maintains: Whether a maintenance made it, which leaves the position where it was.
     """
 
     format: int
@@ -352,6 +409,8 @@ class DerivedCommit(
     given_up: tuple[DeletedRows, ...] = ()
     definition: Definition | None = None
     consumed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    tombstones: Tombstones | None = None
+    maintains: bool = False
 
     arn: ClassVar[None] = None
     """The source may be derived from several streams."""

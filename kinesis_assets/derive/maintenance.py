@@ -8,7 +8,8 @@ version that still has all files that they replace, and only if no other commit 
 Deletes commit entries, the files that they name, and heartbeats that nothing can need any more. A
 consumer of the table reads the entries from the newest one back to the one at its position, a roll-up also
 the files with the rows that these commits replaced, and a table of errors those with the records that they
-set apart. Entries are kept as long as positions of a raw table. A consumer that is further behind misses
+set apart. Entries are kept as long as positions of a raw table. The deletions that an upsert remembers are
+those that the newest entry names, see `derive.tombstones`. A consumer that is further behind misses
 one of them, and fails with `SourceCommitsMissing`.
 
 Performs the due maintenance of a derived table, in the order of its steps. Every step is a commit of its
@@ -34,12 +35,14 @@ from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
     ERRORS_FOLDER,
+    TOMBSTONES_FOLDER,
     DerivedFile,
     DerivedFileWriter,
     statistics_of,
 )
 from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, entry_path, refuse_rewritten
 from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.tombstones import forget, unnamed_files
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CommitFailed,
@@ -264,6 +267,8 @@ def prune(
     for folder in (CHANGES_FOLDER, ERRORS_FOLDER):
         unnamed = _written_before(table, folder, kept, clock.now())
         yield from prune_folder(table.files, folder, unnamed, dry_run=dry_run)
+    unnamed = unnamed_files(table, clock.now(), CHAIN_NEEDED + _OLDER)
+    yield from prune_folder(table.files, TOMBSTONES_FOLDER, unnamed, dry_run=dry_run)
 
 
 def _previous_of(entries: CommitEntries, commit_id: int) -> int | None:
@@ -320,6 +325,7 @@ def maintain(
         require_writable(table.uri, table.files)
     operations = DeltaOperations(table)
     yield from compact(table, clock, limits, dry_run=dry_run)
+    yield from forget(table, clock, limits, dry_run=dry_run)
     yield from vacuum(table, operations, clock, dry_run=dry_run)
     if not dry_run:
         yield from checkpoint(table, operations, clock)

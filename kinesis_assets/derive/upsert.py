@@ -9,6 +9,24 @@ The table is the one that results if the rows are taken one after the other, in 
 `derive.row_order`: a row replaces the one with its key unless that one is newer by `order_by`. So it does
 not depend on where steps end. If a transformation loses the order, rows that are equal in `order_by` are
 compared by all their columns instead.
+
+A row that deletes its key is taken in the same way: it deletes the row with its key unless that one is newer
+by `order_by`. Without `deleted_for`, nothing is left of it, and any later row inserts the key again. With
+`deleted_for`, the deletion stays in place of the row, as a tombstone that no reader of the table sees, also
+if the table never had the key. A tombstone is to later rows what a row is:
+
+- An older row is left out.
+- A newer row, and an equal one, is inserted, and takes the place of the tombstone.
+- A deletion that is newer or equal takes its place, and an older deletion changes nothing.
+
+So of all rows and deletions of a key the newest one decides, for as long as deletions are remembered. A
+tombstone is forgotten `deleted_for` after its commit or later, see `derive.tombstones`; at once by the first
+commit without `deleted_for` or with another `order_by`, by which it cannot be compared; and with all rows if
+the table starts again. Deletions that were committed before `deleted_for` was set are not remembered.
+
+A row may not know all of its values, see `derive.partial_rows`. It gets them from the row that it replaces;
+they are null if there is none, or if that was deleted. A row that is left out because it is older changes
+none of the values that the newer row has taken over from the one before it.
 """
 
 from __future__ import annotations
@@ -18,7 +36,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
@@ -26,10 +44,17 @@ from pyspark.sql.types import DateType, DoubleType, FloatType, IntegralType, Str
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.new_rows import read_rows
+from kinesis_assets.derive.partial_rows import (
+    UNCHANGED_COLUMN,
+    filled,
+    has_unknown_values,
+    unknown_columns,
+)
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read, with_null_for_empty
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.spark.carried_column import carried, is_in_order, with_carried
+from kinesis_assets.spark.session import parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +72,9 @@ _PLACE_COLUMN = "__place"
 """The column with the place of a row among those that a transformation made of one row, as `explode` does."""
 
 _RANK, _NEWEST, _DELETES, _LATER_DELETION = "__rank", "__newest", "__deletes", "__later_deletion"
+
+_IS_TOMBSTONE, _IS_BURIED = "__is_tombstone", "__is_buried"
+"""Whether a row is a deletion that the table remembers; and one that it is to remember."""
 
 _INTERNAL = "__"
 
@@ -90,22 +118,50 @@ def upserted(
     snapshot.refuse_irreplaceable()
     has_key = all_present(upsert.key)
     keyed = new.where(has_key)
-    compared = without_place(keyed)
-    files = _files_within(snapshot, _limits(keyed, upsert.key))
-    if files:
+    compared, unknown = without_place(keyed), _unknown(keyed, upsert)
+    limits = _limits(keyed, upsert.key)
+    files, tombstones = _files_within(snapshot, limits), _tombstones_within(snapshot, upsert, limits)
+    if files or tombstones:
         names = {field["name"] for field in snapshot.schema["fields"]}
-        needed = upsert.columns if ORDER_COLUMN in new.columns else [*upsert.columns, *new.columns]
-        columns = [name for name in dict.fromkeys(needed) if name in names]
-        present = read(spark, snapshot, files, columns=columns, with_place=True)
+        columns = [name for name in _compared_columns(new, upsert) if name in names]
         keys = keyed.select(*(F.col(f"`{name}`") for name in upsert.key))
-        known = present.join(keys, list(upsert.key), "left_semi")
-        compared = compared.unionByName(known, allowMissingColumns=True)
+        if files:
+            read_columns = [*columns, *(name for name in unknown if name in names and name not in columns)]
+            present = read(spark, snapshot, files, columns=read_columns, with_place=True)
+            known = present.join(keys, list(upsert.key), "left_semi")
+            compared = compared.unionByName(known, allowMissingColumns=True)
+        if tombstones:
+            remembered = read(spark, snapshot, tombstones, columns=columns)
+            known = remembered.join(keys, list(upsert.key), "left_semi")
+            known = known.withColumn(_IS_TOMBSTONE, F.lit(True))
+            compared = compared.unionByName(known, allowMissingColumns=True)
+    if unknown:
+        compared = _filled(compared, upsert, unknown, tasks)
+    if (unchanged := unchanged_of(new)) and not unknown:
+        compared = compared.drop(*unchanged)
     ranked = _ranked(compared, upsert, tasks)
-    is_new, is_newest = F.col(POSITION_COLUMN).isNull(), F.col(_NEWEST)
-    changed = ranked.where((is_new & is_newest) | (~is_new & ~is_newest))
-    changed = cache(changed.drop(ORDER_COLUMN, _PLACE_COLUMN, _NEWEST))
-    without_key = without_place(new.where(~has_key).drop(ORDER_COLUMN, _PLACE_COLUMN))
-    return ChangedRows(changed.unionByName(without_key), removed_files(changed, files))
+    internal = (ORDER_COLUMN, _PLACE_COLUMN, _NEWEST, _IS_TOMBSTONE)
+    without_key = without_place(new.where(~has_key).drop(*internal, *unchanged))
+    is_new, is_newest = _marks(ranked, upsert).is_new, F.col(_NEWEST)
+    if upsert.deleted_for is None:
+        changed = ranked.where((is_new & is_newest) | (~is_new & ~is_newest))
+        changed = cache(changed.drop(*internal))
+        return ChangedRows(changed.unionByName(without_key), removed_files(changed, files))
+    is_buried = F.col(_IS_BURIED)
+    changed = ranked.where(
+        (is_new & (is_newest | is_buried)) | (F.col(POSITION_COLUMN).isNotNull() & ~is_newest)
+    )
+    changed = cache(changed.drop(*internal))
+    numbers, buried = changed.agg(F.collect_set(_replaced_file()), F.count(F.when(is_buried, 1))).collect()[0]
+    return ChangedRows(
+        changed.where(~is_buried).drop(_IS_BURIED).unionByName(without_key),
+        {number: files[number] for number in sorted(numbers)},
+        changed.where(is_buried)
+        .select(_compared_columns(new, upsert))
+        .coalesce(max(1, tasks // parallelism(spark)))
+        if buried
+        else None,
+    )
 
 
 def all_present(key: Sequence[str]) -> Column:
@@ -116,40 +172,115 @@ def all_present(key: Sequence[str]) -> Column:
     return condition
 
 
-def _ranked(rows: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
-    """Mark the row of each key that stays, if one does. A new row gets a file in which its key is."""
-    key = [F.col(f"`{name}`") for name in upsert.key]
+def _compared_columns(new: DataFrame, upsert: Upsert) -> list[str]:
+    """Return the columns by which rows of one key are compared, and the key."""
+    if ORDER_COLUMN in new.columns:
+        return list(upsert.columns)
+    others = (name for name in new.columns if name not in upsert.columns)
+    return [*upsert.columns, *(name for name in others if name not in unchanged_of(new))]
+
+
+def unchanged_of(rows: DataFrame) -> list[str]:
+    """Return the column that names unknown values, if there is one, which is not stored."""
+    return [UNCHANGED_COLUMN] if has_unknown_values(rows) else []
+
+
+def _unknown(rows: DataFrame, upsert: Upsert) -> list[str]:
+    """Return the columns of which some new rows do not know the value. Rows must have keys and versions."""
+    if not has_unknown_values(rows):
+        return []
+    columns = {*rows.columns} - {*upsert.columns, UNCHANGED_COLUMN, ORDER_COLUMN, _PLACE_COLUMN}
+    return [name for name in unknown_columns(rows) if name in columns]
+
+
+class _Marks(NamedTuple):
+    """What distinguishes the rows that are compared.
+
+    Attributes:
+        is_new: Whether a row is of this step, and neither in the table nor remembered by it.
+        origin: Columns that order rows by it: from those that were there before to new ones.
+        deletes: Whether a row deletes its key.
+    """
+
+    is_new: Column
+    origin: tuple[Column, ...]
+    deletes: Column
+
+
+def _marks(rows: DataFrame, upsert: Upsert) -> _Marks:
     is_new = F.col(POSITION_COLUMN).isNull()
-    newer = F.struct(
-        *(_without_nan(rows, name).alias(f"order_{number}") for number, name in enumerate(upsert.order_by))
+    deletes = F.coalesce(F.expr(upsert.delete_where or "false"), F.lit(False))
+    if _IS_TOMBSTONE not in rows.columns:
+        return _Marks(is_new, (is_new,), is_new & deletes)
+    is_tombstone = F.coalesce(F.col(_IS_TOMBSTONE), F.lit(False))
+    is_new &= ~is_tombstone
+    # A row of the table that is equal to a tombstone was inserted after it.
+    return _Marks(is_new, (is_new, ~is_tombstone), is_tombstone | (is_new & deletes))
+
+
+def _filled(rows: DataFrame, upsert: Upsert, unknown: Sequence[str], tasks: int) -> DataFrame:
+    """Return rows with the values that they do not know."""
+    marks, version = _marks(rows, upsert), _version(rows, upsert)
+    later = _later(rows, marks.origin)
+    return filled(
+        rows,
+        unknown,
+        key=upsert.key,
+        version=version,
+        sequence=later if ORDER_COLUMN in rows.columns else [version, *later],
+        deletes=marks.deletes,
+        remembers=upsert.deleted_for is not None,
+        tasks=tasks,
     )
-    later = _later(rows, is_new)
+
+
+def _ranked(rows: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
+    """Mark the row of each key that stays, if one does. A new row gets a file in which its key is.
+
+    If deletions are remembered, mark the one that is to be remembered, too.
+    """
+    key = [F.col(f"`{name}`") for name in upsert.key]
+    marks, newer = _marks(rows, upsert), _version(rows, upsert)
+    later = _later(rows, marks.origin)
     same_key = Window.partitionBy(*key)
     ranked = rows.repartition(tasks, *key)
     stays = F.lit(True)
     if upsert.delete_where is not None:
-        # Of the deletions after a row, the newest one deletes it unless a newer row comes in between, which
-        # then stays instead.
-        after = same_key.orderBy(*(column.desc_nulls_last() for column in later)).rowsBetween(
-            Window.unboundedPreceding, -1
-        )
-        deletes = is_new & F.coalesce(F.expr(upsert.delete_where), F.lit(False))
-        ranked = ranked.withColumn(_DELETES, deletes)
-        deletion = F.max(F.when(F.col(_DELETES), newer)).over(after)
-        ranked = ranked.withColumn(_LATER_DELETION, deletion)
-        is_newer = F.col(_LATER_DELETION).isNull() | (newer > F.col(_LATER_DELETION))
-        stays = ~F.col(_DELETES) & is_newer
-    order = [stays.desc(), *(column.desc_nulls_last() for column in (newer, *later))]
+        ranked = ranked.withColumn(_DELETES, marks.deletes)
+        stays = ~F.col(_DELETES)
+    if upsert.deleted_for is not None:
+        order = [column.desc_nulls_last() for column in (newer, *later)]
+    else:
+        if upsert.delete_where is not None:
+            # Of the deletions after a row, the newest one deletes it unless a newer row comes in between,
+            # which then stays instead.
+            after = same_key.orderBy(*(column.desc_nulls_last() for column in later)).rowsBetween(
+                Window.unboundedPreceding, -1
+            )
+            deletion = F.max(F.when(F.col(_DELETES), newer)).over(after)
+            ranked = ranked.withColumn(_LATER_DELETION, deletion)
+            stays &= F.col(_LATER_DELETION).isNull() | (newer > F.col(_LATER_DELETION))
+        order = [stays.desc(), *(column.desc_nulls_last() for column in (newer, *later))]
     ranked = ranked.withColumns(
         {
             _RANK: F.row_number().over(same_key.orderBy(*order)),
             FILE_COLUMN: F.coalesce(F.col(FILE_COLUMN), F.max(FILE_COLUMN).over(same_key)),
         }
     )
-    return ranked.withColumn(_NEWEST, (F.col(_RANK) == 1) & stays).drop(_RANK, _DELETES, _LATER_DELETION)
+    is_first = F.col(_RANK) == 1
+    if upsert.deleted_for is not None:
+        ranked = ranked.withColumn(_IS_BURIED, is_first & marks.is_new & ~stays)
+    return ranked.withColumn(_NEWEST, is_first & stays).drop(_RANK, _DELETES, _LATER_DELETION)
 
 
-def _later(rows: DataFrame, is_new: Column) -> list[Column]:
+def _version(rows: DataFrame, upsert: Upsert) -> Column:
+    """Return the column by which of two rows the newer one is found, unless they are equal."""
+    return F.struct(
+        *(_without_nan(rows, name).alias(f"order_{number}") for number, name in enumerate(upsert.order_by))
+    )
+
+
+def _later(rows: DataFrame, origin: Sequence[Column]) -> list[Column]:
     """Return columns that order the rows of a key from the first to the last, most significant first."""
     values = [
         F.to_json(F.struct(column)) if _MAP in field.dataType.simpleString() else column
@@ -158,8 +289,8 @@ def _later(rows: DataFrame, is_new: Column) -> list[Column]:
         for column in [F.col(f"`{field.name}`")]
     ]
     if ORDER_COLUMN in rows.columns:
-        return [is_new, F.col(ORDER_COLUMN), F.col(_PLACE_COLUMN), *values]
-    return [*values, is_new]
+        return [*origin, F.col(ORDER_COLUMN), F.col(_PLACE_COLUMN), *values]
+    return [*values, *origin]
 
 
 def _without_nan(rows: DataFrame, name: str) -> Column:
@@ -175,6 +306,16 @@ def _files_within(snapshot: DerivedSnapshot, limits: Mapping[str, tuple[Any, Any
     if limits is None:
         return []
     return [file for file in snapshot.data_files(list(limits)) if _may_contain(file, limits)]
+
+
+def _tombstones_within(
+    snapshot: DerivedSnapshot, upsert: Upsert, limits: Mapping[str, tuple[Any, Any]] | None
+) -> list[TableFile]:
+    """Return the files with the deletions that a table remembers that may have a key within some limits."""
+    if limits is None or upsert.deleted_for is None:
+        return []
+    files = (file.as_data_file(limits) for file in snapshot.tombstones(upsert.order_by))
+    return [file for file in files if _may_contain(file, limits)]
 
 
 def _limits(rows: DataFrame, key: Sequence[str]) -> dict[str, tuple[Any, Any]] | None:
@@ -372,10 +513,13 @@ class ChangedRows:
             has no position, and may have a file, after whose rows it is written.
         removed: The files of the table that are replaced by copies without these rows, by their number in
             `FILE_COLUMN`.
+        tombstones: The deletions that the table is to remember besides, with the columns by which they are
+            compared; None if there are none.
     """
 
     rows: DataFrame
     removed: Mapping[int, TableFile] = field(default_factory=dict)
+    tombstones: DataFrame | None = None
 
 
 def removed_files(placed: DataFrame, files: Sequence[TableFile]) -> dict[int, TableFile]:
@@ -385,9 +529,13 @@ def removed_files(placed: DataFrame, files: Sequence[TableFile]) -> dict[int, Ta
         placed: The rows, with their places. They are computed again later, so they should be cached.
         files: The files to which the numbers refer.
     """
-    number = F.when(F.col(POSITION_COLUMN).isNotNull(), F.col(FILE_COLUMN))
-    ((found,),) = placed.agg(F.collect_set(number)).collect()
+    ((found,),) = placed.agg(F.collect_set(_replaced_file())).collect()
     return {number: files[number] for number in sorted(found)}
+
+
+def _replaced_file() -> Column:
+    """Return the number of the file of a row of the table; null for a new row."""
+    return F.when(F.col(POSITION_COLUMN).isNotNull(), F.col(FILE_COLUMN))
 
 
 def without_place(rows: DataFrame) -> DataFrame:

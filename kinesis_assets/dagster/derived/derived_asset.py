@@ -25,6 +25,7 @@ from kinesis_assets.dagster.settings.derived_settings import (
     DerivedSettings,
     DerivedTableSettings,
     RollupSettings,
+    parse_deleted_for,
 )
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.stream import open_stream
@@ -133,7 +134,12 @@ def build_derived_table(
         return Derivation(
             source=source,
             transform=transform,
-            mode=Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where)
+            mode=Upsert(
+                tuple(settings.key),
+                tuple(settings.order_by),
+                settings.delete_where,
+                None if settings.deleted_for is None else parse_deleted_for(settings.deleted_for),
+            )
             if settings.key
             else None,
             partition_by=tuple(settings.partition_by),

@@ -163,7 +163,8 @@ def _missing(
     commits: Sequence[DerivedCommit],
     newest_events: Sequence[dg.AssetMaterialization],
 ) -> list[DerivedCommit]:
-    """Return the commits that no event covers, newest first."""
+    """Return the commits that no event covers, newest first. Those of maintenance have none."""
+    commits = [commit for commit in commits if not commit.maintains]
     missing = _without_event(commits, newest_events)
     if not missing:
         return []

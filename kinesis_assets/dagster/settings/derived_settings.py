@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Annotated, ClassVar, Self
 from zoneinfo import ZoneInfo
 
@@ -25,6 +27,24 @@ def _check_time_zone(name: str) -> None:
             f"time_zone: invalid time zone {name[:80]!r}; give its name in the IANA database, such as "
             "Europe/Berlin"
         ) from None
+
+
+_DURATION = re.compile(r"([1-9]\d{0,5}) (minute|hour|day)s?")
+
+
+def parse_deleted_for(text: str) -> timedelta:
+    """Return how long deletions are remembered, which is written as a number and a unit, such as 7 days.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InvalidInput(
+            f"deleted_for: invalid duration {text[:80]!r}; give a number of minutes, hours or days, such as "
+            "7 days"
+        )
+    return timedelta(**{f"{match[2]}s": int(match[1])})
 
 
 def asset_key(setting: str) -> AfterValidator:
@@ -126,6 +146,13 @@ class DerivedTableSettings(DerivedSettings):
         "has a newer row. If it fails for a row, so does the run.",
         examples=["op = 'DELETE'"],
     )
+    deleted_for: Annotated[str | None, valid(lambda text: text and parse_deleted_for(text))] = Field(
+        default=None,
+        description="How long deletions by delete_where are remembered at least: minutes, hours or days. A "
+        "row that is older than the deletion of its key, and consumed within that time after it, does not "
+        "insert the key again. By default, each later row does.",
+        examples=["7 days"],
+    )
     max_bytes: int = Field(
         default=MAX_BYTES,
         gt=0,
@@ -155,6 +182,8 @@ class DerivedTableSettings(DerivedSettings):
             raise InvalidInput("order_by: required with a key, to find the newest row")
         if not self.key and (self.order_by or self.delete_where):
             raise InvalidInput("key: required with order_by and delete_where")
+        if self.deleted_for is not None and self.delete_where is None:
+            raise InvalidInput("delete_where: required with deleted_for, which remembers what it deletes")
         return self
 
 

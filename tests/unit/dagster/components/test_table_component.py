@@ -127,6 +127,7 @@ def test_every_example_of_a_setting_is_valid(name):
         "key": {"order_by": ["updated_at"]},
         "order_by": {"key": ["order_id"]},
         "delete_where": {"key": ["order_id"], "order_by": ["updated_at"]},
+        "deleted_for": {"key": ["order_id"], "order_by": ["updated_at"], "delete_where": "order_id = 0"},
         "registry": {"format": "glue"},
         "schema": {"format": "glue"},
     }.get(name, {})
@@ -264,6 +265,12 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
             {"key": ["shard_id"], "order_by": ["updated_at"]},
             "key: ",
         ),
+        (
+            {"key": ["order_id"], "order_by": ["updated_at"], "deleted_for": "7 days"},
+            "delete_where: required with deleted_for",
+        ),
+        ({"deleted_for": "a week"}, "deleted_for: invalid duration 'a week'"),
+        ({"deleted_for": "0 days"}, "deleted_for: invalid duration '0 days'"),
         ({"name": ""}, "name: invalid asset key ''"),
         ({"name": "shop//orders"}, "name: invalid asset key 'shop//orders'"),
         ({"source": "page views"}, "invalid stream name 'page views'"),

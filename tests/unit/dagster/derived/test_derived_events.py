@@ -136,6 +136,13 @@ def test_the_commits_of_two_runs_are_two_events_in_the_order_of_the_commits(orde
     assert orders.covered == [(2, last(first)), (1, last(second))]
 
 
+def test_the_commits_of_maintenance_have_no_event(orders):
+    first = orders.commit("gone")
+    orders.commit(None, rows=0, maintains=True)
+    orders.run()
+    assert orders.covered == [(1, last(first))]
+
+
 def test_the_commits_that_a_run_reported_together_are_not_reported_again(orders, instance):
     made = orders.commit("gone", "gone", "gone")
     instance.report_runless_asset_event(event(*made))

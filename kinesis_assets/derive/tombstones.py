@@ -1,0 +1,236 @@
+"""The deletions that an upsert remembers: which of them a step reads, and how their files are kept few.
+
+The files are not part of the table. Each commit names all of them, so a step that reads some adds its own in
+the same compare-and-set. Small files are merged, by the steps if there are too many, otherwise by the
+maintenance; only those of about the same time, so that a file is forgotten as a whole.
+
+A deletion is forgotten only by the maintenance, whose clock is confirmed by another one, and only once both
+the clock of the machine that committed it and the clock of the store say that it is old enough.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER, DerivedFileWriter
+from kinesis_assets.derive.derived_table import NO_TOMBSTONES, TombstoneFile
+from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.write import writing_job
+from kinesis_assets.errors import CursorConflict, TableUnreachable, UpsertOvertaken
+from kinesis_assets.table.clocks import TOLERANCE
+from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.store.storage import files_in
+from kinesis_assets.table.version import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from kinesis_assets.derive.data_files import DerivedFile
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable, Tombstones
+    from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits
+
+_SMALL_BYTES = 8 << 20
+"""Smaller files are merged."""
+
+_MAX_SMALL_FILES = 48
+"""A step that would leave more small files than this merges them."""
+
+_PERIODS = 8
+"""Files are merged if their deletions were committed in the same one of as many parts of the time for which
+they are remembered. So each is kept for an eighth of it too long at most."""
+
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def tombstone_files(
+    written: Iterable[DerivedFile], schema: pa.Schema, key: Sequence[str], at: datetime
+) -> tuple[TombstoneFile, ...]:
+    """Return files that were written as a commit names them.
+
+    Args:
+        schema: Their columns.
+        key: The columns whose bounds are named.
+        at: Time of the last commit that deleted one of the keys.
+    """
+    return tuple(
+        TombstoneFile(
+            path=file.path,
+            size=file.size,
+            rows=file.rows,
+            at=at,
+            smallest=_bounds(file, "minValues", schema, key),
+            greatest=_bounds(file, "maxValues", schema, key),
+        )
+        for file in written
+    )
+
+
+def _bounds(file: DerivedFile, kind: str, schema: pa.Schema, key: Sequence[str]) -> dict[str, int | str]:
+    found = json.loads(file.statistics).get(kind, {})
+    return {
+        name: date.fromisoformat(found[name]).toordinal() - _EPOCH
+        if pa.types.is_date(schema.field(name).type)
+        else found[name]
+        for name in key
+        if name in found
+    }
+
+
+def with_few_files(
+    snapshot: DerivedSnapshot, tombstones: Tombstones, key: Sequence[str], batch_id: int
+) -> Tombstones:
+    """Return the deletions that a step leaves, in fewer files if there are too many small ones."""
+    small = [file for file in tombstones.files if file.size < _SMALL_BYTES]
+    if len(small) <= _MAX_SMALL_FILES:
+        return tombstones
+    return _merged(snapshot, tombstones, key, batch_id, at_least=2)
+
+
+def _merged(
+    snapshot: DerivedSnapshot, tombstones: Tombstones, key: Sequence[str], batch_id: int, *, at_least: int
+) -> Tombstones:
+    """Merge the small files of each part of the time that has as many, without committing the new ones.
+
+    Raises:
+        TableUnreachable: One of them cannot be read, or written, at present.
+    """
+    table = snapshot.table
+    files: list[TombstoneFile] = []
+    for small in _mergeable(tombstones):
+        if len(small) < at_least:
+            continue
+        try:
+            names = set().union(*(_columns_of(table, file) for file in small))
+            schema = pa.schema([each for each in arrow_schema(snapshot.schema) if each.name in names])
+            job = writing_job(table, snapshot.schema, (), batch_id)
+            writer = DerivedFileWriter(replace(job, schema=schema), f"{TOMBSTONES_FOLDER}/")
+            for file in small:
+                for rows in rows_of_file(table.files, file.as_data_file(()), schema):
+                    writer.write(rows)
+            written = writer.close()
+        except (OSError, pa.ArrowException) as error:
+            raise TableUnreachable(
+                table.uri, f"the files with its deletions cannot be merged: {error}"
+            ) from None
+        files += tombstone_files(written, schema, key, max(file.at for file in small))
+        tombstones = msgspec.structs.replace(
+            tombstones, files=tuple(file for file in tombstones.files if file not in small)
+        )
+    return msgspec.structs.replace(tombstones, files=(*tombstones.files, *files))
+
+
+def _mergeable(tombstones: Tombstones) -> list[list[TombstoneFile]]:
+    """Return the small files, those whose deletions were committed at about the same time together."""
+    found: defaultdict[int, list[TombstoneFile]] = defaultdict(list)
+    for file in tombstones.files:
+        if file.size < _SMALL_BYTES:
+            found[int(file.at.timestamp() * _PERIODS // tombstones.seconds)].append(file)
+    return list(found.values())
+
+
+def _columns_of(table: DerivedTable, file: TombstoneFile) -> list[str]:
+    with table.files.open_input_file(file.path) as opened:
+        names: list[str] = pq.read_schema(opened).names
+        return names
+
+
+def forget(
+    table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
+) -> Iterator[Step]:
+    """Forget the deletions that are old enough, and merge the small files of the others, in one commit.
+
+    Args:
+        clock: The clock that decides which are.
+        limits: How many small files are enough to merge them.
+
+    Yields:
+        The step, if it is due. It is left if a run has committed meanwhile.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
+    snapshot = table.snapshot()
+    newest = snapshot.newest
+    if newest is None or newest.tombstones is None:
+        return
+    known = newest.tombstones
+    old = _forgotten(table, known, clock.now())
+    kept = msgspec.structs.replace(known, files=tuple(file for file in known.files if file not in old))
+    due = [small for small in _mergeable(kept) if len(small) >= limits.small_files]
+    if not old and not due:
+        return
+    gone = [*old, *(file for small in due for file in small)]
+    step = Step("forget", TOMBSTONES_FOLDER, State.DONE, sum(file.rows for file in old), *_size(gone))
+    if dry_run:
+        yield replace(step, state=State.PLANNED)
+        return
+    batch_id = new_id(table.clock)
+    key = () if newest.definition is None else newest.definition.key
+    try:
+        commit(
+            table,
+            expected=newest.commit_id,
+            cursor=newest.cursor,
+            batch_id=batch_id,
+            definition=newest.definition,
+            consumed=newest.consumed,
+            tombstones=_merged(snapshot, kept, key, batch_id, at_least=limits.small_files),
+            base=snapshot,
+            maintains=True,
+        )
+    except (CursorConflict, UpsertOvertaken) as error:
+        step = replace(step, state=State.LEFT, reason=str(error))
+    yield step
+
+
+def _forgotten(table: DerivedTable, tombstones: Tombstones, now: datetime) -> list[TombstoneFile]:
+    """Return the files all of whose deletions are old enough by both clocks.
+
+    A commit in the future was made by a wrong clock, so only the clock of the store decides about it.
+    """
+    before = now - timedelta(seconds=tombstones.seconds)
+    written = {info.path: info.mtime for info in files_in(table.files, TOMBSTONES_FOLDER)}
+    return [
+        file
+        for file in tombstones.files
+        if (file.at < before or file.at > now + TOLERANCE)
+        and file.path in written
+        and written[file.path] < before
+    ]
+
+
+def _size(files: Sequence[TombstoneFile]) -> tuple[int, int]:
+    return len(files), sum(file.size for file in files)
+
+
+_BATCH = re.compile(r"part-(\d+)-")
+"""The batch id in the name of a file."""
+
+
+def unnamed_files(table: DerivedTable, now: datetime, age: timedelta) -> Iterator[str]:
+    """Yield the files that the newest commit does not name, and that no other attempt can still name.
+
+    Args:
+        age: The age of files that no attempt can name any more.
+    """
+    newest = table.snapshot().newest
+    known = NO_TOMBSTONES if newest is None else newest.tombstones or NO_TOMBSTONES
+    named, before = {file.path for file in known.files}, now - age
+    for info in files_in(table.files, TOMBSTONES_FOLDER):
+        found = _BATCH.match(info.base_name)
+        is_old = found and time_of_id(int(found[1])) < before.timestamp() and info.mtime < before
+        if is_old and info.path not in named:
+            yield info.path
