@@ -1,6 +1,8 @@
 """Property: a table with a key is the same however the history of its source is divided into steps.
 
-Some records cannot be decoded, and for some an expression fails: they are kept. Runs of other definitions or
+Deletions are remembered in every second history, so that older events after them insert no key. Some events
+do not know one of their values. Some records cannot be decoded, and for some an expression fails: they are
+kept. Runs of other definitions or
 owners, which are refused, change nothing, and settings that may change do not change what was consumed.
 
 `DERIVED_HISTORIES=200 pytest tests/chaos/derived/test_divisions.py` executes more histories.
@@ -12,6 +14,7 @@ import json
 import os
 import random
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +47,10 @@ KEYS, TIMES = 6, 3
 DIVISIONS = {"in any steps": 1, "in one step": MAX_BYTES, "a commit a step": 1, "rebuilt": MAX_BYTES}
 """The size of the last steps of each table, in bytes."""
 
-SCHEMA = "events ARRAY<STRUCT<key: INT, at: INT, gone: BOOLEAN, number: INT>>, day STRING"
+SCHEMA = (
+    "events ARRAY<STRUCT<key: INT, at: INT, gone: BOOLEAN, number: INT, note: STRING, "
+    "_unchanged: ARRAY<STRING>>>, day STRING"
+)
 NEWEST = Upsert(key=("key",), order_by=("at",), delete_where="gone")
 OWNER = "newest"
 
@@ -77,7 +83,6 @@ def typed(where: str | None = None) -> dict[str, Any]:
 CHANGES: list[dict[str, Any]] = [
     {},
     *({"on_deleted": policy} for policy in OnDeleted),
-    {"mode": Upsert(NEWEST.key, NEWEST.order_by, "gone AND number > 0")},
     typed(where="day <> 'another'"),
 ]
 """Changes of the settings that a table accepts, and which concern none of these events."""
@@ -93,6 +98,7 @@ class History:
     bench: Bench
     folder: Path
     chance: random.Random
+    mode: Upsert
     number: int = 0
     tables: dict[str, DerivedBench] = field(default_factory=dict)
 
@@ -101,7 +107,7 @@ class History:
         if name not in self.tables:
             table = DerivedTable(str(self.folder / name), WRITING)
             self.tables[name] = DerivedBench(
-                self.spark, table, Derivation(self.bench.table.uri, mode=NEWEST, owner=OWNER, **typed())
+                self.spark, table, Derivation(self.bench.table.uri, mode=self.mode, owner=OWNER, **typed())
             )
         return self.tables[name]
 
@@ -120,11 +126,14 @@ class History:
 
     def _event(self) -> dict[str, object]:
         self.number += 1
+        note = self.chance.choice([None, f"note {self.number}"])
         return {
             "key": self.chance.randrange(KEYS),
             "at": self.chance.choice([None, *range(TIMES)]),
             "gone": self.chance.random() < 0.3,
             "number": self.number,
+            "note": note,
+            "_unchanged": ["note"] if note is None else self.chance.choice([None, []]),
         }
 
     def split(self) -> None:
@@ -148,7 +157,8 @@ class History:
 
     def consume_some(self) -> None:
         """Consume what there is, in steps of any size, with settings that may be others than before."""
-        changes = self.chance.choice(CHANGES)
+        other = {"mode": replace(self.mode, delete_where="gone AND number > 0")}
+        changes = self.chance.choice([*CHANGES, other])
         self.table("in any steps").run(max_bytes=self.chance.choice([1, 2000, MAX_BYTES]), **changes)
 
     def be_refused(self) -> None:
@@ -176,26 +186,30 @@ class History:
         step()
 
     @property
-    def expected(self) -> list[tuple[int | None, int | None, bytes | None]]:
-        """The rows if events are taken one after the other: key and number, or the data of a bad record."""
+    def expected(self) -> list[tuple[int | None, int | None, str | None, bytes | None]]:
+        """The rows if events are taken one after the other: key, number and note, or a bad record's data."""
         columns = ("batch_id", "sequence_number", "data")
         rows = [tuple(row.values()) for row in self.bench.arrow(*columns).to_pylist()]
-        found: dict[int, tuple[int, int]] = {}
-        bad: list[tuple[int | None, int | None, bytes | None]] = []
+        found: dict[int, tuple[int, int | None, str | None]] = {}
+        bad: list[tuple[int | None, int | None, str | None, bytes | None]] = []
         for _, _, data in sorted(rows, key=lambda row: (row[0], int(row[1]))):
             record = json.loads(data) if data.startswith(b"{") else None
             if record is None or (record["events"] and record["day"] == INVALID_DAY):
-                bad.append((None, None, data))
+                bad.append((None, None, None, data))
                 continue
             for event in record["events"]:
                 key, at = event["key"], -1 if event["at"] is None else event["at"]
                 if key in found and found[key][0] > at:
                     continue
                 if event["gone"]:
-                    found.pop(key, None)
+                    found[key] = (at, None, None)
+                    if self.mode.deleted_for is None:
+                        del found[key]
                 else:
-                    found[key] = (at, event["number"])
-        good = [(key, number, None) for key, (_, number) in found.items()]
+                    before = found[key][2] if key in found else None
+                    note = before if event["_unchanged"] else event["note"]
+                    found[key] = (at, event["number"], note)
+        good = [(key, *values, None) for key, (_, *values) in found.items() if values[0] is not None]
         return sorted([*good, *bad], key=repr)
 
 
@@ -203,7 +217,8 @@ class History:
 def history(spark: SparkSession, bench: Bench, tmp_path: Path, seed: int) -> History:
     """A history whose stream has events already."""
     bench.create()
-    history = History(spark, bench, tmp_path, random.Random(seed))
+    mode = NEWEST if seed % 2 else replace(NEWEST, deleted_for=timedelta(days=7))
+    history = History(spark, bench, tmp_path, random.Random(seed), mode)
     history.land()
     return history
 
@@ -223,5 +238,5 @@ def test_a_table_is_the_same_in_any_division_of_its_source_into_steps(history: H
     history.start_again()
     for name, max_bytes in DIVISIONS.items():
         history.table(name).run(max_bytes=max_bytes)
-    found = {name: table.values("key", "number", "data") for name, table in history.tables.items()}
+    found = {name: table.values("key", "number", "note", "data") for name, table in history.tables.items()}
     assert found == dict.fromkeys(found, history.expected)
