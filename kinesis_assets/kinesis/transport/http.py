@@ -344,7 +344,7 @@ class HttpEndpoint:
         reusable = False
         try:
             if connection.is_closed:
-                await asyncio.to_thread(self._open, connection)
+                await self._opened(connection)
             connection.sock.sendall(request)  # fits in the send buffer
             connection.sock.settimeout(0)
             response = await receive(
@@ -363,6 +363,21 @@ class HttpEndpoint:
                 connection.close()
             self._connections.put(connection)
         return response
+
+    async def _opened(self, connection: Any) -> None:
+        """Open a connection in a thread, and wait for the thread even if the call is canceled."""
+        opening = asyncio.get_running_loop().run_in_executor(None, self._open, connection)
+        canceled = False
+        while not opening.done():
+            try:
+                await asyncio.wait([opening])  # the connect timeout ends it
+            except asyncio.CancelledError:
+                canceled = True
+        error = opening.exception()
+        if canceled:
+            raise asyncio.CancelledError
+        if error is not None:
+            raise error
 
     def _open(self, connection: Any) -> None:
         connection.timeout = self._pool.timeout.connect_timeout  # the SDK leaves the read timeout there

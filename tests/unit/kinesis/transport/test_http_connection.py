@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from contextlib import suppress
 
 import pytest
@@ -168,3 +169,39 @@ def test_the_connection_of_an_abandoned_call_is_not_reused():
         run(abandon())
         call(client)
         assert (len(peer.requests), peer.connections) == (2, 2)
+
+
+def test_a_canceled_call_keeps_its_connection_while_a_thread_opens_it(monkeypatch):
+    events, opening, opens = [], threading.Event(), threading.Event()
+    create_connection = urllib3.util.connection.create_connection
+
+    def slow(*arguments, **options):
+        opening.set()
+        assert opens.wait(SECONDS)
+        events.append("opened")
+        return create_connection(*arguments, **options)
+
+    def noted(connection):
+        events.append("returned")
+        put(connection)
+
+    async def abandon(client):
+        calling = asyncio.create_task(client.getting_records("i", 10))
+        assert await asyncio.to_thread(opening.wait, SECONDS)
+        for _ in range(2):  # as a run that fails, and then the end of its loop
+            calling.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        opens.set()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+    with ScriptedServer(Response(SIZED)) as peer:
+        client = client_of(peer.url)
+        monkeypatch.setattr(urllib3.util.connection, "create_connection", slow)
+        connections = client._records_call._endpoint._connections
+        put = connections.put
+        monkeypatch.setattr(connections, "put", noted)
+        run(abandon(client))
+        call(client)
+    assert events == ["opened", "returned", "opened", "returned"]
