@@ -78,7 +78,8 @@ def commit(
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
         restarts: Whether the commit starts a new chain, because the table was emptied.
-        columns: The schema that the table gets; None to keep its own. *base* must have no files.
+        columns: The schema that the table gets; None to keep its own. All files of *base* must be removed, or
+            none, see `DerivedSnapshot.commit`.
         decision: What is given up of rows of the source that were deleted.
         definition: The owner and the definition of the table.
         consumed: See `DerivedCommit`.

@@ -84,6 +84,9 @@ ERRORS_FOLDER = "_kinesis/errors"
 TOMBSTONES_FOLDER = "_kinesis/tombstones"
 """The folder, in that of the table, with the keys whose deletion an upsert remembers."""
 
+GROWTH_FOLDER = "_kinesis/growth"
+"""The folder, in that of the table, with files that name the copies of its files with wider types."""
+
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)
 """The types whose smallest and greatest value a file's statistics name. Those of others would have to be
 rounded."""
@@ -134,6 +137,18 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class CopiedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of a table that was copied with other types.
+
+    Attributes:
+        path: Its path relative to the table's folder.
+        copies: The new files with its rows; several if one would be too large, none if it has no rows.
+    """
+
+    path: str
+    copies: tuple[DerivedFile, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class WritingJob:
     """The settings of the tasks that write an attempt's files. It can be pickled and holds no secrets.
@@ -161,14 +176,16 @@ class WritingJob:
     prefix: str = ""
 
 
-def is_new_file(file: DerivedFile, batch_id: int, folder: str = "") -> bool:
+def is_new_file(
+    file: DerivedFile, batch_id: int, folder: str = "", compression: Compression = NEW_FILES
+) -> bool:
     """Return whether an attempt may have written a file.
 
     Args:
         folder: The folder within that of the table, with a slash at its end.
     """
     folder += partition_folder(file.partition)
-    name = rf"{re.escape(folder)}part-{batch_id}-[0-9a-f]{{32}}\.{NEW_FILES.name}\.parquet"
+    name = rf"{re.escape(folder)}part-{batch_id}-[0-9a-f]{{32}}\.{compression.name}\.parquet"
     return re.fullmatch(name, file.path) is not None and file.size > 0 and file.new_rows <= file.rows
 
 

@@ -32,6 +32,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.opening import open_delta, open_or_create
+from kinesis_assets.table.ownership import DERIVED
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.chain import Chain
 from kinesis_assets.table.version import StoredTable, TableVersion, arrow_schema, commit_properties
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 
 SOURCE_PROPERTY = "kinesis_assets.source"
 """The property of a derived table with the id of its source table."""
-
-APPLICATION = "kinesis-derived"
-"""The application id of the transaction that points at the newest commit entry."""
 
 
 class DerivedTable(StoredTable):
@@ -118,7 +116,7 @@ class DerivedSnapshot(TableVersion):
     @property
     def commit_id(self) -> int | None:
         """The commit id of the newest commit, at whose entry the log points; None if there is none."""
-        return self.commit_id_of(APPLICATION)
+        return self.commit_id_of(DERIVED)
 
     @cached_property
     def newest(self) -> DerivedCommit | None:
@@ -178,14 +176,14 @@ class DerivedSnapshot(TableVersion):
             added: The files to add.
             removed: The files to remove.
             exclusive: Refuse the commit after any other commit since this version, even after a compaction.
-            columns: The schema that the table gets, as in Delta's metadata; None to keep its own. This
-                version must have no files, and the commit must be exclusive.
+            columns: The schema that the table gets, as in Delta's metadata; None to keep its own. All files
+                of this version must be removed, or none, see `growth`, and the commit must be exclusive.
 
         Raises:
             CommitOvertaken: Another commit was made after this version.
         """
         self.table.entries.write(entry)
-        properties = commit_properties({APPLICATION: entry.commit_id}, exclusive=exclusive)
+        properties = commit_properties({DERIVED: entry.commit_id}, exclusive=exclusive)
         self._write(added, removed, properties=properties, columns=columns)
 
     def replace(self, added: Iterable[DerivedFile], removed: Iterable[TableFile]) -> None:

@@ -35,6 +35,7 @@ from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
     ERRORS_FOLDER,
+    GROWTH_FOLDER,
     TOMBSTONES_FOLDER,
     DerivedFile,
     DerivedFileWriter,
@@ -240,7 +241,7 @@ _OLDER = 2 * MAX_ATTEMPT_AGE
 def prune(
     table: DerivedTable, clock: AgreedClock, limits: MaintenanceLimits, *, dry_run: bool
 ) -> Iterator[Step]:
-    """Delete old heartbeats and commit entries, and then the files that only these entries name.
+    """Delete old heartbeats, records of copies, commit entries, and the files that only these entries name.
 
     Args:
         clock: The clock that is checked before each folder.
@@ -254,8 +255,9 @@ def prune(
         PositionsUnreadable: The entry that the log points at is missing or damaged; nothing was deleted.
     """
     newest = table.snapshot().newest
-    expired = expired_files(table.files, HEARTBEATS_FOLDER, clock.now())
-    yield from prune_folder(table.files, HEARTBEATS_FOLDER, expired, dry_run=dry_run)
+    for folder in (HEARTBEATS_FOLDER, GROWTH_FOLDER):
+        expired = expired_files(table.files, folder, clock.now())
+        yield from prune_folder(table.files, folder, expired, dry_run=dry_run)
     if newest is None:
         return
     now = clock.now()

@@ -38,7 +38,7 @@ POSITION_COLUMN = "__position"
 
 _ALL = Selection()
 
-_TASK_BYTES = 128 << 20
+TASK_BYTES = 128 << 20
 """Target size of the files that one task reads, together."""
 
 _SHUFFLE_BYTES = 32 << 20
@@ -83,7 +83,7 @@ def read(
         fields = StructType([fields[name] for name in columns])
         columns_read = pa.schema([columns_read.field(name) for name in columns])
     size = sum(file.size for file in files)
-    groups = _groups(files, max(parallelism(spark), size // _TASK_BYTES)) or [[]]
+    groups = groups_of_files(files, max(parallelism(spark), size // TASK_BYTES)) or [[]]
     numbers = spark.range(0, len(groups), 1, len(groups))
     task = _reading(version.folder, groups, columns_read, selection, batch_column)
     if order is not None:
@@ -120,7 +120,7 @@ def with_null_for_empty(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows
 
 
-def _groups(files: Sequence[TableFile], limit: int) -> list[list[tuple[int, TableFile]]]:
+def groups_of_files(files: Sequence[TableFile], limit: int) -> list[list[tuple[int, TableFile]]]:
     """Distribute files, with their numbers, over groups of about the same size, at most `limit` of them."""
     groups: list[list[tuple[int, TableFile]]] = [[] for _ in range(min(len(files), limit))]
     sizes = [0] * len(groups)
@@ -142,7 +142,7 @@ def _reading(
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filesystem = folder.open()
-        for _, file in _files_of(numbers, groups):
+        for _, file in files_of_groups(numbers, groups):
             yield from rows_of_file(filesystem, file, schema, selection, batch_column)
 
     return run
@@ -164,7 +164,7 @@ def _reading_places(
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filesystem = folder.open()
-        for number, file in _files_of(numbers, groups):
+        for number, file in files_of_groups(numbers, groups):
             position = 0
             for rows in rows_of_file(filesystem, file, schema):
                 places = [
@@ -179,9 +179,10 @@ def _reading_places(
     return run
 
 
-def _files_of(
+def files_of_groups(
     numbers: Iterator[pa.RecordBatch], groups: Sequence[Sequence[tuple[int, TableFile]]]
 ) -> Iterator[tuple[int, TableFile]]:
+    """Yield the files of the groups with some numbers, with their own numbers."""
     for number in (number for batch in numbers for number in batch["id"].to_pylist()):
         yield from groups[number]
 

@@ -15,6 +15,7 @@ from kinesis_assets.derive.data_files import ERRORS_FOLDER, TOMBSTONES_FOLDER, M
 from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import NO_TOMBSTONES, Tombstones, refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
+from kinesis_assets.derive.growth import grow
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
 from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
 from kinesis_assets.derive.policy import NOTHING_DELETED, Decision, OnDeleted
@@ -22,6 +23,7 @@ from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
+    growing,
     refuse_missing_columns,
     refuse_other_types,
     table_schema,
@@ -109,6 +111,7 @@ class _Step:
         rows: The next rows of the source.
         changes: The changes of the table by these rows.
         columns: The columns that these rows need, see `table_schema`.
+        must_grow: Whether the files of the table must be rewritten before it can have these rows.
         decision: What is given up of rows of the source that were deleted.
         consumed: The number of rows of the source that are consumed afterwards, see `DerivedCommit`.
         recorded: Where the table started, and the batch ids of the commits until then that are recorded,
@@ -122,6 +125,7 @@ class _Step:
     rows: NewRows
     changes: StepChanges
     columns: dict[str, Any]
+    must_grow: bool
     decision: Decision
     consumed: int | None
     counts: RecordCounts | None
@@ -181,6 +185,8 @@ class _Step:
             restart = self.decide()
             if restart is None:
                 self.counts = self.changes.checked_now()
+                if self.must_grow:
+                    return self.grow(spark), True
                 return until_not_overtaken(self.table, self.write_and_commit), self.rows.more
         return self.start_again(restart), True
 
@@ -267,15 +273,17 @@ class _Step:
         """
         table, present, derivation = self.table, self.present, self.derivation
         names = () if derivation.mode is None else derivation.mode.columns
+        self.must_grow = False
         self.columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
         if present is None:
             require_writable(table.uri, table.files)  # which also creates the folder on a local disk
             check_conditional_puts(table.uri, table.folder)
             return None
         try:
+            schema = accepted_schema(present, self.columns, compared=names)
             if derivation.all_columns:
                 refuse_missing_columns(present, self.columns)
-            accepted_schema(present, self.columns)
+            self.must_grow = bool(growing(present, schema))
         except SchemaChangeRefused as error:
             # If the columns are those of a registry, registering a schema would delete the rows.
             rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
@@ -317,6 +325,19 @@ class _Step:
         self.decision = Decision(policy, lost) if lost else NOTHING_DELETED
         self.consumed = consumed_after(self.source, self.rows.selection, self.newest)
         return None
+
+    def grow(self, spark: SparkSession) -> DerivedCommit | None:
+        """Rewrite the table's files so that it can have the rows of the step, which comes again then."""
+        return grow(
+            spark,
+            self.table,
+            self.source,
+            self.columns,
+            self.definition,
+            expected=self.expected,
+            step_bytes=self.derivation.step_bytes,
+            by=self.by,
+        )
 
     def write_and_commit(self) -> DerivedCommit:
         """Write the changed rows, and commit them with the position after the rows of the source."""

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.derive.column_types import (
+    TypesConflict,
+    fields_twice,
+    grown,
+    is_storable,
+    lacking,
+    needs_files,
+    text_of,
+)
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import REBUILD_COMMAND
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.schema import refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrame
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
 
 _PARTITION_TYPES = {"string", "date", "byte", "short", "integer", "long"}
-
-_TYPE = re.compile(
-    r"string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
-)
-"""The types of the Delta protocol without parts."""
-
-_WIDER = {
-    "byte": {"short", "integer", "long"},
-    "short": {"integer", "long"},
-    "integer": {"long"},
-    "float": {"double"},
-}
-"""By type, the wider types of a table's column that hold all of its values."""
 
 
 def table_schema(
@@ -62,24 +57,24 @@ def table_schema(
     for name, kind in types.items():
         if kind == "void":
             raise InvalidInput(f"table {table}: the column {name} has no type; cast it")
-        if not _is_storable(kind):
+        if not is_storable(kind):
             raise InvalidInput(
-                f"table {table}: the column {name} has the type {_text(kind)}, which Delta tables do not "
+                f"table {table}: the column {name} has the type {text_of(kind)}, which Delta tables do not "
                 "have; cast it"
             )
-        if twice := _twice(kind):
+        if twice := fields_twice(kind):
             raise InvalidInput(
                 f"table {table}: the column {name} has the fields {', '.join(twice)}, whose names differ "
                 "only by case, which Delta tables ignore; rename one"
             )
         if name in key and not isinstance(kind, str):
             raise InvalidInput(
-                f"table {table}: the column {name} has the type {_text(kind)}, whose values cannot be "
+                f"table {table}: the column {name} has the type {text_of(kind)}, whose values cannot be "
                 "compared; use its parts"
             )
         if name in partition_by and not (isinstance(kind, str) and kind in _PARTITION_TYPES):
             raise InvalidInput(
-                f"table {table}: the partition column {name} has the type {_text(kind)}; use a text, a "
+                f"table {table}: the partition column {name} has the type {text_of(kind)}; use a text, a "
                 "date or an integer"
             )
     columns = [{**field, "nullable": True, "metadata": {}} for field in fields]
@@ -104,32 +99,11 @@ def _check_names(table: str, names: Sequence[str]) -> None:
             )
 
 
-def _is_storable(kind: Any) -> bool:
-    """Return whether a type, as in Spark's JSON, is one of Delta."""
-    if isinstance(kind, str):
-        return _TYPE.fullmatch(kind) is not None
-    if kind["type"] == "struct":
-        return all(_is_storable(field["type"]) for field in kind["fields"])
-    parts = {"array": ("elementType",), "map": ("keyType", "valueType")}.get(kind["type"])
-    return parts is not None and all(_is_storable(kind[part]) for part in parts)
-
-
-def _twice(kind: Any) -> list[str]:
-    """Return fields of a struct in a type, as in Spark's JSON, whose names differ only by case; if any."""
-    if isinstance(kind, str):
-        return []
-    fields = kind.get("fields", ())
-    counts = Counter(field["name"].lower() for field in fields)
-    twice = [field["name"] for field in fields if counts[field["name"].lower()] > 1]
-    parts = [field["type"] for field in fields]
-    parts += [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
-    return twice or next(filter(None, map(_twice, parts)), [])
-
-
 def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
-    """Add the columns to a table that new rows have and the table lacks.
+    """Add the columns, and the fields of structs, to a table that new rows have and the table lacks.
 
-    A column of the table that new rows lack becomes null in them. A value of a narrower type is widened.
+    A column or field of the table that new rows lack becomes null in them. A value of a narrower type is
+    widened.
 
     Args:
         snapshot: The newest version of the table.
@@ -139,8 +113,16 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
         SchemaChangeRefused: A column has another type in the table.
         TableNotWritable: Writing is refused.
         TableUnreachable: The columns cannot be added at present.
+        UpsertOvertaken: The files of the table must be rewritten first, see `derive.growth`, since another
+            run has changed its columns.
     """
-    new = _new_columns(snapshot, wanted)
+    schema = accepted_schema(snapshot, wanted)
+    if growing(snapshot, schema):
+        raise UpsertOvertaken(
+            snapshot.table.uri,
+            "another run has changed its columns, and they must grow again. Nothing was committed; run again",
+        )
+    new = [field for field in schema["fields"] if field not in snapshot.schema["fields"]]
     if not new:
         return
     try:
@@ -149,43 +131,81 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
         accept_columns(snapshot.table.snapshot(), wanted)  # another run may have added the same ones
 
 
-def accepted_schema(snapshot: DerivedSnapshot | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that a table will have after `accept_columns`. Raises its errors.
+def accepted_schema(
+    snapshot: DerivedSnapshot | None, wanted: dict[str, Any], compared: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the schema that a table needs for new rows: the one that it has, with what they need besides.
 
     Args:
         snapshot: The newest version of the table; None if it does not exist.
         wanted: The schema of the new rows.
+        compared: The columns by which rows replace others.
+
+    Raises:
+        SchemaChangeRefused: A column has a type in the table that does not grow to that of the new rows.
     """
     if snapshot is None:
         return wanted
-    fields = [*snapshot.schema["fields"], *_new_columns(snapshot, wanted)]
-    return {"type": "struct", "fields": fields}
-
-
-def _new_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    present = {field["name"]: field["type"] for field in snapshot.schema["fields"]}
-    spelled = {name.lower(): name for name in present}
-    new = []
-    for field in wanted["fields"]:
-        name, kind = field["name"], field["type"]
-        if spelled.get(name.lower(), name) != name:
+    new = {field["name"].lower(): field for field in wanted["fields"]}
+    fields = []
+    for field in snapshot.schema["fields"]:
+        name = field["name"]
+        other = new.pop(name.lower(), None)
+        if other is None:
+            fields.append(field)
+            continue
+        if other["name"] != name:
             raise SchemaChangeRefused(
                 snapshot.table.uri,
-                f"the column {spelled[name.lower()]} is called {name} in the new rows. Nothing was "
-                "written. Give it the same name",
+                f"the column {name} is called {other['name']} in the new rows. Nothing was written. Give it "
+                "the same name",
             )
-        if name not in present:
-            new.append(field)
-        elif present[name] != kind and not (
-            isinstance(kind, str) and isinstance(present[name], str) and present[name] in _WIDER.get(kind, ())
-        ):
-            raise SchemaChangeRefused(
-                snapshot.table.uri,
-                f"the column {name} has the type {_text(present[name])}, and the new rows have "
-                f"{_text(kind)}. Nothing was written. Cast it in the transformation, give it another name, "
-                f"or run {REBUILD_COMMAND} to derive all rows again with the new type",
-            )
-    return new
+        fields.append(
+            field | {"type": _grown(snapshot, name, field["type"], other["type"], name in compared)}
+        )
+    return {"type": "struct", "fields": [*fields, *new.values()]}
+
+
+def _grown(snapshot: DerivedSnapshot, name: str, old: Any, new: Any, is_compared: bool) -> Any:
+    """Return the type of a column after new rows are added. Raises as `accepted_schema`."""
+    try:
+        kind = grown(old, new)
+    except TypesConflict as error:
+        place = f"the column {name}"
+        if error.path:
+            place = f"the field {'.'.join((name, *error.path))}"
+        raise SchemaChangeRefused(
+            snapshot.table.uri,
+            f"{place} has the type {text_of(error.old)}, and the new rows have {text_of(error.new)}. "
+            f"{_WAYS_OUT}",
+        ) from None
+    if is_compared and (old, kind) == ("float", "double"):
+        raise SchemaChangeRefused(
+            snapshot.table.uri,
+            f"the column {name} has the type float, and the new rows have double. Rows are compared by it, "
+            f"and 0.1 is not the same number in both. {_WAYS_OUT}",
+        )
+    return kind
+
+
+_WAYS_OUT = (
+    "Nothing was written. Cast it in the transformation, give it another name, or run "
+    f"{REBUILD_COMMAND} to derive all rows again with the new type"
+)
+
+
+def growing(snapshot: DerivedSnapshot, schema: dict[str, Any]) -> list[str]:
+    """Return the columns of a table whose files, or whose types, must change for another schema.
+
+    Args:
+        schema: The schema that it is to get, see `accepted_schema`.
+    """
+    kinds = {field["name"]: field["type"] for field in schema["fields"]}
+    return [
+        field["name"]
+        for field in snapshot.schema["fields"]
+        if needs_files(field["type"], kinds[field["name"]])
+    ]
 
 
 def refuse_other_types(snapshot: DerivedSnapshot, written: dict[str, Any]) -> None:
@@ -205,21 +225,33 @@ def refuse_other_types(snapshot: DerivedSnapshot, written: dict[str, Any]) -> No
 
 
 def refuse_missing_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
-    """Check that new rows have all columns of a table. The arguments are as above.
+    """Check that new rows have all columns of a table, with all fields of structs.
+
+    Args:
+        snapshot: The newest version of the table, which accepts the columns of the new rows.
+        wanted: The schema of the new rows.
 
     Raises:
-        SchemaChangeRefused: They lack a column.
+        SchemaChangeRefused: They lack a column or a field.
     """
-    names = {field["name"].lower() for field in wanted["fields"]}
-    missing = [field for field in snapshot.schema["fields"] if field["name"].lower() not in names]
+    kinds = {field["name"].lower(): field["type"] for field in wanted["fields"]}
+    missing = [field for field in snapshot.schema["fields"] if field["name"].lower() not in kinds]
     if missing:
         raise SchemaChangeRefused(
             snapshot.table.uri,
             f"the new rows lack {', '.join(field['name'] for field in missing)}. Nothing was written. If "
             "they are to be null from now on, select null under their names, as in "
-            f"CAST(NULL AS {_text(missing[0]['type'])}) AS {missing[0]['name']}",
+            f"CAST(NULL AS {text_of(missing[0]['type'])}) AS {missing[0]['name']}",
         )
-
-
-def _text(kind: Any) -> str:
-    return kind if isinstance(kind, str) else json.dumps(kind)
+    fields = [
+        name
+        for field in snapshot.schema["fields"]
+        for name in lacking(field["type"], kinds[field["name"].lower()], (field["name"],))
+    ]
+    if fields:
+        raise SchemaChangeRefused(
+            snapshot.table.uri,
+            f"the new rows lack {', '.join(fields)}, as if an older version of the schema were the latest. "
+            "Nothing was written. Register a version with these fields, or name a version in the setting "
+            "schema, with which they are null from now on",
+        )

@@ -42,6 +42,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import DateType, DoubleType, FloatType, IntegralType, StringType
 
+from kinesis_assets.derive.conforming import conformed
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.derive.partial_rows import (
@@ -116,6 +117,7 @@ def upserted(
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot.refuse_irreplaceable()
+    new = conformed(new, snapshot.schema)
     has_key = all_present(upsert.key)
     keyed = new.where(has_key)
     compared, unknown = without_place(keyed), _unknown(keyed, upsert)
@@ -474,6 +476,7 @@ def rolled_up(
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot.refuse_irreplaceable()
+    new = conformed(new, snapshot.schema)
     files = snapshot.data_files()
     if incomplete is not None:
         kept = read(spark, snapshot, files).drop(BATCH_COLUMN)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType, StructType
 
+from kinesis_assets.derive.conforming import conformed_column
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
@@ -131,10 +132,13 @@ def _with_columns(changed: ChangedRows, fields: StructType, job: WritingJob) -> 
         return map_in_arrow(rows, _adding(schema, job.batch_id), fields)
     columns = []
     for field in fields:
-        column = F.col(f"`{field.name}`") if field.name in types else F.lit(None)
+        column = F.lit(None).cast(field.dataType)
+        if field.name in types:
+            kind = rows.schema[field.name].dataType
+            column = conformed_column(F.col(f"`{field.name}`"), kind, field.dataType)
         if field.name == BATCH_COLUMN:
-            column = F.lit(job.batch_id)
-        columns.append(column.cast(field.dataType).alias(field.name))
+            column = F.lit(job.batch_id).cast(field.dataType)
+        columns.append(column.alias(field.name))
     if changed.removed:
         columns += [F.col(FILE_COLUMN), F.col(POSITION_COLUMN)]
     return rows.select(columns)

@@ -1,4 +1,5 @@
-"""The task that writes the rows of a step, and copies files of which rows are replaced without these.
+"""The tasks that write the rows of a step, copy files of which rows are replaced without these, and copy
+files with other types.
 
 Rows that stay go from file to file here, and never enter the JVM.
 """
@@ -14,21 +15,24 @@ import pyarrow.compute as pc
 
 from kinesis_assets.derive.data_files import (
     CHANGES_FOLDER,
+    CopiedFile,
     DerivedFileWriter,
     Manifest,
     RecordCounts,
     counts_of,
 )
-from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, rows_of_file
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, files_of_groups, rows_of_file
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.kinesis.records.records import binaries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from kinesis_assets.derive.data_files import WritingJob
+    from kinesis_assets.spark.arrow_steps import ArrowStep
+    from kinesis_assets.table.data_file import TableFile
 
 _COPIED_ROWS = 1 << 15
 """Maximum number of rows that are copied at once."""
@@ -38,7 +42,7 @@ _LARGE = 4
 Small files are merged, and large ones keep their range of keys."""
 
 
-def writing_task(job: WritingJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def writing_task(job: WritingJob) -> ArrowStep:
     """Return the function that Spark's `mapInArrow` runs for each partition of the rows.
 
     Its input has the columns of the table. If files are replaced, it has the columns of `read` with each
@@ -125,3 +129,21 @@ class _Copies:
             start += rows.num_rows
             self._kept.write(rows.filter(pa.array(~is_replaced)))
             self._replaced.write(rows.filter(pa.array(is_replaced)))
+
+
+def copying_task(job: WritingJob, groups: Sequence[Sequence[tuple[int, TableFile]]]) -> ArrowStep:
+    """Return the function that copies the files of each task number, each to files of its own.
+
+    The copies have the columns of the job. The function returns a `CopiedFile` for each file.
+    """
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filesystem = job.folder.open()
+        for _, file in files_of_groups(numbers, groups):
+            writer = DerivedFileWriter(job)
+            for rows in rows_of_file(filesystem, file, job.schema, batch_rows=_COPIED_ROWS):
+                writer.write(rows)
+            copied = CopiedFile(file.path, tuple(writer.close()))
+            yield pa.RecordBatch.from_arrays([binaries([encode(copied)])], ["copied"])
+
+    return run

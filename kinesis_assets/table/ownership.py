@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 OWNER = "kinesis_assets.stream"
 """The table property with the ARN of the table's stream."""
 
+DERIVED = "kinesis-derived"
+"""The application id of the transaction that points at the newest commit entry of a derived table."""
+
 WAY_OUT_OF_RECREATION = (
     "Use a new table for the new stream, or set on_recreated: restart to continue in this one"
 )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
+    from deltalake.table import FilterConjunctionType
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
@@ -52,6 +53,8 @@ machine's clock, and such entries may be the only trace of a restore."""
 _MAPPING = "delta.columnMapping.mode"
 _READING = {"deletionVectors": "delta.enableDeletionVectors"}
 _REPLACING = {"appendOnly": "delta.appendOnly", "changeDataFeed": "delta.enableChangeDataFeed"}
+
+_INTEGERS = ("byte", "short", "integer", "long")
 
 _TIMESTAMP_NTZ = "timestampNtz"
 """The feature of a table with a column of the type timestamp_ntz, at any depth."""
@@ -331,13 +334,16 @@ class TableVersion:
             removed: The files to remove.
             properties: The properties of the commit, see `commit_properties`.
             data_change: Whether the rows change; otherwise they are only moved to other files.
-            columns: The schema that the table gets, as in Delta's metadata; None to keep its own. This
-                version must have no files.
+            columns: The schema that the table gets, as in Delta's metadata; None to keep its own. Then either
+                all files of this version must be removed, or none, and none only if the table is empty or
+                has a partition column of integers.
             hooks: What delta-rs does after the commit.
 
         Raises:
             CommitOvertaken: Another commit was made after this version.
         """
+        removed = list(removed)
+        filters = None if columns is None else self._overwrite_filter(removed)
         now = time.time_ns() // 1_000_000  # by this machine's clock, as delta-rs uses it
         actions: list[AddAction | RemoveAction] = [
             AddAction(
@@ -359,6 +365,7 @@ class TableVersion:
                 partition_values=file.partition_texts,
             )
             for file in removed
+            if columns is None  # an overwrite removes them itself
         )
         with self._overtaken():
             self.delta.create_write_transaction(
@@ -366,9 +373,28 @@ class TableVersion:
                 mode="append" if columns is None else "overwrite",
                 schema=self.delta.schema() if columns is None else Schema.from_json(json.dumps(columns)),
                 partition_by=self.partition_columns,
+                partition_filters=filters,
                 commit_properties=properties,
                 post_commithook_properties=hooks,
             )
+
+    def _overwrite_filter(self, removed: Sequence[TableFile]) -> FilterConjunctionType | None:
+        """Return the filter with which an overwrite of the columns removes some files, and no others.
+
+        Raises:
+            ValueError: There is none.
+        """
+        present = {file.path for file in self.data_files()}
+        if present == {file.path for file in removed}:
+            return None
+        integers = [
+            field["name"]
+            for field in self.schema["fields"]
+            if field["name"] in self.partition_columns and field["type"] in _INTEGERS
+        ]
+        if removed or not integers:
+            raise ValueError(f"table {self.uri}: its columns cannot be changed without its other files")
+        return [(integers[0], "=", "0"), (integers[0], "=", "1")]  # no file is in both partitions
 
     @contextmanager
     def _overtaken(self) -> Iterator[None]:

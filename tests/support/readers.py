@@ -122,7 +122,7 @@ for line in sys.stdin:
     uri, columns, column, value, is_bound = json.loads(line)
     found = col(f"`{column}`")
     condition = found.isNull() if value is None else found >= lit(value) if is_bound else found == lit(value)
-    rows = spark.read.format("delta").load(uri).where(condition).select(columns)
+    rows = spark.read.format("delta").load(uri).where(condition).selectExpr(*columns)
     print(json.dumps(["found", [list(row) for row in rows.collect()]], default=str), flush=True)
 """
 
@@ -130,9 +130,12 @@ for line in sys.stdin:
 def found_by_delta_spark(
     uri: str, columns: Sequence[str], conditions: Iterable[Filter]
 ) -> list[Counter[tuple[Any, ...]]]:
-    """Return the rows that delta-spark finds with each filter, with dates as texts.
+    """Return the rows that delta-spark finds with each filter, with dates and decimals as texts.
 
     It runs in the environment of the benchmarks, because it needs another version of Spark.
+
+    Args:
+        columns: The columns, or expressions in Spark SQL.
     """
     try:
         python = delta_python()

@@ -16,7 +16,7 @@ import msgspec
 
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.log.delta_log import read_entry
-from kinesis_assets.table.ownership import application
+from kinesis_assets.table.ownership import DERIVED, application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,8 +149,11 @@ class RewriteLog:
 
 
 def rewrites_of(entry: LogEntry) -> list[Rewrite]:
-    """Return the rewrite that a log entry records, or nothing if it records another operation."""
-    overwrites = entry.mode.lower() == _OVERWRITE
+    """Return the rewrite that a log entry records, or nothing if it records another operation.
+
+    An overwrite that moves the position of a derived table is a commit of this package.
+    """
+    overwrites = entry.mode.lower() == _OVERWRITE and DERIVED not in entry.transactions
     if not entry.changes_rows or not (overwrites or _REPLACING.fullmatch(entry.operation)):
         return []
     operation = f"{entry.operation}, mode Overwrite" if overwrites else entry.operation

@@ -1,0 +1,252 @@
+"""Columns whose types grow: what readers find in the rows before and after, and how often each is there."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from kinesis_assets.derive.data_files import GROWTH_FOLDER
+from kinesis_assets.derive.derivation import Rollup, Upsert
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.errors import SchemaChangeRefused
+from kinesis_assets.table.store.storage import files_in
+from support.readers import READERS, Filter, found_by, found_by_delta_spark
+
+ALL = Filter("id", 0, is_bound=True)
+
+EARLY = "id INT, who STRUCT<name: STRING>, items ARRAY<STRUCT<sku: STRING>>"
+NESTED = "id INT, who STRUCT<name: STRING, mail: STRING>, items ARRAY<STRUCT<sku: STRING, number: INT>>"
+
+NARROW = "id INT, part SHORT, price FLOAT, total DECIMAL(10,2), tags MAP<STRING, STRUCT<a: INT>>"
+WIDE = (
+    "id BIGINT, part INT, price DOUBLE, total DECIMAL(14,4), tags MAP<STRING, STRUCT<a: BIGINT, b: STRING>>, "
+    "who STRUCT<name: STRING>"
+)
+
+
+def typed(schema):
+    """Return the transformation that reads records in JSON with a schema."""
+
+    def transform(rows):
+        record = F.from_json(F.col("data").cast("string"), schema).alias("record")
+        return rows.select(record).select("record.*")
+
+    return transform
+
+
+def put(bench, *records):
+    bench.put(*(json.dumps(record).encode() for record in records))
+    bench.run()
+
+
+def files_of(derived):
+    return {file.path for file in derived.table.snapshot().data_files()}
+
+
+def plain(value):
+    """Return a value of a reader, with maps as dictionaries."""
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return {key: plain(each) for key, each in value}
+    if (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], dict)
+        and value[0].keys() == {"key", "value"}
+    ):
+        return {each["key"]: plain(each["value"]) for each in value}
+    return value
+
+
+def rows_by(reader, derived, columns, condition=ALL):
+    found = READERS[reader](derived.table.folder.uri, columns, condition).to_pylist()
+    rows = [tuple(plain(row[name]) for name in columns) for row in found]
+    return sorted(rows, key=lambda row: row[0])
+
+
+def test_fields_of_structs_are_added_without_rewriting_a_file(bench, derived):
+    put(bench, {"id": 1, "who": {"name": "ann"}, "items": [{"sku": "cup"}]}, {"id": 2})
+    derived.run(transform=typed(EARLY))
+    before = files_of(derived)
+    put(bench, {"id": 3, "who": {"name": "bob", "mail": "b@x"}, "items": [{"sku": "pot", "number": 2}]})
+    derived.run(transform=typed(NESTED))
+    put(bench, {"id": 4, "who": {"name": "cy", "mail": "c@x"}, "items": [{"sku": "lid", "number": 3}]})
+    derived.run(transform=typed(EARLY))
+    columns = ("id", "who", "items")
+    expected = [
+        (1, {"name": "ann", "mail": None}, [{"sku": "cup", "number": None}]),
+        (2, None, None),
+        (3, {"name": "bob", "mail": "b@x"}, [{"sku": "pot", "number": 2}]),
+        (4, {"name": "cy", "mail": None}, [{"sku": "lid", "number": None}]),
+    ]
+    for reader in READERS:
+        assert rows_by(reader, derived, columns) == expected, reader
+    assert before < files_of(derived)
+    expressions = ("id", "who.mail", "to_json(items.number)")
+    (found,) = found_by_delta_spark(derived.table.folder.uri, expressions, [ALL])
+    assert found == Counter([(1, None, "[null]"), (2, None, None), (3, "b@x", "[2]"), (4, None, "[null]")])
+
+
+NUMBERS = ("id", "price", "total", "tags")
+OLD = [
+    {"id": 1, "part": 7, "price": 0.5, "total": "1.25", "tags": {"x": {"a": 1}}},
+    {"id": 2, "part": 8, "price": 2.5, "total": "99999999.99", "tags": None},
+]
+NEW = {
+    "id": 3_000_000_000,
+    "part": 70_000,
+    "price": 1e300,
+    "total": "0.0001",
+    "tags": {"y": {"a": 1, "b": "z"}},
+}
+WIDENED = [
+    (1, 0.5, Decimal("1.2500"), {"x": {"a": 1, "b": None}}),
+    (2, 2.5, Decimal("99999999.9900"), None),
+    (3_000_000_000, 1e300, Decimal("0.0001"), {"y": {"a": 1, "b": "z"}}),
+]
+
+
+@pytest.fixture
+def grown(bench, derived, tmp_path):
+    """A partitioned table whose types grow after it has got rows, and a table that is derived from it."""
+    derived.derivation = replace(derived.derivation, partition_by=("part",))
+    below = replace(
+        derived,
+        table=DerivedTable(str(tmp_path / "below"), derived.table.policy),
+        derivation=replace(
+            derived.derivation,
+            source=derived.table.uri,
+            transform=lambda rows: rows.drop("_batch_id"),
+            partition_by=(),
+        ),
+    )
+    for row in OLD:
+        put(bench, row)
+        derived.run(transform=typed(NARROW))
+    below.run()
+    put(bench, NEW)
+    commits = derived.run(transform=typed(WIDE), max_bytes=1)
+    assert [commit.rows for commit in commits] == [0, 1]
+    below.run()
+    return derived, below
+
+
+def test_every_reader_finds_the_rows_of_before_and_after_wider_types(grown):
+    for derived in grown:
+        for reader in READERS:
+            assert rows_by(reader, derived, NUMBERS) == WIDENED, reader
+            for condition, ids in {
+                Filter("id", 2): {2},
+                Filter("id", 2, is_bound=True): {2, 3_000_000_000},
+                Filter("id", 3_000_000_000): {3_000_000_000},
+                Filter("price", 1.0, is_bound=True): {2, 3_000_000_000},
+                Filter("part", 7): {1},
+                Filter("part", 70_000): {3_000_000_000},
+            }.items():
+                found = found_by(reader, derived.table.folder.uri, ["id"], condition)
+                assert found == Counter((number,) for number in ids), (reader, condition)
+    expressions = ("id", "price", "total", "to_json(tags)", "part")
+    filters = [ALL, Filter("total", 1.0, is_bound=True), Filter("part", 8)]
+    first, second, third = (
+        (1, 0.5, "1.2500", '{"x":{"a":1}}', 7),
+        (2, 2.5, "99999999.9900", None, 8),
+        (3_000_000_000, 1e300, "0.0001", '{"y":{"a":1,"b":"z"}}', 70_000),
+    )
+    found = found_by_delta_spark(grown[0].table.folder.uri, expressions, filters)
+    assert found == [Counter([first, second, third]), Counter([first, second]), Counter([second])]
+
+
+def test_rows_of_the_earlier_types_keep_the_wider_ones(bench, grown):
+    derived, below = grown
+    files = files_of(derived)
+    put(bench, {"id": 4, "part": 9, "price": 0.25, "total": "2.50", "tags": {"x": {"a": 5}}})
+    derived.run(transform=typed(NARROW))
+    below.run()
+    expected = (4, 0.25, Decimal("2.5000"), {"x": {"a": 5, "b": None}})
+    for each in grown:
+        assert rows_by("PyArrow", each, NUMBERS) == sorted([*WIDENED, expected])
+    assert files < files_of(derived)
+    assert files_in(derived.table.files, GROWTH_FOLDER) == []
+
+
+def test_a_wider_partition_column_rewrites_no_file(bench, derived):
+    derived.derivation = replace(derived.derivation, partition_by=("part",))
+    put(bench, {"id": 1, "part": 7}, {"id": 2, "part": None})
+    derived.run(transform=typed("id INT, part SHORT"))
+    before = files_of(derived)
+    put(bench, {"id": 3, "part": 3_000_000_000})
+    derived.run(transform=typed("id INT, part BIGINT"))
+    for reader in READERS:
+        assert rows_by(reader, derived, ("id", "part")) == [(1, 7), (2, None), (3, 3_000_000_000)], reader
+    assert before < files_of(derived)
+
+
+def test_rows_replace_those_whose_key_had_a_narrower_type(bench, derived):
+    derived.derivation = replace(derived.derivation, mode=Upsert(("id",), ("at",)))
+    put(bench, {"id": 1, "at": 1, "who": {"name": "ann"}}, {"id": 2, "at": 1, "who": {"name": "bob"}})
+    derived.run(transform=typed("id INT, at INT, who STRUCT<name: STRING>"))
+    put(bench, {"id": 1, "at": 5, "who": {"name": "eve", "mail": "e@x"}}, {"id": 2, "at": 0})
+    derived.run(transform=typed("id BIGINT, at BIGINT, who STRUCT<mail: STRING, name: STRING>"))
+    put(bench, {"id": 2, "at": 9, "who": {"name": "dan"}})
+    derived.run(transform=typed("id INT, at INT, who STRUCT<name: STRING>"))
+    assert derived.values("id", "at", "who") == [
+        (1, 5, {"name": "eve", "mail": "e@x"}),
+        (2, 9, {"name": "dan", "mail": None}),
+    ]
+
+
+def test_a_roll_up_keeps_its_groups_when_their_column_becomes_wider(bench, derived, tmp_path):
+    def counted(kind):
+        return lambda rows: rows.groupBy(F.col("id").cast(kind).alias("id")).agg(
+            F.count("*").cast(kind).alias("number")
+        )
+
+    per_id = replace(
+        derived,
+        table=DerivedTable(str(tmp_path / "counted")),
+        derivation=replace(derived.derivation, source=derived.table.uri, mode=Rollup(("id",))),
+    )
+    put(bench, {"id": 1}, {"id": 2})
+    derived.run(transform=typed("id INT"))
+    per_id.run(transform=counted("int"))
+    put(bench, {"id": 2})
+    derived.run(transform=typed("id INT"))
+    per_id.run(transform=counted("long"))
+    assert per_id.values("id", "number") == [(1, 1), (2, 2)]
+    assert [str(field.type.type) for field in DeltaTable(per_id.table.uri).schema().fields][:2] == [
+        "long"
+    ] * 2
+
+
+def test_a_float_by_which_rows_are_compared_does_not_become_a_double(bench, derived):
+    derived.derivation = replace(derived.derivation, mode=Upsert(("id",), ("price",)))
+    put(bench, {"id": 1, "price": 0.1})
+    derived.run(transform=typed("id INT, price FLOAT"))
+    put(bench, {"id": 2, "price": 0.1})
+    with pytest.raises(
+        SchemaChangeRefused, match=r"\bprice\b.*\bfloat\b.*\bdouble\b.*kinesis-assets rebuild"
+    ):
+        derived.run(transform=typed("id INT, price DOUBLE"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("who STRUCT<name: INT>", r"the field who\.name has the type string, and the new rows have integer"),
+        ("who ARRAY<STRING>", r"the column who has the type struct<name: string>, .* array<string>"),
+        ("who STRUCT<Name: STRING>", r"struct<name: string>.* struct<Name: string>"),
+    ],
+)
+def test_another_change_of_a_struct_is_refused_before_anything_is_written(bench, derived, schema, reason):
+    put(bench, {"who": {"name": "ann"}})
+    derived.run(transform=typed("who STRUCT<name: STRING>"))
+    put(bench, {"who": None})
+    version = derived.table.snapshot().version
+    with pytest.raises(SchemaChangeRefused, match=reason):
+        derived.run(transform=typed(schema))
+    assert derived.table.snapshot().version == version
