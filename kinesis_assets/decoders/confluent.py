@@ -1,7 +1,8 @@
 """Records in the wire format of Confluent's Schema Registry, which other registries share.
 
 Byte 0 is the version of the header, 0. Bytes 1 to 4 are the id of the schema with which the record was
-written, big-endian. The payload follows. That of Protobuf begins with which message it is, see `registered_protobuf`.
+written, big-endian. The payload follows. That of Protobuf begins with which message it is, see
+`registered_protobuf`.
 
 Executors request the schemas of records by id, the driver requests one by its subject.
 

@@ -97,7 +97,9 @@ class PayloadType:
                     registered_protobuf_reader,
                 )
 
-                return registered_protobuf_reader(version, spark_type, is_sorted=has_sorted_messages)
+                return registered_protobuf_reader(
+                    version.definition, version.imports, spark_type, is_sorted=has_sorted_messages
+                )
         raise Undecodable(f"its data format is {version.data_format}; AVRO, JSON and PROTOBUF are supported")
 
 
@@ -173,7 +175,7 @@ def registered_type(version: SchemaVersion, message: str | None = None) -> Paylo
             from kinesis_assets.decoders.registered_protobuf import registered_message  # noqa: PLC0415  # as above
             from kinesis_assets.schemas.protobuf_schema import protobuf_columns  # noqa: PLC0415  # as above
 
-            columns = protobuf_columns(registered_message(version, message))
+            columns = protobuf_columns(registered_message(version.definition, version.imports, message))
         case _:
             raise InvalidInput(
                 f"it has the data format {version.data_format}; AVRO, JSON and PROTOBUF are supported, so "

@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
     from pyspark.sql.types import DataType
 
-    from kinesis_assets.decoders.registered_payloads import SchemaVersion
+    Imports = tuple[tuple[str, str], ...]
 
 _MAX_VARINT = 5  # bytes of 32 bits
 _MAX_DEPTH = 32
 
 
 def registered_protobuf_reader(
-    version: SchemaVersion, spark_type: DataType, *, is_sorted: bool
+    definition: str, imports: Imports, spark_type: DataType, *, is_sorted: bool
 ) -> Callable[[bytes], Any]:
     """Create a function that decodes a payload or raises `Undecodable`.
 
     Args:
+        definition: The text of the schema.
+        imports: The names and texts of the schemas that it imports.
         is_sorted: Whether payloads begin with a place among all messages, as those of Glue do, and not with a
             path.
 
@@ -46,7 +48,7 @@ def registered_protobuf_reader(
     """
     require_protoc()
     try:
-        file = compiled(version.definition, version.imports)
+        file = compiled(definition, imports)
     except InvalidInput as error:
         raise Undecodable(str(error)) from error
     by_name = sorted(messages(file), key=lambda each: str(each.full_name))
@@ -62,17 +64,19 @@ def registered_protobuf_reader(
     return read
 
 
-def registered_message(version: SchemaVersion, name: str | None) -> Descriptor:
+def registered_message(definition: str, imports: Imports, name: str | None) -> Descriptor:
     """Return a message of a definition.
 
     Args:
+        definition: The text of the schema.
+        imports: The names and texts of the schemas that it imports.
         name: Its full name; None for the only one that is not within another.
 
     Raises:
         InvalidInput: There is none, or there are several; or protoc is not installed.
     """
     require_protoc()
-    found = {each.full_name: each for each in messages(compiled(version.definition, version.imports))}
+    found = {each.full_name: each for each in messages(compiled(definition, imports))}
     if name is None:
         found = {full: each for full, each in found.items() if each.containing_type is None}
         if len(found) == 1:

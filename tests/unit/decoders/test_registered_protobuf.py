@@ -78,7 +78,7 @@ def test_a_glue_payload_that_is_no_message_is_an_error(payload, error):
     ],
 )
 def test_a_confluent_payload_begins_with_the_path_of_its_message(payload, ddl, value):
-    read = registered_protobuf_reader(VERSION, spark_type(ddl), is_sorted=False)
+    read = registered_protobuf_reader(VERSION.definition, VERSION.imports, spark_type(ddl), is_sorted=False)
     assert read(bytes.fromhex(payload)) == value
 
 
@@ -96,7 +96,9 @@ def test_a_confluent_payload_begins_with_the_path_of_its_message(payload, ddl, v
     ],
 )
 def test_a_confluent_payload_that_is_no_message_is_an_error(payload, error):
-    read = registered_protobuf_reader(VERSION, spark_type("id long"), is_sorted=False)
+    read = registered_protobuf_reader(
+        VERSION.definition, VERSION.imports, spark_type("id long"), is_sorted=False
+    )
     with pytest.raises(Undecodable, match=error):
         read(bytes.fromhex(payload))
 
@@ -108,7 +110,10 @@ def test_a_definition_may_import_others():
         "message Order { common.Money price = 1; google.protobuf.Timestamp at = 2; }"
     )
     version = SchemaVersion("PROTOBUF", definition, (("common/money.proto", money),))
-    assert protobuf_columns(registered_message(version, None)) == "price STRUCT<cents: BIGINT>, at TIMESTAMP"
+    assert (
+        protobuf_columns(registered_message(version.definition, version.imports, None))
+        == "price STRUCT<cents: BIGINT>, at TIMESTAMP"
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,8 +137,11 @@ def test_protobuf_without_protoc_names_the_extra(monkeypatch):
 
 
 def test_a_registered_message_is_the_only_one_or_must_be_named():
-    assert protobuf_columns(registered_message(VERSION, "shop.Order.Note")) == "id STRING"
+    assert (
+        protobuf_columns(registered_message(VERSION.definition, VERSION.imports, "shop.Order.Note"))
+        == "id STRING"
+    )
     with pytest.raises(InvalidInput, match=r"shop.Order, shop.Item; name one with message"):
-        registered_message(VERSION, None)
+        registered_message(VERSION.definition, VERSION.imports, None)
     with pytest.raises(InvalidInput, match=r"no message shop.Basket; its messages are shop.Order, "):
         registered_type(VERSION, "shop.Basket")

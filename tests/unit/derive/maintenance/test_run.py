@@ -204,7 +204,7 @@ def test_the_clocks_are_compared_immediately_before_each_step_that_deletes(orpha
     steps_of(derived, now, machine)
 
     deleting = [number for number, event in enumerate(events) if event not in {"clocks", "plan"}]
-    assert [events[number] for number in deleting] == ["compact", "vacuum", "checkpoint", *["prune"] * 5]
+    assert [events[number] for number in deleting] == ["compact", "vacuum", "checkpoint", *["prune"] * 6]
     assert {events[number - 1] for number in deleting} == {"clocks"}
 
 
