@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.decoder import Decoder, DecoderSettings, Decoding, Undecodable
     from kinesis_assets.decoders.glue import Glue, GlueRegistry
     from kinesis_assets.decoders.json_documents import Json
+    from kinesis_assets.decoders.json_paths import Only, Unnest
     from kinesis_assets.decoders.projection import from_json, typed_columns
     from kinesis_assets.decoders.protobuf import Protobuf
     from kinesis_assets.decoders.registered_payloads import SchemaVersion
     from kinesis_assets.decoders.spark_types import converter, parse_type
+    from kinesis_assets.decoders.split import Split
 
 # Names are imported on first use, because definitions import the formats and load neither Spark nor Arrow.
 _HOMES = {
@@ -33,9 +35,12 @@ _HOMES = {
     "GlueRegistry": "glue",
     "Gzip": "compression",
     "Json": "json_documents",
+    "Only": "json_paths",
     "Protobuf": "protobuf",
     "SchemaVersion": "registered_payloads",
+    "Split": "split",
     "Undecodable": "decoder",
+    "Unnest": "json_paths",
     "Zstd": "compression",
     "converter": "spark_types",
     "decode": "chain",
@@ -55,9 +60,12 @@ __all__ = [
     "GlueRegistry",
     "Gzip",
     "Json",
+    "Only",
     "Protobuf",
     "SchemaVersion",
+    "Split",
     "Undecodable",
+    "Unnest",
     "Zstd",
     "converter",
     "decode",

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.json_paths import Only
 from kinesis_assets.decoders.spark_types import decoded_type, value_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
@@ -47,7 +48,7 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
 
     If one of the decoders makes several documents of a record, or none, each document is a row, whose `data`
     are its own bytes, and whose `document_number` (int) is its place in the record, from 0. It is null for a
-    record that fails as a whole.
+    record that fails as a whole. `Only` leaves out rows.
 
     Args:
         decoders: The decoders in the order in which they apply. All but the last must return bytes.
@@ -83,6 +84,9 @@ def decode(*decoders: Decoder) -> Callable[[DataFrame], DataFrame]:
         fields = [new.get(field.name, field) for field in full.schema] + [new[name] for name in added]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for decoder in ready:
+                if isinstance(decoder, Only):
+                    batches = map(decoder.filtered, batches)
             if multiplies:
                 return _document_batches(batches, ready, arrow_type, added, column)
             return _decoded_batches(batches, ready, arrow_type, added)

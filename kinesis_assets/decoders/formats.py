@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from kinesis_assets.decoders.split import SplitMode
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from kinesis_assets.schemas.ddl import Field
 
@@ -60,6 +61,7 @@ class Format:
         schemas: What `schema` may be.
         takes_definition: Whether the decoder takes the text of the schema's file. Otherwise it takes DDL.
         is_json: Whether a document is JSON text, in which settings name paths.
+        splits: The ways in which a record may be split into documents, see `Split`.
         multiplies: Whether a record may become several rows or none, as the decoder says too.
         has_schema_id: Whether rows have the column `schema_id`, as the decoder says too.
         changes: How the changes of a database are applied; None for all other formats.
@@ -73,6 +75,7 @@ class Format:
     schemas: Collection[SchemaKind] = (SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON)
     takes_definition: bool = False
     is_json: bool = False
+    splits: Collection[SplitMode] = ()
     multiplies: bool = False
     has_schema_id: bool = False
     changes: Changes | None = None
@@ -95,7 +98,8 @@ class Format:
         if kind is SchemaKind.REGISTERED:
             raise InvalidInput(
                 "schema: a name in the Glue Schema Registry requires the format "
-                f"{_either(_names_with(kind))}; set it, or give the schema as DDL or a file"
+                f"{names_with(lambda each: kind in each.schemas)}; set it, or give the schema as DDL or a "
+                "file"
             )
         raise InvalidInput(
             f"schema: with the format {self.name}, give {_either([each.value for each in self.schemas])}"
@@ -117,7 +121,13 @@ class Format:
 FORMATS = {
     each.name: each
     for each in (
-        Format("json", "one document each", "kinesis_assets.decoders.json_documents.Json", is_json=True),
+        Format(
+            "json",
+            "one document each",
+            "kinesis_assets.decoders.json_documents.Json",
+            is_json=True,
+            splits=get_args(SplitMode),
+        ),
         Format(
             "avro",
             "one datum each, written with the schema",
@@ -160,6 +170,7 @@ def find_format(name: str) -> Format:
         description="",
         decoder=name,
         is_json=True,  # as far as this package knows
+        splits=get_args(SplitMode),
         multiplies=bool(getattr(decoder, "multiplies", False)),
         has_schema_id=bool(getattr(decoder, "has_schema_id", False)),
     )
@@ -187,13 +198,9 @@ def _decoder_class(name: str) -> Any:
     return found
 
 
-def _names_with(kind: SchemaKind) -> list[str]:
-    return [each.name for each in FORMATS.values() if kind in each.schemas]
-
-
-def names_with_registry() -> str:
-    """Return the names of the formats of a registry, for texts."""
-    return _either(_names_with(SchemaKind.REGISTERED))
+def names_with(condition: Callable[[Format], bool]) -> str:
+    """Return the names of the formats for which a condition is true, for texts."""
+    return _either([each.name for each in FORMATS.values() if condition(each)])
 
 
 def descriptions() -> str:

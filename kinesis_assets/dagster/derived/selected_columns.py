@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kinesis_assets.decoders.json_paths import parse_path
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, RECORD, Field, readable
 from kinesis_assets.schemas.ddl_parser import parse_columns
@@ -89,6 +90,8 @@ def check_columns(settings: TableSettings, fields: Sequence[Field] | None) -> No
     """
     if any(field.name.lower() == RECORD for field in fields or ()):
         raise InvalidInput(f"schema: no field can be called {RECORD}, which has the columns of the source")
+    if settings.unnest is not None and fields is not None:
+        _check_array(settings.unnest, fields)
     for setting, expressions in _expressions(settings):
         if not all(each.strip() for each in expressions):
             raise InvalidInput(f"{setting}: an expression is empty; give one, or remove it")
@@ -104,6 +107,20 @@ def check_columns(settings: TableSettings, fields: Sequence[Field] | None) -> No
         _Scope({name.lower(): name for name in table}, ()).check_condition(
             "delete_where", settings.delete_where
         )
+
+
+def _check_array(path: str, fields: Sequence[Field]) -> None:
+    """Check that the schema has the path of the array that is unnested."""
+    inner, found = fields, ""
+    for name in parse_path(path):
+        field = next((each for each in inner if each.name == name), None)
+        if field is None:
+            raise InvalidInput(
+                f"unnest: {path!r}: the schema has no field {name}{found and f' in {found}'}; add it with "
+                f"the type of an element, as in {readable(name)} STRUCT<id: STRING>, or correct the path"
+            )
+        is_struct = field.type.startswith("STRUCT<")
+        inner, found = parse_columns(field.type) if is_struct else [], f"{found}.{name}".removeprefix(".")
 
 
 def _expressions(settings: TableSettings) -> Iterator[tuple[str, Sequence[str]]]:

@@ -12,6 +12,8 @@ from kinesis_assets.dagster.derived.derived_asset import BadRecordLimit
 from kinesis_assets.dagster.derived.selected_columns import selected
 from kinesis_assets.decoders.decoder import DecoderSettings, RegisteredName
 from kinesis_assets.decoders.formats import find_format
+from kinesis_assets.decoders.json_paths import Only, Unnest
+from kinesis_assets.decoders.split import Split
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.schema import COLUMNS
@@ -96,10 +98,17 @@ class TypedRows:
     def _decoded(self, new: DataFrame) -> DataFrame:
         from kinesis_assets.decoders import Gzip, Zstd, decode  # noqa: PLC0415  # loads PySpark
 
-        decoders: list[Decoder] = [self._decoder()]
-        if self.settings.compression is not None:
-            decoders.insert(0, Gzip() if self.settings.compression == "gzip" else Zstd())
-        return decode(*decoders)(new)
+        settings = self.settings
+        steps: list[Decoder] = []
+        if settings.compression is not None:
+            steps.append(Gzip() if settings.compression == "gzip" else Zstd())
+        if settings.split is not None:
+            steps.append(Split(settings.split))
+        if settings.unnest is not None:
+            steps.append(Unnest(settings.unnest))
+        if settings.only:
+            steps.append(Only(settings.only))
+        return decode(*steps, self._decoder())(new)
 
     def _decoder(self) -> Decoder:
         registered = self.settings.registered_schema

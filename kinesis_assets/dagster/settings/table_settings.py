@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -17,11 +18,14 @@ from kinesis_assets.decoders.formats import (
     SchemaKind,
     descriptions,
     find_format,
-    names_with_registry,
+    names_with,
 )
+from kinesis_assets.decoders.json_paths import Only, parse_path
+from kinesis_assets.decoders.split import SplitMode
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.role import check_role_settings
-from kinesis_assets.schemas.ddl import KEEPING, KEEPING_DOCUMENTS
+from kinesis_assets.schemas.ddl import KEEPING, KEEPING_DOCUMENTS, RECORD
+from kinesis_assets.table.schema import COLUMNS
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
@@ -135,6 +139,54 @@ Compression = Literal["gzip", "zstd"]
 OnBadRecord = Literal["keep", "separate", "fail"]
 
 
+def _check_unnest(path: str | None) -> None:
+    if path is not None:
+        with _naming("unnest"):
+            parse_path(path)
+
+
+def _check_only(values: Mapping[str, Any]) -> None:
+    if not values:
+        return
+    with _naming("only"):
+        for name, wanted in Only(values).columns.items():
+            column = next((each for each in COLUMNS if each.name == name), None)
+            kind = _COMPARED.get(column.type) if column is not None else None
+            if column is None or kind is None:
+                raise InvalidInput(
+                    f"{RECORD}.{name} is no text and no integer of the source; give one of "
+                    f"{', '.join(each.name for each in COLUMNS if each.type in _COMPARED)}, or use where"
+                )
+            if other := [each for each in wanted if each is not None and type(each) is not kind]:
+                raise InvalidInput(f"{RECORD}.{name} is a {column.type}, and {other[0]!r} is not; correct it")
+
+
+_COMPARED = {"string": str, "bigint": int}
+"""By the types of columns of the source that `only` can name, the types of their values."""
+
+
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    """Let errors begin with the name of a setting."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{setting}: {error}") from None
+
+
+def _schema_of_only() -> dict[str, Any]:
+    scalars = ["string", "number", "boolean", "null"]
+    values = {"type": [*scalars, "array"], "items": {"type": scalars}}
+    return {"type": "object", "additionalProperties": values}
+
+
+UnnestField = Annotated[str | None, valid(_check_unnest)]
+"""The type of the setting `unnest`: a path of `Unnest`."""
+
+OnlyField = Annotated[Mapping[str, Any], valid(_check_only), SchemaFrom(_schema_of_only)]
+"""The type of the setting `only`: the values of `Only`."""
+
+
 def _check_format(name: str | None) -> None:
     if name is not None:
         find_format(name)
@@ -147,6 +199,15 @@ def _schema_of_format() -> dict[str, Any]:
 
 FormatField = Annotated[str | None, valid(_check_format), SchemaFrom(_schema_of_format)]
 """The type of the setting `format`: a name of `FORMATS`, or the dotted name of a decoder class."""
+
+
+def _require(format_: Format, setting: str, has: Callable[[Format], bool], value: str = "") -> None:
+    """Raise `InvalidInput` if a setting, or one of its values, is not for a format."""
+    if not has(format_):
+        raise InvalidInput(
+            f"{setting}:{value} only with the format {names_with(has)}; remove it, or correct the format"
+        )
+
 
 _NEEDS_FORMAT = "only with a format; set format, or remove it"
 
@@ -188,6 +249,26 @@ class DecodingSettings(Settings):
         description="Compression of each record.",
         examples=["gzip"],
     )
+    split: SplitMode | None = Field(
+        default=None,
+        description="How a record is split into documents, of which each is decoded for itself: lines, one "
+        "document each; documents, of JSON in a row; or array, the elements of an array of JSON. By default "
+        "a record is one document. The compression is that of the record.",
+        examples=["lines"],
+    )
+    unnest: UnnestField = Field(
+        default=None,
+        description="Path of an array in a document of JSON. Each element becomes a document: the one around "
+        "it, with the element in the place of the array. So the schema has the type of an element there.",
+        examples=["logEvents"],
+    )
+    only: OnlyField = Field(
+        default={},
+        description="Documents that are decoded, by the path of a field or _record.<column> of the source: "
+        "the value that it has, or a list of values. Others are left out, and are no bad records. Values are "
+        "compared as those of JSON, and a missing field is null. A name with a dot is within backticks.",
+        examples=[{"detail-type": ["Order Placed", "Order Canceled"], "_record.partition_key": "shop"}],
+    )
     select: Texts = Field(
         default=(),
         description="Columns of the table, as expressions in Spark SQL over the decoded fields and the "
@@ -222,7 +303,9 @@ class DecodingSettings(Settings):
     def multiplies(self) -> bool:
         """Whether a record may become several rows or none, which then have a `document_number`."""
         format_ = self.format_found
-        return format_ is not None and format_.multiplies
+        is_split = self.split is not None or self.unnest is not None
+        is_filtered = bool(self.only) and Only(self.only).multiplies
+        return format_ is not None and (is_split or is_filtered or format_.multiplies)
 
     @property
     def keeping(self) -> tuple[str, ...]:
@@ -246,7 +329,7 @@ class DecodingSettings(Settings):
     def _check_format(self) -> Self:
         format_ = self.format_found
         if format_ is None:
-            for name in ("schema", "registry", "compression"):
+            for name in ("schema", "registry", "compression", "split", "unnest", "only"):
                 if getattr(self, "schema_" if name == "schema" else name):
                     raise InvalidInput(f"{name}: {_NEEDS_FORMAT}")
             if self.on_bad_record != "keep":
@@ -256,10 +339,14 @@ class DecodingSettings(Settings):
             raise InvalidInput("schema: required with a format")
         format_.check_schema(self.schema_)
         format_.check_extra()
-        if self.registry and SchemaKind.REGISTERED not in format_.schemas:
-            raise InvalidInput(
-                f"registry: only with the format {names_with_registry()}; remove it, or correct the format"
-            )
+        if self.registry:
+            _require(format_, "registry", lambda each: SchemaKind.REGISTERED in each.schemas)
+        if self.split is not None:
+            _require(format_, "split", lambda each: self.split in each.splits, f" {self.split}")
+        if self.unnest is not None:
+            _require(format_, "unnest", lambda each: each.is_json and each.changes is None)
+        if self.only and Only(self.only).multiplies:
+            _require(format_, "only", lambda each: each.is_json, " of a path")
         return self
 
 

@@ -130,6 +130,7 @@ def test_every_example_of_a_setting_is_valid(name):
         "deleted_for": {"key": ["order_id"], "order_by": ["updated_at"], "delete_where": "order_id = 0"},
         "registry": {"format": "glue"},
         "schema": {"format": "glue"},
+        "unnest": {"schema": "logEvents STRUCT<id: STRING>"},
     }.get(name, {})
     for example in TableSettings.model_fields[ALIASES[name]].examples:
         KinesisTableComponent(**ORDERS | others | {name: example})
@@ -260,6 +261,28 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
             REGISTERED | {"schema": REGISTERED["schema"] | {"version": "x"}},
             "schema: version must be a valid int",
         ),
+        ({"format": None, "schema": None, "split": "lines"}, "split: only with a format"),
+        ({"format": None, "schema": None, "unnest": "a"}, "unnest: only with a format"),
+        ({"format": None, "schema": None, "only": {"a": 1}}, "only: only with a format"),
+        ({"split": "line"}, "split must be 'lines', 'documents' or 'array', not 'line'"),
+        ({"format": "glue", "split": "lines"}, "split: lines only with the format json"),
+        ({"format": "glue", "split": "array"}, "split: array only with the format json"),
+        ({"format": "glue", "unnest": "a"}, "unnest: only with the format json"),
+        ({"format": "glue", "only": {"a": 1}}, "only: of a path only with the format json"),
+        ({"unnest": "a..b"}, r"unnest: 'a\.\.b' is no path"),
+        ({"only": {"a..b": 1}}, r"only: 'a\.\.b' is no path"),
+        ({"only": {"a": {"b": 1}}}, "only: a: .* is no text, number, true, false or null"),
+        (
+            {"only": {"_record.price": 1}},
+            r"only: _record\.price is no text and no integer",
+        ),
+        ({"only": {"_record.data": "x"}}, r"only: _record\.data is no text"),
+        (
+            {"only": {"_record.partition_key": [None, 7]}},
+            r"only: _record\.partition_key is a string, and",
+        ),
+        ({"only": {"_record.sub_sequence_number": True}}, "only: .* is a bigint, and True is not"),
+        ({"split": "lines", "key": ["document_number"], "order_by": ["updated_at"]}, "key: "),
         ({"key": ["order_id"]}, "order_by: required with a key"),
         (
             {"key": ["shard_id"], "order_by": ["updated_at"]},
@@ -323,6 +346,20 @@ MISTAKES = {
     "a field __id": ({"schema": "__id INT"}, "schema: no column can be called '__id'"),
     "a field with a space": ({"schema": "`a b` INT"}, "schema: .*'a b': .* `a b` AS my_a_b"),
     "a field error": ({"schema": "error STRING"}, "schema: no column can be called 'error'"),
+    "a field document_number": (
+        {"schema": "document_number INT", "split": "lines"},
+        "schema: no column can be called 'document_number': .* document_number, data",
+    ),
+    "an unknown path": (
+        {"unnest": "events"},
+        "unnest: 'events': the schema has no field events; add it with the type of an element, as",
+    ),
+    "a path in another case": ({"unnest": "ID"}, "unnest: 'ID': the schema has no field ID"),
+    "an unknown path within": (
+        {"schema": "a STRUCT<b: STRUCT<c: INT>>", "unnest": "a.b.d"},
+        r"unnest: 'a\.b\.d': the schema has no field d in a\.b",
+    ),
+    "a path that is no struct": ({"unnest": "op.x"}, r"unnest: 'op\.x': the schema has no field x in op"),
     "an unknown column": (
         {"select": ["id", "price"]},
         "select: 'price': no column or field has the name price",
@@ -395,6 +432,17 @@ def test_the_line_is_that_of_the_setting():
 
 ALLOWED = {
     "expressions": {"select": ["id", "upper(op) AS op", "2 * id AS twice"]},
+    "an array that is unnested": {
+        "schema": "id BIGINT, log STRUCT<events: STRUCT<at: STRING>>",
+        "unnest": "log.events",
+        "select": ["id", "log.events.*", "document_number"],
+    },
+    "conditions on fields that the schema lacks": {"only": {"kind": ["a", 1, None], "_record.shard_id": "s"}},
+    "a field document_number of whole records": {"schema": "document_number INT"},
+    "a field document_number of records of one shard": {
+        "schema": "document_number INT",
+        "only": {"_record.shard_id": "s"},
+    },
     "an expression of unknown name": {"select": ["id + 1", "at"], **KEY, "partition_by": ["day"]},
     "columns of the source": {
         "select": ["*", "shard_id", "_record.stream", "arrival_date AS day"],

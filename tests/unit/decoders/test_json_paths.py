@@ -1,0 +1,233 @@
+"""Settings that name a part of a JSON document: which documents are decoded, and arrays that are unnested."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from kinesis_assets.decoders import Json, Only, Split, Unnest
+from kinesis_assets.decoders.chain import _decoded_batches
+from kinesis_assets.decoders.json_paths import parse_path
+from kinesis_assets.errors import InvalidInput
+from support.raw_rows import decoded, raw_table
+from support.spark_types import spark_type
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("type", ("type",)),
+        ("detail-type", ("detail-type",)),
+        ("detail.order.id", ("detail", "order", "id")),
+        ("`a.b`.c", ("a.b", "c")),
+        ("a.`b``c`", ("a", "b`c")),
+        ("détail", ("détail",)),
+    ],
+)
+def test_a_path_has_names_with_dots_between_them(path, names):
+    assert parse_path(path) == names
+
+
+@pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", "`a", "a`b", "``", "`a`b"])
+def test_a_path_without_a_name_is_refused(path):
+    with pytest.raises(InvalidInput, match="is no path; give the names of fields"):
+        parse_path(path)
+
+
+# Unnest
+
+
+LOGS = b'{"owner":"1","logEvents":[{"id":"e1","at":7},{"id":"e2"}],"group":"/f"}'
+
+UNNESTED = {
+    "objects": (
+        "logEvents",
+        LOGS,
+        [
+            b'{"owner":"1","logEvents":{"id":"e1","at":7},"group":"/f"}',
+            b'{"owner":"1","logEvents":{"id":"e2"},"group":"/f"}',
+        ],
+    ),
+    "the only field": (
+        "a",
+        b'{"a":[1,"x",null,[2]]}',
+        [b'{"a":1}', b'{"a":"x"}', b'{"a":null}', b'{"a":[2]}'],
+    ),
+    "the first field": ("a", b'{ "a" : [ 1 , 2 ] , "b" : 3 }', [b'{"a":1,"b":3}', b'{"a":2,"b":3}']),
+    "the last field": ("a", b'{"b":3,"a":[1,2]}', [b'{"b":3,"a":1}', b'{"b":3,"a":2}']),
+    "within": (
+        "a.`b.c`",
+        b'{"x":1,"a":{"y":2,"b.c":[7,8],"z":3},"w":4}',
+        [b'{"x":1,"a":{"y":2,"b.c":7,"z":3},"w":4}', b'{"x":1,"a":{"y":2,"b.c":8,"z":3},"w":4}'],
+    ),
+    "an escaped name": ("é", b'{"\\u00e9":[1]}', ['{"é":1}'.encode()]),
+    "empty": ("a", b'{"a":[],"b":1}', []),
+    "null": ("a", b'{"a":null}', []),
+    "missing": ("a.b", b'{"a":{}}', []),
+    "missing around": ("a.b", b'{"b":[1]}', []),
+    "exact numbers": (
+        "a",
+        b'{"n":12345678901234567890.10,"a":[1e400]}',
+        [b'{"n":12345678901234567890.10,"a":1e400}'],
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "document", "documents"), UNNESTED.values(), ids=UNNESTED)
+def test_each_element_of_an_array_is_a_document_in_which_it_has_the_place_of_the_array(
+    path, document, documents
+):
+    rows = decoded([document], Unnest(path))
+    assert [(row["value"], row["data"], row["document_number"], row["error"]) for row in rows] == [
+        (each, each, number, None) for number, each in enumerate(documents)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        (b'{"a":{"b":1}}', "unnest: Expected `array`, got `int`"),
+        (b'{"a":[1]}', "unnest: Expected `object`, got `array`"),
+        (b"[1]", "unnest: Expected `object`, got `array`"),
+        (b'{"a":{"b":[1,]}}', "unnest: JSON is malformed"),
+        (b"", "unnest: Input data was truncated"),
+    ],
+)
+def test_a_document_without_the_array_at_its_path_is_bad(document, error):
+    (row,) = decoded([document], Unnest("a.b"))
+    assert row["error"].startswith(error)
+    assert (row["data"], row["document_number"]) == (document, None)
+
+
+def test_a_bad_element_does_not_spoil_its_neighbors():
+    kind = spark_type("owner string, logEvents struct<id: string>")
+    first, second = decoded(
+        [b'{"owner":"1","logEvents":[{"id":7},{"id":"e2"}]}'], Unnest("logEvents"), Json(kind)
+    )
+    assert first["error"] == "json: Expected `str | null`, got `int` - at `$.logEvents.id`"
+    assert first["data"] == b'{"owner":"1","logEvents":{"id":7}}'
+    assert second["value"] == {"owner": "1", "logEvents": {"id": "e2"}}
+
+
+def test_elements_of_several_documents_of_a_record_are_numbered_in_a_row():
+    rows = decoded([b'{"a":[1,2]}\nbad\n{"a":[3]}'], Split("lines"), Unnest("a"))
+    assert [(row["document_number"], row["data"]) for row in rows] == [
+        (0, b'{"a":1}'),
+        (1, b'{"a":2}'),
+        (2, b"bad"),
+        (3, b'{"a":3}'),
+    ]
+
+
+# Only
+
+
+def kept(values, *documents):
+    data = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in documents]
+    rows = decoded(data, Only(values))
+    assert {row["error"] for row in rows} <= {None}
+    return [int(row["sequence_number"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "same", "others"),
+    [
+        ("a", [b'"a"', b'"\\u0061"', b' "a" '], [b'"A"', b'"a "', b'["a"]', b"null"]),
+        ("1", [b'"1"'], [b"1", b"true"]),
+        (1, [b"1", b"1.0", b"10e-1", b"1.00"], [b'"1"', b"true", b"1.0000000000000000000001", b"[1]", b"2"]),
+        (0.1, [b"0.1", b"1e-1", b"0.10"], [b"0.1000000000000000055511151231257827", b'"0.1"']),
+        (2**70, [b"1180591620717411303424"], [b"1180591620717411303425", b"1.18e21"]),
+        (0, [b"0", b"-0", b"0.0"], [b"false", b"null", b'""']),
+        (True, [b"true"], [b"1", b'"true"', b"false"]),
+        (False, [b"false"], [b"0", b"null"]),
+        (None, [b"null"], [b"0", b'""', b"false", b"{}"]),
+        (["a", 1, None], [b'"a"', b"1", b"null"], [b'"1"', b"true"]),
+        ("", [b'""'], [b"null"]),
+        (1, [b"1"], [b"1e999999999999999999999", b"-1e-99999999999999999999"]),
+    ],
+)
+def test_a_value_is_compared_as_one_of_json(wanted, same, others):
+    documents = [b'{"x":[{"v":9}],"v":%s,"y":{}}' % each for each in (*same, *others)]
+    assert kept({"v": wanted}, *documents) == [*range(len(same))]
+
+
+def test_all_conditions_are_true_of_a_document_that_is_kept():
+    values = {"detail-type": ["Placed", "Canceled"], "detail.order.status": 1, "`a.b`": "é"}
+    good = {"detail-type": "Placed", "detail": {"order": {"status": 1}}, "a.b": "é"}
+    others = [
+        good | {"detail-type": "Renamed"},
+        good | {"detail": {"order": {"status": 2}}},
+        good | {"detail": {"order": "1"}},
+        good | {"detail": "none"},
+        good | {"a.b": "e"},
+        {},
+    ]
+    assert kept(values, good, *others, good | {"detail-type": "Canceled"}) == [0, 7]
+
+
+def test_a_field_that_is_missing_is_null():
+    assert kept({"a.b": None}, {}, {"a": {}}, {"a": 1}, {"a": {"b": None}}, {"a": {"b": 0}}) == [0, 1, 2, 3]
+
+
+def test_the_last_field_of_a_name_counts_as_for_the_decoder():
+    assert kept({"v": 1}, b'{"v":2,"v":1}', b'{"v":1,"v":2}') == [0]
+
+
+def test_a_document_that_is_no_object_has_no_fields():
+    assert kept({"v": 1}, b"[1]", b'"v"', b"1", b'{"v":1}') == [3]
+
+
+@pytest.mark.parametrize("document", [b"", b'{"v":1', b'{"v":1}}', b"[1", b"not json", b'{"v":2,"w":x}'])
+def test_a_document_that_is_no_json_is_bad_and_not_left_out(document):
+    (row,) = decoded([document], Only({"v": 1}))
+    assert row["error"].startswith("only: ")
+    assert row["data"] == document
+
+
+def test_a_document_that_is_left_out_is_not_decoded_but_has_its_number():
+    kind = spark_type("id int")
+    record = b'{"t":"a","id":1}\n{"t":"b","id":"x"}\n{"t":"a","id":"y"}\n{"t":"a","id":4}'
+    rows = decoded([record], Split("lines"), Only({"t": "a"}), Json(kind))
+    assert [(row["document_number"], row["value"], row["error"]) for row in rows] == [
+        (0, {"id": 1}, None),
+        (2, None, "json: Expected `int | null`, got `str` - at `$.id`"),
+        (3, {"id": 4}, None),
+    ]
+
+
+def test_columns_of_the_source_are_compared_before_records_are_decoded():
+    only = Only({"_record.sequence_number": ["0", "2"], "_record.sub_sequence_number": 0})
+    (batch,) = raw_table([b"1", b"x", b"y"]).to_batches()
+    kind = spark_type("int")
+    batches = _decoded_batches(map(only.filtered, iter([batch])), [only, Json(kind)], pa.int32(), ["value"])
+    rows = [row for each in batches for row in each.to_pylist()]
+    assert [(row["sequence_number"], row["value"]) for row in rows] == [("0", 1), ("2", None)]
+    assert only.multiplies is False
+
+
+def test_a_null_of_a_column_is_compared_too():
+    (batch,) = raw_table([b"1", b"2"], [None, "broken"]).to_batches()
+    assert Only({"_record.error": None}).filtered(batch)["sequence_number"].to_pylist() == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({}, "no condition is given"),
+        ({"a": []}, "a: no value is given"),
+        ({"a": {"b": 1}}, "a: .* is no text, number, true, false or null"),
+        ({"a": [["b"]]}, "a: .* is no text"),
+        ({"a": float("nan")}, "a: 'nan' is no text"),
+        ({"a..b": 1}, "'a..b' is no path"),
+        ({"a": 1, "a.b": 2}, r"a\.b: a part of this path has a value too"),
+        ({"a.b": 1, "a": 2}, "a: a part of this path has a value too"),
+        ({"a": 1, "`a`": 2}, "`a`: a part of this path has a value too"),
+        ({"_record": 1}, "'_record' is no column of the source"),
+        ({"_record.a.b": 1}, r"'_record\.a\.b' is no column of the source"),
+    ],
+)
+def test_conditions_that_cannot_be_are_refused(values, reason):
+    with pytest.raises(InvalidInput, match=reason):
+        Only(values)
