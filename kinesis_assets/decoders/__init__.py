@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.chain import decode
     from kinesis_assets.decoders.compression import Gzip, Zstd
     from kinesis_assets.decoders.confluent import Confluent, ConfluentRegistry
+    from kinesis_assets.decoders.debezium import Debezium
     from kinesis_assets.decoders.decoder import Decoder, DecoderSettings, Decoding, Undecodable
+    from kinesis_assets.decoders.dms import DMS
+    from kinesis_assets.decoders.dynamodb import DynamoDB
     from kinesis_assets.decoders.glue import Glue, GlueRegistry
     from kinesis_assets.decoders.json_documents import Json
     from kinesis_assets.decoders.json_paths import Only, Unnest
@@ -28,9 +31,12 @@ _HOMES = {
     "Avro": "avro",
     "Confluent": "confluent",
     "ConfluentRegistry": "confluent",
+    "DMS": "dms",
+    "Debezium": "debezium",
     "Decoder": "decoder",
     "DecoderSettings": "decoder",
     "Decoding": "decoder",
+    "DynamoDB": "dynamodb",
     "Glue": "glue",
     "GlueRegistry": "glue",
     "Gzip": "compression",
@@ -50,12 +56,15 @@ _HOMES = {
 }
 
 __all__ = [
+    "DMS",
     "Avro",
     "Confluent",
     "ConfluentRegistry",
+    "Debezium",
     "Decoder",
     "DecoderSettings",
     "Decoding",
+    "DynamoDB",
     "Glue",
     "GlueRegistry",
     "Gzip",

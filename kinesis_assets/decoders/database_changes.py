@@ -5,31 +5,37 @@ The rows of a change are those that bring a copy of the table up to date, if the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.formats import FORMATS, OPERATION, UNCHANGED
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql.types import DataType
 
-OPERATION = StructField("_operation", StringType())
-CHANGED_AT = StructField("_changed_at", TimestampType())
-POSITION = StructField("_position", StringType())
-UNCHANGED = StructField("_unchanged", ArrayType(StringType()))
+    from kinesis_assets.decoders.decoder import DecoderSettings, Decoding, Step
+    from kinesis_assets.decoders.formats import Changes
 
 INSERT, UPDATE, DELETE, LOAD = "insert", "update", "delete", "load"
 """The values of `OPERATION`. A load is a row that was there when the source began to record changes."""
 
 SOURCE = "_source"
 """The field of a schema that is read from what a format says of a change, beside the row itself."""
+
+_TYPES: dict[str, DataType] = {
+    "STRING": StringType(),
+    "TIMESTAMP": TimestampType(),
+    "ARRAY<STRING>": ArrayType(StringType()),
+}
+"""The types of the columns that formats add."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,17 +44,24 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class ChangeDecoder:
-    """A decoder of changes, each of which is no row, one row or two.
+    """A decoder of changes of a database, which returns the columns that its format adds too.
 
     Attributes:
         spark_type: The columns of the database's table, as DDL or as a Spark type. A column may be left out.
         key: The columns that identify a row. A change in which one of them is null cannot be decoded.
+        renamed: By column, the names that it has in the table in which rows are stored, if it has others.
     """
 
     spark_type: str | DataType
     key: Sequence[str] = ()
+    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     name: ClassVar[str]
-    added: ClassVar[tuple[StructField, ...]]
+    multiplies: ClassVar[bool] = False
+
+    @classmethod
+    def from_settings(cls, settings: DecoderSettings) -> Self:
+        """See `DecoderSettings`."""
+        return cls(settings.schema, settings.key, settings.renamed)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type, which has the added columns; see `Decoder`."""
@@ -58,23 +71,27 @@ class ChangeDecoder:
                 f"the format {self.name} needs the columns of the table, not the type "
                 f"{columns.simpleString()}; give a struct"
             )
-        added = [field.name for field in self.added]
+        added = self._added
         if taken := sorted({name for name in columns.names if name.lower() in added}):
             raise InvalidInput(
                 f"the format {self.name} adds the column {taken[0]} itself; remove it from the schema"
             )
         if SOURCE in columns.names and not isinstance(columns[SOURCE].dataType, StructType):
             raise InvalidInput(f"{SOURCE} must be a struct; give the fields that you need of it")
-        return replace(self, spark_type=StructType([*columns.fields, *self.added]))
+        more = [StructField(name, kind) for name, kind in added.items()]
+        return replace(self, spark_type=StructType([*columns.fields, *more]))
 
-    def make_step(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Step:
         """See `Decoder`."""
         read = self.make_reader()
 
         def step(decoding: Decoding) -> None:
-            decoding.value = read(decoding.value)
+            [decoding.value] = read(decoding.value)
 
-        return step
+        def several(decoding: Decoding) -> list[Decoding]:
+            return [decoding.valued(row) for row in read(decoding.value)]
+
+        return several if self.multiplies else step
 
     def make_reader(self) -> Callable[[bytes], list[Row]]:
         """Create the function that returns the rows of a change, or raises `Undecodable`."""
@@ -83,10 +100,15 @@ class ChangeDecoder:
     @property
     def table(self) -> ChangedTable:
         """The database's table. Only for a resolved decoder."""
-        fields = cast("StructType", self.spark_type).fields[: -len(self.added)]
-        columns = StructType([field for field in fields if field.name != SOURCE])
-        source = next((field.dataType for field in fields if field.name == SOURCE), None)
-        return ChangedTable(columns, source, self.key)
+        declared = cast("StructType", self.spark_type).fields[: -len(self._added)]
+        columns = StructType([each for each in declared if each.name != SOURCE])
+        source = next((each.dataType for each in declared if each.name == SOURCE), None)
+        return ChangedTable(columns, source, self.key, self.renamed)
+
+    @property
+    def _added(self) -> dict[str, DataType]:
+        changes = cast("Changes", FORMATS[self.name].changes)
+        return {each.name: _TYPES[each.type] for each in changes.columns}
 
 
 class ChangedTable:
@@ -97,18 +119,27 @@ class ChangedTable:
         source: The type of `SOURCE`; None if it is not declared.
     """
 
-    def __init__(self, columns: StructType, source: DataType | None, key: Sequence[str]) -> None:
+    def __init__(
+        self,
+        columns: StructType,
+        source: DataType | None,
+        key: Sequence[str],
+        renamed: Mapping[str, Sequence[str]],
+    ) -> None:
         self.columns = columns
         self.source = source
+        self._renamed = renamed
         self._key = [name for name in key if name in columns.names]
-        self._required = [field.name for field in columns.fields if not field.nullable]
+        self._required = [each.name for each in columns.fields if not each.nullable]
 
     @property
     def nullable(self) -> StructType:
         """The columns, all of which may be null, as in a deletion, of which only the key matters."""
-        return StructType([StructField(field.name, field.dataType) for field in self.columns.fields])
+        return StructType([StructField(each.name, each.dataType) for each in self.columns.fields])
 
-    def rows(self, image: Row | None, before: Row | None, added: Row, path: str) -> list[Row]:
+    def rows(
+        self, image: Row | None, before: Row | None, added: Row, path: str, unchanged: Sequence[str] = ()
+    ) -> list[Row]:
         """Return the rows of a change, and complete them with the columns that the format adds.
 
         An update that moves its row to another key is a deletion of the one with the old key, and a row.
@@ -117,6 +148,7 @@ class ChangedTable:
             image: The row after the change, or the deleted one. All its columns may be null.
             before: The row before the change, or some of its columns.
             path: Where the image is in its document.
+            unchanged: Columns whose values the image does not have, because they are as they were.
 
         Raises:
             Undecodable: There is no image, or a column is null that must not be.
@@ -126,14 +158,15 @@ class ChangedTable:
         self.check_key(image, path)
         operation = added[OPERATION.name]
         if operation != DELETE:
-            unknown = added.get(UNCHANGED.name) or ()
-            _refuse_null(image, (name for name in self._required if name not in unknown), path)
+            _refuse_null(image, (name for name in self._required if name not in unchanged), path)
         image.update(added)
+        if unchanged:
+            image[UNCHANGED.name] = [
+                column for name in unchanged for column in self._renamed.get(name, (name,))
+            ]
         if operation != UPDATE or before is None or not self._moved(before, image):
             return [image]
-        deleted = {**before, **added, OPERATION.name: DELETE}
-        deleted.pop(UNCHANGED.name, None)
-        return [deleted, image]
+        return [{**before, **added, OPERATION.name: DELETE}, image]
 
     def check_key(self, row: Row, path: str) -> None:
         """Raise `Undecodable` if a column of the key is null."""

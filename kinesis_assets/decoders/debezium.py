@@ -11,14 +11,10 @@ import msgspec
 from pyspark.sql.types import StructField, StructType
 
 from kinesis_assets.decoders.database_changes import (
-    CHANGED_AT,
     DELETE,
     INSERT,
     LOAD,
-    OPERATION,
-    POSITION,
     SOURCE,
-    UNCHANGED,
     UPDATE,
     ChangeDecoder,
     beneath,
@@ -26,6 +22,7 @@ from kinesis_assets.decoders.database_changes import (
 )
 from kinesis_assets.decoders.debezium_values import column_type, is_available, may_lack_values
 from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, POSITION
 from kinesis_assets.decoders.json_documents import INVALID, json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import typed_dict
 
@@ -78,7 +75,7 @@ class Debezium(ChangeDecoder):
     """
 
     name: ClassVar[str] = "debezium"
-    added = (OPERATION, CHANGED_AT, POSITION, UNCHANGED)
+    multiplies: ClassVar[bool] = True
 
     def make_reader(self) -> Callable[[bytes], list[Row]]:
         """See `ChangeDecoder`."""
@@ -230,9 +227,7 @@ def _envelope_rows(shape: _Shape, change: Row, root: str) -> list[Row]:
                 after[name] = before[name]
             else:
                 unchanged.append(name)
-    if unchanged:
-        added[UNCHANGED.name] = unchanged
-    return shape.table.rows(after, before, added, f"{root}.after")
+    return shape.table.rows(after, before, added, f"{root}.after", unchanged)
 
 
 def _flat_rows(shape: _Shape, row: Row, root: str) -> list[Row]:
@@ -244,9 +239,8 @@ def _flat_rows(shape: _Shape, row: Row, root: str) -> list[Row]:
     if deleted in (True, "true"):
         operation = DELETE
     added = _added(operation, source, f"{root}.{_PREFIXES[-1]}")
-    if shape.after:
-        added[UNCHANGED.name] = [name for name in shape.table.columns.names if name in shape.after]
-    return shape.table.rows(row, None, added, root)
+    unchanged = [name for name in shape.table.columns.names if name in shape.after]
+    return shape.table.rows(row, None, added, root, unchanged)
 
 
 def _operation(letter: str, path: str) -> str:

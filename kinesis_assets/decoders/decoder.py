@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql.types import DataType
 
@@ -82,8 +82,9 @@ class DecoderSettings:
             definition. It is empty if the schema is a registered one.
         registered: The schema that is read from the registry; None for others.
         registry: The setting `registry`.
-        key: The columns of the setting `key`.
         reader: The text of the schema's file, if it has an Avro schema, whose defaults and aliases apply.
+        key: The fields that are columns of the setting `key`, unless these are computed.
+        renamed: By field, the columns that have its value under another name.
     """
 
     schema: str
@@ -91,6 +92,7 @@ class DecoderSettings:
     registry: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     reader: str | None = None
+    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Decoder(Protocol):

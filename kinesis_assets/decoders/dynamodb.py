@@ -26,10 +26,8 @@ from pyspark.sql.types import (
 )
 
 from kinesis_assets.decoders.database_changes import (
-    CHANGED_AT,
     DELETE,
     INSERT,
-    OPERATION,
     SOURCE,
     UPDATE,
     ChangeDecoder,
@@ -38,6 +36,7 @@ from kinesis_assets.decoders.database_changes import (
 )
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.exact_numbers import EXACT, exact_number
+from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION
 from kinesis_assets.decoders.json_documents import INVALID, TRUNCATED, json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import JsonText, typed_dict, value_type
 
@@ -80,7 +79,6 @@ class DynamoDB(ChangeDecoder):
     """
 
     name: ClassVar[str] = "dynamodb"
-    added = (OPERATION, CHANGED_AT)
 
     def make_reader(self) -> Callable[[bytes], list[Row]]:
         """See `ChangeDecoder`."""

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from kinesis_assets.decoders.split import SplitMode
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-
-    from kinesis_assets.schemas.ddl import Field
 
 
 class SchemaKind(Enum):
@@ -33,6 +32,19 @@ class SchemaKind(Enum):
 
 FILES = {".avsc": SchemaKind.AVRO, ".json": SchemaKind.JSON}
 """The suffixes that distinguish the path of a schema file from DDL."""
+
+
+OPERATION = Field("_operation", "STRING")
+"""What a change does to its row: insert, update, delete, or load for a row that was there before changes."""
+
+CHANGED_AT = Field("_changed_at", "TIMESTAMP")
+"""When a change was made."""
+
+POSITION = Field("_position", "STRING")
+"""Where a change is in the log of its database. The order of these texts is that of the log."""
+
+UNCHANGED = Field("_unchanged", "ARRAY<STRING>")
+"""The columns whose values a change does not know, because they are as they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +153,29 @@ FORMATS = {
             "kinesis_assets.decoders.glue.Glue",
             schemas=tuple(SchemaKind),
             has_schema_id=True,
+        ),
+        Format(
+            "dynamodb",
+            "a change of a DynamoDB table each",
+            "kinesis_assets.decoders.dynamodb.DynamoDB",
+            is_json=True,
+            changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
+        ),
+        Format(
+            "dms",
+            "a change of a database each, as AWS DMS writes it",
+            "kinesis_assets.decoders.dms.DMS",
+            is_json=True,
+            multiplies=True,
+            changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
+        ),
+        Format(
+            "debezium",
+            "a change of a database each, as Debezium writes it in JSON",
+            "kinesis_assets.decoders.debezium.Debezium",
+            is_json=True,
+            multiplies=True,
+            changes=Changes((OPERATION, CHANGED_AT, POSITION, UNCHANGED), order_by=(POSITION.name,)),
         ),
     )
 }

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.derived.derived_asset import BadRecordLimit
-from kinesis_assets.dagster.derived.selected_columns import selected
+from kinesis_assets.dagster.derived.selected_columns import renamed_fields, selected
 from kinesis_assets.decoders.decoder import DecoderSettings, RegisteredName
-from kinesis_assets.decoders.formats import find_format
+from kinesis_assets.decoders.formats import UNCHANGED, find_format
 from kinesis_assets.decoders.json_paths import Only, Unnest
 from kinesis_assets.decoders.split import Split
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
@@ -59,7 +59,7 @@ class TypedRows:
         from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
 
         settings = self.settings
-        projection = Projection(settings.select, settings.where, settings.key)
+        projection = Projection(self._select, settings.where, settings.key)
         try:
             if settings.format is None:
                 return projection.of_columns(new.drop(BATCH_COLUMN))
@@ -95,6 +95,16 @@ class TypedRows:
             limit = BadRecordLimit(0.0, "on_bad_record is fail", "set on_bad_record to keep or separate")
         return None if limit is None else partial(limit.check, self.settings.table)
 
+    @property
+    def _select(self) -> Sequence[str]:
+        """The entries of `select`, and the column that says which values upserts leave as they are."""
+        select = self.settings.select
+        changes = None if self.settings.format is None else self._format.changes
+        if changes is None or UNCHANGED not in changes.columns or not (select and self.settings.key):
+            return select
+        names = {found.name for each in select if (found := selected(each)) is not None}
+        return select if UNCHANGED.name in names or "*" in select else [*select, UNCHANGED.name]
+
     def _decoded(self, new: DataFrame) -> DataFrame:
         from kinesis_assets.decoders import Gzip, Zstd, decode  # noqa: PLC0415  # loads PySpark
 
@@ -115,7 +125,10 @@ class TypedRows:
         name = None
         if registered is not None:
             name = RegisteredName(registered.registry, registered.name, registered.version)
-        settings = DecoderSettings(self.schema, name, self.settings.registry, tuple(self.settings.key))
+        renamed = renamed_fields(self.settings.select)
+        fields = {column: field for field, columns in renamed.items() for column in columns}
+        key = tuple(fields.get(column, column) for column in self.settings.key)
+        settings = DecoderSettings(self.schema, name, self.settings.registry, key, renamed=renamed)
         decoder: Decoder = self._format.load().from_settings(settings)
         return decoder
 

@@ -308,3 +308,12 @@ def test_a_required_column_that_is_null_is_an_error():
     assert rows("a int not null", envelope("c", {"id": 1})) == [
         "Expected a value of `a`, got `null` - at `$.after`"
     ]
+
+
+def test_unchanged_columns_have_the_names_under_which_they_are_stored():
+    renamed = {"a": ["note", "short_note"], "b": ["b", "c"]}
+    decoder = Debezium(spark_type("id long, a string, b string"), ("id",), renamed)
+    document = envelope("u", {"id": 1, "a": NOT_AVAILABLE, "b": NOT_AVAILABLE})
+    assert rows_of(decoder, document) == [
+        {"id": 1, **added("update", _unchanged=["note", "short_note", "b", "c"])}
+    ]

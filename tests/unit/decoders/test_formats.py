@@ -80,7 +80,7 @@ def test_a_decoder_class_of_a_project_is_a_format():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("cvs", "format: must be 'json'.* or 'glue', or the dotted name of a decoder class, .*not 'cvs'"),
+        ("cvs", "format: must be 'json'.* or '.+', or the dotted name of a decoder class, .*not 'cvs'"),
         ("my project.Decoder", "not 'my project.Decoder'"),
         ("no_such_project.Decoder", "the module no_such_project cannot be imported: No module"),
         (f"{__name__}.Missing", f"the module {re.escape(__name__)} has no Missing; correct the name"),
@@ -140,3 +140,18 @@ def test_the_table_of_formats_loads_neither_spark_nor_arrow_nor_an_extra():
     program = f"import sys, kinesis_assets.decoders.formats; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("name", "order_by"), [("dynamodb", "_changed_at"), ("dms", "_changed_at"), ("debezium", "_position")]
+)
+@dagsters_own_warnings
+def test_changes_of_databases_have_their_columns_and_defaults_in_yaml(name, order_by):
+    settings = TableSettings(**TABLE | {"format": name, "key": ["id"]})
+    assert (settings.order_by, settings.delete_where) == ((order_by,), "_operation = 'delete'")
+    select = ["id", "_operation", order_by]
+    settings = TABLE | {"format": name, "key": ["id"], "select": select}
+    assert dagster_components.loaded(KinesisTableComponent, **settings)[1].assets
+    with pytest.raises(Exception, match="KinesisTableComponent") as caught:
+        dagster_components.loaded(KinesisTableComponent, **settings | {"select": ["id", "_operation"]})
+    assert re.search(rf"defs\.yaml:\d+: .*order_by: .*{order_by}", str(caught.value.__cause__))
