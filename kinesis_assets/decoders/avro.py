@@ -163,6 +163,10 @@ def _parsed(definition: AvroDefinition) -> tuple[Any, dict[str, Any]]:
         if _is_recursive(schema):
             # Spark has no recursive types, and a malicious record would make fastavro recurse until a crash.
             raise Undecodable("its definition is recursive")
+        if _is_endless(schema, named):
+            raise Undecodable(
+                "its definition has an array of items without any bytes, which could be endless"
+            )
     return schema, named
 
 
@@ -195,3 +199,28 @@ def _is_recursive(schema: Any, within: tuple[str, ...] = ()) -> bool:
     inner = [field["type"] for field in schema.get("fields", ())]
     inner += [schema[key] for key in ("items", "values") if key in schema]
     return any(_is_recursive(each, within) for each in inner)
+
+
+def _is_endless(schema: Any, named: dict[str, Any]) -> bool:
+    """Return whether a parsed schema that is not recursive has an array whose items need no bytes."""
+    if isinstance(schema, list):
+        return any(_is_endless(branch, named) for branch in schema)
+    if not isinstance(schema, dict):
+        return False
+    if schema["type"] == "array" and _is_empty(schema["items"], named):
+        return True
+    inner = [field["type"] for field in schema.get("fields", ())]
+    inner += [schema[key] for key in ("items", "values") if key in schema]
+    return any(_is_endless(each, named) for each in inner)
+
+
+def _is_empty(schema: Any, named: dict[str, Any]) -> bool:
+    schema = named.get(schema, schema) if isinstance(schema, str) else schema
+    match schema if isinstance(schema, str) else isinstance(schema, dict) and schema["type"]:
+        case "null":
+            return True
+        case "fixed":
+            return not schema["size"]
+        case "record":
+            return all(_is_empty(field["type"], named) for field in schema["fields"])
+    return False

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 BATCH_BYTES = 16 << 20
 """The decoded size of rows at which they are passed on to Spark."""
 
-_ERROR_CHARACTERS = 500
-
 _ROW_BYTES = 256
 """About the size of a document's row without its data."""
 
@@ -167,16 +165,11 @@ def _decode(decoding: Decoding, steps: Sequence[tuple[str, Step]]) -> int:
         try:
             step(decoding)
         except Undecodable as error:
-            _fail(decoding, name, error)
+            decoding.fail(name, error)
             break
     if isinstance(decoding.value, bytes):
         size = max(size, len(decoding.value))
     return size
-
-
-def _fail(decoding: Decoding, name: str, error: Undecodable) -> None:
-    decoding.value = None
-    decoding.error = f"{name}: {error}"[:_ERROR_CHARACTERS]
 
 
 def _document_batches(
@@ -258,7 +251,7 @@ def _split(
             if is_empty:
                 yield None, True
         except Undecodable as error:
-            _fail(decoding, name, error)
+            decoding.fail(name, error)
             yield decoding, is_document
         return
     yield decoding, is_document

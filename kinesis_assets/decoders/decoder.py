@@ -19,6 +19,9 @@ MAX_BYTES = 64 << 20
 _MAX_MAX_BYTES = 1 << 30  # Arrow arrays with 32-bit offsets and Spark's rows hold less than 2 GiB
 
 
+_ERROR_CHARACTERS = 500
+
+
 class Undecodable(Exception):
     """A record cannot be decoded. The reason is stored on its row; `decode` never raises this error."""
 
@@ -42,6 +45,11 @@ class Decoding:
     def part(self, document: bytes) -> Decoding:
         """Return a document of this one, which is decoded for itself."""
         return Decoding(document, self.schema_id, data=document)
+
+    def fail(self, name: str, error: Undecodable) -> None:
+        """Keep the error of a step."""
+        self.value = None
+        self.error = f"{name}: {error}"[:_ERROR_CHARACTERS]
 
     def valued(self, value: Any) -> Decoding:
         """Return another value of this document."""
