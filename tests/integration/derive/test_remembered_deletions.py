@@ -183,6 +183,28 @@ def test_values_that_a_row_does_not_know_are_those_of_the_row_that_it_replaces(c
     assert remembering.values("id", "v", "w")[2:] == [(3, 32, None), (4, 40, "e"), (None, 50, None)]
 
 
+def jobs_of(spark, table: DerivedBench, **changes: object) -> int:
+    """Return the number of Spark jobs of a run."""
+    group = f"jobs of {table.table.snapshot().version} {sorted(changes)}"
+    spark.sparkContext.setJobGroup(group, group)
+    table.run(**changes)
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def test_only_what_is_remembered_or_unknown_takes_spark_jobs(spark, bench, consume, remembering):
+    consume(event(1, 1, 10), event(2, 1, 20))
+    jobs = []
+    for number, changes in enumerate(
+        [{"mode": FORGETTING}, {"mode": FORGETTING, "transform": decode}, {}, {}]
+    ):
+        bench.put(event(1, 2 + number, 11), gone(3, 1) if number == 3 else event(3, 1, 30))
+        assert not bench.run().errors
+        jobs.append(jobs_of(spark, remembering, **changes))
+    forgetting, without_unknown, without_deletions, with_deletions = jobs
+    assert forgetting == without_deletions < with_deletions
+    assert forgetting < without_unknown
+
+
 def in_order(events, *, remembers):
     """Return the rows that stay if events are taken one after the other."""
     rows: dict[int, tuple[int, bool, int, str | None]] = {}

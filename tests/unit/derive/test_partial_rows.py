@@ -68,5 +68,5 @@ def test_a_deletion_that_is_older_than_the_row_before_it_leaves_its_values(remem
 
 @pytest.mark.parametrize("remembers", [True, False])
 def test_a_deletion_leaves_no_values(remembers):
-    key = [(2, "a", 1, None), (2, None, None, "deletes"), (2, None, 3, NAME)]
+    key = [(2, "a", 1, None), (2, "gone", None, "deletes"), (2, None, 3, NAME)]
     assert taken(key, batch_rows=100, remembers=remembers)[-1] == (None, 3)
