@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinesis_assets.decoders.avro import Avro
     from kinesis_assets.decoders.chain import decode
-    from kinesis_assets.decoders.compression import Gzip, Zstd
+    from kinesis_assets.decoders.compression import AutoDecompress, Gzip, Snappy, Zstd
     from kinesis_assets.decoders.confluent import Confluent, ConfluentRegistry
     from kinesis_assets.decoders.debezium import Debezium
     from kinesis_assets.decoders.decoder import Decoder, DecoderSettings, Decoding, Undecodable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Names are imported on first use, because definitions import the formats and load neither Spark nor Arrow.
 _HOMES = {
+    "AutoDecompress": "compression",
     "Avro": "avro",
     "Confluent": "confluent",
     "ConfluentRegistry": "confluent",
@@ -44,6 +45,7 @@ _HOMES = {
     "Only": "json_paths",
     "Protobuf": "protobuf",
     "SchemaVersion": "registered_payloads",
+    "Snappy": "compression",
     "Split": "split",
     "Undecodable": "decoder",
     "Unnest": "json_paths",
@@ -57,6 +59,7 @@ _HOMES = {
 
 __all__ = [
     "DMS",
+    "AutoDecompress",
     "Avro",
     "Confluent",
     "ConfluentRegistry",
@@ -72,6 +75,7 @@ __all__ = [
     "Only",
     "Protobuf",
     "SchemaVersion",
+    "Snappy",
     "Split",
     "Undecodable",
     "Unnest",

@@ -106,12 +106,13 @@ class TypedRows:
         return select if UNCHANGED.name in names or "*" in select else [*select, UNCHANGED.name]
 
     def _decoded(self, new: DataFrame) -> DataFrame:
-        from kinesis_assets.decoders import Gzip, Zstd, decode  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders import decode  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.compression import COMPRESSIONS  # noqa: PLC0415  # loads Arrow
 
         settings = self.settings
         steps: list[Decoder] = []
         if settings.compression is not None:
-            steps.append(Gzip() if settings.compression == "gzip" else Zstd())
+            steps.append(COMPRESSIONS[settings.compression]())
         if settings.split is not None:
             steps.append(Split(settings.split))
         if settings.unnest is not None:

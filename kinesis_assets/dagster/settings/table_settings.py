@@ -135,7 +135,7 @@ RegistryField = Annotated[Mapping[str, str], valid(_check_registry), SchemaFrom(
 """The type of the setting `registry`: a map of `RegistrySettings`."""
 
 
-Compression = Literal["gzip", "zstd"]
+Compression = Literal["gzip", "zstd", "snappy", "auto"]
 OnBadRecord = Literal["keep", "separate", "fail"]
 
 
@@ -246,7 +246,8 @@ class DecodingSettings(Settings):
     )
     compression: Compression | None = Field(
         default=None,
-        description="Compression of each record.",
+        description="Compression of each record: gzip, which includes zlib; zstd; snappy, a block or its "
+        "framing format; or auto, whichever of them its first bytes show, or none.",
         examples=["gzip"],
     )
     split: SplitMode | None = Field(
