@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.confluent import Confluent, ConfluentRegistry
     from kinesis_assets.decoders.debezium import Debezium
     from kinesis_assets.decoders.decoder import Decoder, DecoderSettings, Decoding, Undecodable
+    from kinesis_assets.decoders.delimited import Csv, Tsv
     from kinesis_assets.decoders.dms import DMS
     from kinesis_assets.decoders.dynamodb import DynamoDB
     from kinesis_assets.decoders.glue import Glue, GlueRegistry
@@ -32,6 +33,7 @@ _HOMES = {
     "Avro": "avro",
     "Confluent": "confluent",
     "ConfluentRegistry": "confluent",
+    "Csv": "delimited",
     "DMS": "dms",
     "Debezium": "debezium",
     "Decoder": "decoder",
@@ -47,6 +49,7 @@ _HOMES = {
     "SchemaVersion": "registered_payloads",
     "Snappy": "compression",
     "Split": "split",
+    "Tsv": "delimited",
     "Undecodable": "decoder",
     "Unnest": "json_paths",
     "Zstd": "compression",
@@ -63,6 +66,7 @@ __all__ = [
     "Avro",
     "Confluent",
     "ConfluentRegistry",
+    "Csv",
     "Debezium",
     "Decoder",
     "DecoderSettings",
@@ -77,6 +81,7 @@ __all__ = [
     "SchemaVersion",
     "Snappy",
     "Split",
+    "Tsv",
     "Undecodable",
     "Unnest",
     "Zstd",

@@ -73,7 +73,7 @@ class Format:
         schemas: What `schema` may be.
         takes_definition: Whether the decoder takes the text of the schema's file. Otherwise it takes DDL.
         is_json: Whether a document is JSON text, in which settings name paths.
-        splits: The ways in which a record may be split into documents, see `Split`.
+        is_text: Whether a document is a line of text.
         multiplies: Whether a record may become several rows or none, as the decoder says too.
         has_schema_id: Whether rows have the column `schema_id`, as the decoder says too.
         changes: How the changes of a database are applied; None for all other formats.
@@ -87,12 +87,19 @@ class Format:
     schemas: Collection[SchemaKind] = (SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON)
     takes_definition: bool = False
     is_json: bool = False
-    splits: Collection[SplitMode] = ()
+    is_text: bool = False
     multiplies: bool = False
     has_schema_id: bool = False
     changes: Changes | None = None
     extra: str | None = None
     module: str | None = None
+
+    @property
+    def splits(self) -> Collection[str]:
+        """The ways in which a record may be split into documents, see `Split`."""
+        if self.is_json:
+            return get_args(SplitMode)
+        return ("lines",) if self.is_text else ()
 
     def kind_of(self, schema: object) -> SchemaKind:
         """Return what a value of the setting `schema` is."""
@@ -138,7 +145,20 @@ FORMATS = {
             "one document each",
             "kinesis_assets.decoders.json_documents.Json",
             is_json=True,
-            splits=get_args(SplitMode),
+        ),
+        Format(
+            "csv",
+            "a row of comma-separated values each, with the columns of the schema by their position",
+            "kinesis_assets.decoders.delimited.Csv",
+            is_text=True,
+            multiplies=True,
+        ),
+        Format(
+            "tsv",
+            "a row of tab-separated values each",
+            "kinesis_assets.decoders.delimited.Tsv",
+            is_text=True,
+            multiplies=True,
         ),
         Format(
             "avro",
@@ -205,7 +225,6 @@ def find_format(name: str) -> Format:
         description="",
         decoder=name,
         is_json=True,  # as far as this package knows
-        splits=get_args(SplitMode),
         multiplies=bool(getattr(decoder, "multiplies", False)),
         has_schema_id=bool(getattr(decoder, "has_schema_id", False)),
     )
