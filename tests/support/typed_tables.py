@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.derived_settings import parse_deleted_for
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import Upsert
@@ -66,9 +67,10 @@ class TypedBench:
     def run(self, schema: str = "id INT, amount DOUBLE", **settings: Any) -> list[DerivedCommit]:
         """Consume what is new into the table."""
         rows = self._rows(schema, settings)
-        mode = None
-        if "key" in settings:
-            mode = Upsert(settings["key"], settings["order_by"], settings.get("delete_where"))
+        given, mode = rows.settings, None
+        if given.key:
+            remembered = None if given.deleted_for is None else parse_deleted_for(given.deleted_for)
+            mode = Upsert(tuple(given.key), tuple(given.order_by), given.delete_where, remembered)
         careful = partial(rows.of_table, is_careful=True)
         return self.derived.run(transform=rows.of_table, mode=mode, careful=careful)
 
