@@ -95,7 +95,7 @@ class DynamoDB(ChangeDecoder):
                 raise Undecodable(str(error)) from error
             change = record.dynamodb
             operation = _OPERATIONS[record.eventName]
-            if operation != DELETE and change.image is not None:
+            if change.image is not None:
                 row, path = untag(change.image), "$.dynamodb.NewImage"
             else:
                 row, path = untag(change.keys), "$.dynamodb.Keys"
