@@ -106,9 +106,13 @@ class ChangeDecoder:
         return ChangedTable(columns, source, self.key, self.renamed)
 
     @property
+    def changes(self) -> Changes:
+        """What the format says of its changes."""
+        return cast("Changes", FORMATS[self.name].changes)
+
+    @property
     def _added(self) -> dict[str, DataType]:
-        changes = cast("Changes", FORMATS[self.name].changes)
-        return {each.name: _TYPES[each.type] for each in changes.columns}
+        return {each.name: _TYPES[each.type] for each in self.changes.columns}
 
 
 class ChangedTable:

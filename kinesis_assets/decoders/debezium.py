@@ -44,9 +44,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 _NULL = b"null"
-_TOMBSTONES = (b"", _NULL, b"default")
-"""Records for a key without a value. Debezium Server writes `default` in place of null."""
-
 _SOURCE: dict[str, Any] = {
     **dict.fromkeys(("ts_us", "ts_ns", "ts_ms", "lsn", "pos", "row", "event_serial_no", "ord"), int | None),
     **dict.fromkeys(("file", "commit_lsn", "change_lsn"), str | None),
@@ -79,7 +76,7 @@ class Debezium(ChangeDecoder):
 
     def make_reader(self) -> Callable[[bytes], list[Row]]:
         """See `ChangeDecoder`."""
-        table = self.table
+        table, tombstones = self.table, self.changes.tombstones
         read_source = None
         if table.source is not None:
             read_source = json_reader(StructType([StructField("source", table.source)]))
@@ -105,7 +102,7 @@ class Debezium(ChangeDecoder):
             return rows
 
         def read(document: bytes) -> list[Row]:
-            if document in _TOMBSTONES:
+            if document in tombstones:
                 return []
             root = "$"
             try:

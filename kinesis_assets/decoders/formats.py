@@ -55,11 +55,13 @@ class Changes:
         columns: The fields that its decoder returns behind those of the schema.
         order_by: The default of `order_by`, in a table with a key.
         delete_where: The default of `delete_where`, in a table with a key.
+        tombstones: Records for a key that has no value any more. They are no JSON, and have no rows.
     """
 
     columns: tuple[Field, ...]
     order_by: tuple[str, ...]
     delete_where: str = "_operation = 'delete'"
+    tombstones: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ FORMATS = {
             "a change of a DynamoDB table each",
             "kinesis_assets.decoders.dynamodb.DynamoDB",
             is_json=True,
+            splits=get_args(SplitMode),
             changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
         ),
         Format(
@@ -186,6 +189,7 @@ FORMATS = {
             "a change of a database each, as AWS DMS writes it",
             "kinesis_assets.decoders.dms.DMS",
             is_json=True,
+            splits=get_args(SplitMode),
             multiplies=True,
             changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
         ),
@@ -194,8 +198,13 @@ FORMATS = {
             "a change of a database each, as Debezium writes it in JSON",
             "kinesis_assets.decoders.debezium.Debezium",
             is_json=True,
+            splits=get_args(SplitMode),
             multiplies=True,
-            changes=Changes((OPERATION, CHANGED_AT, POSITION, UNCHANGED), order_by=(POSITION.name,)),
+            changes=Changes(
+                (OPERATION, CHANGED_AT, POSITION, UNCHANGED),
+                order_by=(POSITION.name,),
+                tombstones=(b"", b"null", b"default"),  # Debezium Server writes default in place of null
+            ),
         ),
     )
 }

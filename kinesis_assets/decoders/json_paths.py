@@ -121,9 +121,11 @@ class Only:
     Attributes:
         values: By path, a value or several. The path of a column is `_record.<name>`, as of
             `_record.partition_key`; it must be a text or an integer.
+        tombstones: Records that are no documents, and are left out.
     """
 
     values: Mapping[str, Scalar | list[Scalar]]
+    tombstones: tuple[bytes, ...] = ()
     name: ClassVar[str] = "only"
     spark_type: ClassVar[None] = None
 
@@ -172,6 +174,8 @@ class Only:
         matches = _object_matcher(self._tree())
 
         def step(decoding: Decoding) -> Iterable[Decoding]:
+            if decoding.value in self.tombstones:
+                return ()
             try:
                 return (decoding,) if matches(decoding.value) else ()
             except (msgspec.DecodeError, RecursionError) as error:

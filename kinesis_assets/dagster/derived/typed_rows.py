@@ -118,7 +118,8 @@ class TypedRows:
         if settings.unnest is not None:
             steps.append(Unnest(settings.unnest))
         if settings.only:
-            steps.append(Only(settings.only))
+            changes = self._format.changes
+            steps.append(Only(settings.only, () if changes is None else changes.tombstones))
         return decode(*steps, self._decoder())(new)
 
     def _decoder(self) -> Decoder:

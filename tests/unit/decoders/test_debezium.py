@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from kinesis_assets.decoders.debezium import Debezium
+from kinesis_assets.decoders.formats import FORMATS
+from kinesis_assets.decoders.json_paths import Only
 from support.database_changes import rows_of
+from support.raw_rows import decoded
 from support.spark_types import spark_type
 
 NOT_AVAILABLE = "__debezium_unavailable_value"
@@ -317,3 +320,17 @@ def test_unchanged_columns_have_the_names_under_which_they_are_stored():
     assert rows_of(decoder, document) == [
         {"id": 1, **added("update", _unchanged=["note", "short_note", "b", "c"])}
     ]
+
+
+def test_the_rows_of_a_record_are_its_documents_and_a_bad_record_is_kept_whole():
+    moved, bad = envelope("u", {"id": 2}, {"id": 1}), envelope("c", {"id": "x"})
+    records = [json.dumps(each).encode() for each in (moved, bad)]
+    only = Only({"op": ["u", "c"]}, FORMATS["debezium"].changes.tombstones)
+    found = decoded([b"default", *records, b""], only, Debezium(spark_type("id long, a int"), ("id",)))
+    assert [(row["sequence_number"], row["document_number"], row["error"]) for row in found] == [
+        ("1", 0, None),
+        ("1", 1, None),
+        ("2", 0, "debezium: Expected `int | null`, got `str` - at `$.after.id`"),
+    ]
+    assert [row["value"] and row["value"]["id"] for row in found] == [1, 2, None]
+    assert [row["data"] for row in found] == [records[0], records[0], records[1]]
