@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -287,6 +288,88 @@ def test_the_sensor_reports_the_checks_that_a_run_does_not(checked):
     going = Going(checked).materialize()
     going.now += TIME_TO_REPORT + 60
     assert going.tick() == len(FREE)
+
+
+# What is stored by a process that is killed
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+@pytest.fixture(params=["before", "after"])
+def killing(request, checked, monkeypatch):
+    """Kills whoever stores the result of a check, before or after it is stored."""
+
+    @contextmanager
+    def killing():
+        store = checked.instance.report_dagster_event
+
+        def killed(*arguments, **named):
+            if request.param == "after":
+                store(*arguments, **named)
+            raise Killed
+
+        monkeypatch.setattr(checked.instance, "report_dagster_event", killed)
+        with pytest.raises(Killed):
+            yield
+        monkeypatch.undo()
+
+    return killing
+
+
+def shown_as_failed(daemon):
+    """The checks that Dagster shows as failed. It shows a result of each for the latest materialization."""
+    reports = Reports.of(daemon.instance, raw_key(daemon.project.stream), FREE)
+    assert [name for name, record in reports.executions.items() if not reports._is_shown(record)] == []
+    return {name for name, record in reports.executions.items() if not record.evaluation.passed}
+
+
+def test_a_tick_that_is_killed_when_it_reports_for_a_run_loses_no_result(checked, killing):
+    going = Going(checked).materialize()
+    going.report()
+    forge(checked, position=Position.after("9" * 56))
+    with killing():
+        going.tick()
+    going.tick()
+    assert going.red == shown_as_failed(checked) == {"continuity"}
+    assert (going.tick(), going.report("continuity")) == (0, 0)
+
+
+def tick(going):
+    """The sensor ticks while Dagster counts the killed run as started."""
+    going.now += TIME_TO_REPORT + 60
+    going.tick()
+
+
+def tick_after_its_end(going):
+    """The sensor ticks once Dagster has ended the killed run."""
+    going.daemon.end(going.run, dg.DagsterRunStatus.FAILURE)
+    going.tick()
+
+
+def next_run(going):
+    """The shards are read by a run that is started after the killed one."""
+    going.daemon.end(going.run, dg.DagsterRunStatus.FAILURE)
+    Going(going.daemon).materialize().report("continuity")
+
+
+@pytest.mark.parametrize("repair", [tick, tick_after_its_end, next_run])
+@pytest.mark.parametrize("beside", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS])
+def test_a_run_that_is_killed_when_it_reports_beside_another_loses_no_result(
+    checked, killing, beside, repair
+):
+    going, other = Going(checked).materialize(), Going(checked).materialize()
+    going.report()
+    other.report()
+    if beside is dg.DagsterRunStatus.SUCCESS:  # its rows are the newest, but no longer those of a run
+        checked.end(other.run, beside)
+    forge(checked, position=Position.after("9" * 56))
+    with killing():
+        going.report("continuity")
+    repair(going)
+    # Once the killed run has ended, a tick shows as well that its shards have failed.
+    assert shown_as_failed(checked) - {"every_shard_read"} == {"continuity"}
 
 
 def test_requested_runs_do_not_execute_the_checks(source, daemon):
