@@ -21,6 +21,8 @@ from kinesis_assets.table.run_files.pause import PAUSE_FILE
 from kinesis_assets.table.table import PositionedTable
 from support.prepared_streams import ingest_and_restore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def follow(cli, bench):

@@ -116,6 +116,7 @@ def test_gzip_accepts_the_zlib_format():
     assert decompress(zlib.compress(PLAIN), "gzip", 10_000) == PLAIN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", COMPRESSIONS)
 @settings(derandomize=True, max_examples=200)
 @given(

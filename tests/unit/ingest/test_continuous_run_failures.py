@@ -24,6 +24,8 @@ from support.continuous import TIMING, RunHarness
 from support.shard_ids import A, B
 from support.virtual_time import TickingTime
 
+pytestmark = pytest.mark.slow
+
 SOON = Backoff(0.01, 30.0)
 LATE = Backoff(3600.0, 3600.0)
 """The backoff of a failed shard: almost none, or longer than a test."""
@@ -43,7 +45,6 @@ def ticking(bench):
 # Failures
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("ticking")
 def test_a_failing_shard_is_reported_once_and_does_not_delay_the_other_shards(bench, faults):
     bench.create(2)
@@ -69,7 +70,6 @@ def test_a_failing_shard_is_retried_with_growing_backoff(bench, faults, ticking)
     assert [round(wait / 100) for wait in waits] == [1, 2, 4, 8, 8]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("ticking")
 def test_a_recovered_shard_does_not_fail_the_run(bench, faults):
     bench.create()
@@ -102,7 +102,6 @@ def test_a_failed_run_reports_its_healthy_shards_at_the_end(bench):
     assert harness.events == [{B: ("committed", 1), "bogus": ("failed", 0)}, {A: ("committed", 0)}]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("ticking")
 def test_a_recovered_shard_is_reported_at_the_end_of_a_failed_run(
     bench,
@@ -132,7 +131,6 @@ def test_a_shard_that_fails_and_is_then_throttled_fails_the_run(bench, faults):
 # Throttling
 
 
-@pytest.mark.slow
 def test_a_throttled_shard_is_not_reported_and_does_not_delay_the_other_shards(bench, faults):
     bench.set_timing(stall_seconds=3600.0)  # the run never ends if an iteration waits for them
     bench.create(2)
@@ -142,7 +140,6 @@ def test_a_throttled_shard_is_not_reported_and_does_not_delay_the_other_shards(b
     assert harness.events == [{B: ("committed", 1)}] * 3
 
 
-@pytest.mark.slow
 def test_a_temporarily_throttled_shard_is_read_later_and_does_not_fail_the_run(bench, faults):
     bench.create()
     bench.put(1)
@@ -202,7 +199,6 @@ def test_throttling_is_measured_from_the_start_of_the_first_throttled_iteration(
 # Shards that do not respond
 
 
-@pytest.mark.slow
 def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
     bench.set_timing(read_timeout=3600.0)  # the run never ends if an iteration waits for them
     bench.create(2)
@@ -225,7 +221,6 @@ def test_an_unresponsive_shard_delays_the_other_shards_only_once(bench, faults):
     assert "ReadTimeoutError" in str(error)
 
 
-@pytest.mark.slow
 def test_a_slow_shard_is_read_once_its_response_timeout_has_grown(bench, faults):
     bench.create()
     bench.put(1)
@@ -238,7 +233,6 @@ def test_a_slow_shard_is_read_once_its_response_timeout_has_grown(bench, faults)
     assert harness.events == [{A: ("failed", 0)}, {A: ("finished", 1)}]
 
 
-@pytest.mark.slow
 def test_the_backoff_of_an_unresponsive_shard_is_a_multiple_of_its_timeout(bench, faults, ticking):
     bench.create()
     faults.stall(shard_id=A)
@@ -256,7 +250,6 @@ def test_the_backoff_of_an_unresponsive_shard_is_a_multiple_of_its_timeout(bench
     assert [round(wait / 100) for wait in waits] == [1, 2]  # after timeouts of 0.1 and 0.2 s
 
 
-@pytest.mark.slow
 def test_a_shard_that_stops_responding_after_one_page_is_reported_and_backed_off(bench, faults):
     bench.create(2)
     bench.put(1, 2)
@@ -272,7 +265,6 @@ def test_a_shard_that_stops_responding_after_one_page_is_reported_and_backed_off
     assert harness.events == [{A: ("failed", 1)}, {B: ("committed", 1)}]
 
 
-@pytest.mark.slow
 def test_an_unresponsive_shard_is_reported_even_if_other_shards_use_up_the_allowance(
     bench,
     faults,
@@ -290,7 +282,6 @@ def test_an_unresponsive_shard_is_reported_even_if_other_shards_use_up_the_allow
     assert harness.events == [{A: ("failed", 0), B: ("committed", 1)}]
 
 
-@pytest.mark.slow
 def test_the_response_timeout_never_exceeds_the_read_timeout_of_the_client(bench, faults):
     bench.set_timing(read_timeout=0.3)
     bench.create()

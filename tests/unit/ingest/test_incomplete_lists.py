@@ -93,6 +93,7 @@ def tick(bench: Any) -> Callable[[dg.DagsterInstance], dg.SensorResult]:
     return tick
 
 
+@pytest.mark.slow
 @INCOMPLETE_LISTS
 def test_an_incomplete_list_leaves_the_partitions_unchanged(bench, faults, fault, error, tick):
     shard_ids = bench.create(3)

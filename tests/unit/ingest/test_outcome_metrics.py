@@ -19,6 +19,8 @@ from kinesis_assets.metrics.instruments import (
 from support.continuous import RunHarness
 from support.shard_ids import A, B
 
+pytestmark = pytest.mark.slow
+
 DAY = 24 * 3600
 
 
@@ -85,7 +87,6 @@ def test_a_commit_records_how_long_it_took(bench, measurements):
     assert measurements.of(COMMIT_DURATION) == {(bench.table.uri,): 1}
 
 
-@pytest.mark.slow
 def test_a_commit_that_fails_records_the_class_of_its_error_and_no_rows(bench, measurements):
     bench.create()
     bench.put(1)

@@ -24,6 +24,8 @@ from support.run_results import states
 from support.shard_lists import omit_shards
 from support.timing import READING, set_timing
 
+pytestmark = pytest.mark.slow
+
 CONTINUE = {"on_data_loss": "continue"}
 BOTH_POLICIES = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])
 
@@ -119,7 +121,6 @@ def test_a_list_that_shows_an_unfinished_parent_of_known_children_as_open_is_sta
     assert bench.items == [1, 2, 3]
 
 
-@pytest.mark.slow
 def test_a_continuous_run_lists_again_if_its_list_contradicts_the_table(bench):
     parent, other = bench.create(2)
     bench.put(1)

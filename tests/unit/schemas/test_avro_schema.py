@@ -167,6 +167,7 @@ def without_references(expanded: Any, numbers: count[int], within: tuple[str, ..
     return schema
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(schemas())
 def test_any_schema_has_the_columns_of_the_types_that_the_avro_library_finds(schema):

@@ -60,6 +60,7 @@ def test_throttled_read_does_not_count(orders, faults, rejected, machine):
     orders.page(iterator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("records", "seconds"), [(10, 5.0), (4, 2.0), (1, 0.5)])
 def test_next_read_is_throttled_for_as_long_as_the_bytes_of_the_last_one_take(
     orders, faults, rejected, machine, records, seconds

@@ -22,6 +22,8 @@ from support.daemon import FIRST, LAST, Daemon
 from support.shard_ids import A, B
 from support.stream_names import raw_key
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 FREE = {name for name, _ in Checks().defined} - SCANNING
 TABLELESS = {"lag", "time_to_loss", "every_shard_read", "bad_records"}
@@ -110,7 +112,6 @@ def test_a_tick_without_news_reads_no_positions_and_no_files_for_the_checks(chec
     assert evaluations(checked) == {}
 
 
-@pytest.mark.slow
 def test_a_new_materialization_gets_the_results_again(checked, source):
     checked.tick()
     source.put(A, 1)
@@ -146,7 +147,6 @@ def test_what_a_catch_up_is_still_to_add_turns_the_check_red_before_it_expires(c
     assert not evaluations(checked)["no_accepted_data_loss"].passed
 
 
-@pytest.mark.slow
 def test_a_lag_turns_the_check_red_and_a_run_turns_it_green(checked):
     checked.tick()
     now = checked.positions.shards[A].tip_time.timestamp()

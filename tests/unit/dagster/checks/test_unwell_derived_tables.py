@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from support.bench import Bench
 
+pytestmark = pytest.mark.slow
+
 CHECKS = {"compaction_debt": {"max_small_files": 3}, "bad_records": {"max_share": 0.1}}
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.in_process import StreamProject
 
+pytestmark = pytest.mark.slow
+
 KEY = dg.AssetKey("orders")
 SOURCE = "11111111-2222-3333-4444-555555555555"
 SCHEMA = {
@@ -199,7 +201,6 @@ def test_a_commit_behind_one_that_a_concurrent_run_reported_is_reported(orders, 
     assert orders.covered == [(1, last(other)), (1, last(died))]
 
 
-@pytest.mark.slow
 def test_a_commit_whose_event_is_behind_many_others_is_not_reported_again(orders, instance):
     made = orders.commit("gone")
     instance.report_runless_asset_event(event(*made))
@@ -228,7 +229,6 @@ def test_later_comparisons_leave_commits_beyond_their_limit_to_the_next_run(orde
         assert sorted(orders.covered) == sorted([*expected, (5, last(made[:5]))])
 
 
-@pytest.mark.slow
 def test_commits_behind_many_that_were_reported_are_reported_after_the_end_of_their_run(
     orders, daemon: Daemon, instance
 ):
@@ -290,7 +290,6 @@ def on_disk() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-@pytest.mark.slow
 def test_the_commits_of_a_dead_run_are_reported_although_it_is_unfinished(orders, project, source, on_disk):
     source.create(1)
     orders.instance = on_disk

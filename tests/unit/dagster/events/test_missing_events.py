@@ -20,6 +20,8 @@ from support.stream_names import raw_key
 if TYPE_CHECKING:
     from kinesis_assets.table.positions.positions import StreamPositions
 
+pytestmark = pytest.mark.slow
+
 
 def fill(daemon: Daemon) -> Amendment:
     """Commit an amendment as a replay does."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.positions.positions import StreamPositions
 
+pytestmark = pytest.mark.slow
+
 SHARD = "shardId-000000000000"
 
 

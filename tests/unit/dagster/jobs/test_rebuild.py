@@ -16,6 +16,8 @@ from support.rebuilds import SHARD, OwnedTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def owned(project, source, tmp_path) -> OwnedTable:

@@ -29,6 +29,8 @@ from support.table_folder import folder_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND, OTHER = dg.AssetKey("first"), dg.AssetKey(["sales", "second"]), dg.AssetKey("other")
 STEPS = {FIRST: "first", SECOND: "second"}
 HOURS_TO_COMMIT = 8 * 3600
@@ -129,7 +131,6 @@ def deployment(project, stream, instance, tmp_path) -> Deployment:
 # Runs with a heartbeat
 
 
-@pytest.mark.slow
 def test_a_run_without_further_heartbeats_is_ended_as_failed(deployment):
     run = deployment.started(FIRST)
     deployment.tick()

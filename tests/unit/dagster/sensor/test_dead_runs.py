@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+pytestmark = pytest.mark.slow
+
 
 # Runs with a heartbeat
 
 
-@pytest.mark.slow
 def test_the_shards_of_a_run_without_further_heartbeats_are_requested_again(sensor_clock, daemon, beat):
     beat(daemon.run({FIRST: A, LAST: B}))
     assert sensor_clock.ranges_after(0) == []

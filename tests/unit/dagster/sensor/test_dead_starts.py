@@ -18,6 +18,8 @@ from support.stream_names import raw_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 Event = dg.DagsterEventType
 
 

@@ -23,6 +23,8 @@ from support.daemon import SensorClock
 from support.mentions import assert_mentions
 from support.shard_ids import A, B
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 QUARTER = 900.0
 

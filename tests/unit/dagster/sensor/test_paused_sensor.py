@@ -15,6 +15,8 @@ from support.daemon import SensorClock
 from support.mentions import assert_mentions
 from support.shard_ids import A, B, C, D
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def table(daemon, source):

@@ -90,6 +90,7 @@ def damaged(body, chance):
     return body
 
 
+@pytest.mark.slow
 def test_an_aggregate_that_is_parsed_in_parts_has_the_same_records_or_the_same_error(monkeypatch):
     chance = random.Random(1)
     users = [

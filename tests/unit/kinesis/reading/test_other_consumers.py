@@ -153,6 +153,7 @@ def test_a_reading_that_has_the_shard_to_itself_is_never_refused_and_nearly_as_f
     assert reading.records > 0.95 * CALLS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("readings", [2, 3])
 def test_readings_of_the_same_shard_get_similar_shares_of_its_calls(reading_of, virtual, readings):

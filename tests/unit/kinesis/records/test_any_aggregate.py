@@ -37,6 +37,7 @@ user_records = st.lists(
 )
 
 
+@pytest.mark.slow
 @BY_EXAMPLE
 @given(user_records, st.tuples(st.integers(0, 2**128 - 1), st.integers(0, 2**128 - 1)).map(sorted))
 def test_deaggregation_returns_the_records_that_were_aggregated(records, bounds):

@@ -250,6 +250,7 @@ def test_the_time_limit_of_a_body_starts_once_its_memory_is_reserved():
     assert bytes(response.body) == b"hello"
 
 
+@pytest.mark.slow
 def test_the_read_timeout_applies_to_each_piece_and_not_to_the_response():
     pieces = [OK, b"Content-Length: 5\r\n", b"\r\n", b"he", b"llo"]
 

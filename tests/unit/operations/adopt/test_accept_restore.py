@@ -10,8 +10,9 @@ import pytest
 from kinesis_assets.errors import InvalidInput, StreamRecreated, TableRewritten, TableUnsuitable
 from support.prepared_streams import ingest_and_restore
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_runs_continue_after_a_restore_was_accepted(bench):
     ingest_and_restore(bench)
     bench.put(3)
@@ -29,7 +30,6 @@ def test_runs_continue_after_a_restore_was_accepted(bench):
     assert bench.items == [1, 3]
 
 
-@pytest.mark.slow
 def test_a_later_restore_is_not_accepted_with_an_earlier_one(bench):
     ingest_and_restore(bench)
     bench.put(3)

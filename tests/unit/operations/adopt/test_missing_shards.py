@@ -12,6 +12,8 @@ from kinesis_assets.operations.doctor.finding import Level
 from support.copied_table import copy_of_a_split, copy_rows
 from support.shard_lists import omit_shards
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_list_without_a_shard_that_has_rows_is_requested_again(bench, faults):
     (parent,) = bench.create()

@@ -13,6 +13,8 @@ from support.catch_ups import catch_up, expire_partly, fill_gaps, open_gaps
 from support.replays import fill_then
 from support.shard_ids import A, B, C
 
+pytestmark = pytest.mark.slow
+
 
 def test_new_records_come_first_and_the_skipped_ones_after(behind):
     jump(behind.client, behind.table, by="ann", apply=True)

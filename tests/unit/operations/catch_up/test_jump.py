@@ -9,6 +9,8 @@ from kinesis_assets.operations.catch_up import jump
 from support.catch_ups import catch_up, fill_gaps, open_gaps
 from support.shard_ids import A
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def read(bench):

@@ -14,6 +14,8 @@ from support.replays import fill_then
 from support.shard_ids import A, B
 from support.single_task import fill_as_in_spark
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_the_commit_of_the_jump(behind, monkeypatch, after):
@@ -91,7 +93,6 @@ STEPS = st.lists(
 FEW = settings().max_examples // 4  # an example takes as long as ten tests
 
 
-@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_after_any_history_the_table_has_each_record_once_and_no_open_gap(make_bench, steps):

@@ -19,6 +19,8 @@ from support.shard_ids import A
 from support.shifted_clock import ShiftedClock
 from support.single_task import fill_as_in_spark
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def slow(bench, faults):
@@ -57,7 +59,6 @@ def fill_one_record(job, ranges):
     return replace(result, shards=tuple(replace(each, end=RangeEnd.TIME_LIMIT) for each in result.shards))
 
 
-@pytest.mark.slow
 def test_each_step_commits_its_rows_and_the_last_one_clears_the_gap(slow):
     after_steps = []
 
@@ -75,7 +76,6 @@ def test_each_step_commits_its_rows_and_the_last_one_clears_the_gap(slow):
     slow.assert_exactly_once()
 
 
-@pytest.mark.slow
 def test_a_step_starts_at_the_last_record_of_the_one_before(slow):
     starts, ends = [], []
     fill_gaps(
@@ -86,7 +86,6 @@ def test_a_step_starts_at_the_last_record_of_the_one_before(slow):
     assert starts == [slow.numbers[2], *ends[:-1]]
 
 
-@pytest.mark.slow
 def test_a_killed_backfill_continues_where_the_last_step_ended(slow):
     with pytest.raises(Killed):
         fill_gaps(slow, report=kill)
@@ -97,7 +96,6 @@ def test_a_killed_backfill_continues_where_the_last_step_ended(slow):
     assert (slow.items, open_gaps(slow)) == (list(range(1, 10)), {})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", [0, 1])
 def test_killed_at_the_commit_of_a_step(slow, monkeypatch, step, after):
@@ -111,14 +109,12 @@ def test_killed_at_the_commit_of_a_step(slow, monkeypatch, step, after):
     slow.assert_exactly_once()
 
 
-@pytest.mark.slow
 def test_the_filled_part_of_a_gap_is_recorded_once(slow):
     counts = []
     fill_gaps(slow, report=lambda _: counts.append(len(slow.amendment.cleared[A])))
     assert set(counts) == {1}
 
 
-@pytest.mark.slow
 def test_two_backfills_at_once_add_each_record_once(slow):
     others = [partial(fill_gaps, slow)]
 
@@ -134,7 +130,6 @@ def test_two_backfills_at_once_add_each_record_once(slow):
     slow.assert_exactly_once()
 
 
-@pytest.mark.slow
 def test_a_shard_that_is_split_and_finished_between_steps_is_filled(slow):
     def split(_):
         if not slow.at(A).finished:
@@ -146,7 +141,6 @@ def test_a_shard_that_is_split_and_finished_between_steps_is_filled(slow):
     slow.assert_exactly_once()
 
 
-@pytest.mark.slow
 def test_an_operators_replay_clears_a_gap_that_was_filled_in_part(slow):
     with pytest.raises(Killed):
         fill_gaps(slow, report=kill)
@@ -157,7 +151,6 @@ def test_an_operators_replay_clears_a_gap_that_was_filled_in_part(slow):
     assert slow.items == list(range(1, 10))
 
 
-@pytest.mark.slow
 def test_a_filled_part_is_open_again_after_a_seek_back_into_it(slow, faults):
     with pytest.raises(Killed):
         fill_gaps(slow, report=kill)
@@ -200,7 +193,6 @@ def test_the_positions_command_prints_until_when_what_is_still_to_be_added_is_sa
 # Expired
 
 
-@pytest.mark.slow
 def test_records_that_expire_between_steps_are_recorded_as_lost_and_the_others_are_added(slow):
     def expire(_):
         if len(slow.items) < 5:  # once, after the first step
@@ -247,7 +239,6 @@ def test_what_a_step_did_not_read_is_not_given_up_because_of_one_response(slow, 
     assert slow.items == [1, 6, 7, 8, 9]
 
 
-@pytest.mark.slow
 def test_a_step_without_progress_ends_the_backfill_with_an_error(slow):
     assert isinstance(fill_gaps(slow, fill=fill_one_record)[A], ReplayUnfinished)
     assert open_gaps(slow) == {A: 1}

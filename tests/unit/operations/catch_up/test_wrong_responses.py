@@ -11,6 +11,8 @@ from support.shard_lists import omit_shards
 from support.single_task import fill_as_in_spark
 from support.timing import REPLAYING
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def behind(bench):
@@ -93,7 +95,6 @@ def test_a_gap_starts_at_the_first_skipped_record_although_two_responses_omit_it
     assert behind.items == [1, 2, 3]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("keep", [NOTHING, ONLY_FIRST], ids=["nothing", "only the first"])
 @pytest.mark.parametrize("moved", [False, True], ids=["at the end of the gap", "after a later record"])
 @pytest.mark.parametrize("times", [1, 2, 3])

@@ -12,6 +12,8 @@ from kinesis_assets.table.log.delta_log import read_entry
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.replays import A, fill_then, ingest_and_lose, states
 
+pytestmark = pytest.mark.slow
+
 
 def restore_missing_rows(bench):
     bench.restore(bench.version - 1)

@@ -13,6 +13,8 @@ from kinesis_assets.operations.seek.plan import Direction
 from support.aggregates import aggregate_of
 from support.prepared_streams import create_and_split
 
+pytestmark = pytest.mark.slow
+
 # One shard
 
 
@@ -198,7 +200,6 @@ def test_a_shard_that_is_no_longer_listed_is_not_moved(bench):
 # Parents and children
 
 
-@pytest.mark.slow
 def test_a_parent_is_not_moved_back_without_its_children(bench):
     parent, low, high = create_and_split(bench)
     bench.put(2, shard_id=low)
@@ -225,7 +226,6 @@ def test_a_parent_is_not_moved_back_while_a_child_keeps_a_row(bench):
         bench.seek("TRIM_HORIZON", parent)
 
 
-@pytest.mark.slow
 def test_a_move_of_all_shards_moves_the_whole_lineage_back(bench):
     _, low, high = create_and_split(bench)
     bench.put(2, shard_id=high)

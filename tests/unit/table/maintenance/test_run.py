@@ -17,6 +17,8 @@ from support.attempts import Attempt, assert_rows_are_what_positions_say, curren
 from support.maintained_table import steps_of
 from support.table_folder import files_of, folder_of, set_age
 
+pytestmark = pytest.mark.slow
+
 
 def test_maintenance_changes_neither_rows_nor_positions(busy):
     set_age(busy, 2 * VACUUM_RETENTION, *files_of(busy))
@@ -60,7 +62,6 @@ def test_a_second_maintenance_finds_nothing_to_do(busy):
     assert {step for step, _ in steps_of(busy)} == {"checkpoint"}
 
 
-@pytest.mark.slow
 def test_concurrent_commits_and_maintenance_succeed(busy):
     done = threading.Event()
 
