@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
 	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: demo dev check unit slow test test-all integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories mutations shards bench lint types check-defs clean
+.PHONY: demo dev check unit slow test test-all everything integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories mutations shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -42,23 +42,33 @@ slow: $(READY)
 		>.local/slow.log 2>&1 || { cat .local/slow.log; exit 1; }
 	@echo "Slow unit tests: $$(tail -1 .local/slow.log)"
 
-# In the order of the files, here and below: the one with the most tests is not the longest.
+# In the order of the files: the one with the most tests is not the longest.
+PROCESSES = $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+INTEGRATION := tests/contract tests/integration
+DEPLOYMENTS := tests/deployments tests/docs
+CHAOS := tests/chaos tests/benchmarks
+
 integration: $(ARCHIVE)
 	@echo "Integration and contract tests: they start Spark, Dagster, S3 servers and other processes"
-	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/contract tests/integration
+	@$(MEMORY) $(PROCESSES) $(INTEGRATION)
 
 # Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, the benchmarks with
-# little data, and what happens when processes are killed and responses are lost.
-test-all: test deployments
-	@$(MAKE) --no-print-directory -j 2 chaos spark35 wheel connect soak bucket standalone
+# little data, and what happens when processes are killed and responses are lost. The tests of three targets are run by
+# the same three processes: nothing waits for the last test of each, and Spark is started less often.
+test-all: unit
+	@$(MAKE) --no-print-directory -j 2 everything slow wheel spark35 bucket connect standalone soak
+
+everything: $(ARCHIVE)
+	@echo "Chaos, deployment, documentation, contract and integration tests, and the benchmarks with little data"
+	@$(MEMORY) $(PROCESSES) $(CHAOS) $(DEPLOYMENTS) $(INTEGRATION)
 
 deployments: $(ARCHIVE)
 	@echo "Tests of deployments, clusters and the documentation"
-	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/deployments tests/docs
+	@$(MEMORY) $(PROCESSES) $(DEPLOYMENTS)
 
 chaos: $(ARCHIVE)
 	@echo "Chaos tests: processes are killed, disks are full, responses are lost; and the benchmarks with little data"
-	@$(MEMORY) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder tests/chaos tests/benchmarks
+	@$(MEMORY) $(PROCESSES) $(CHAOS)
 
 # Builds the wheel, installs it into an empty environment, and follows the tutorial there; about five minutes.
 wheel: $(READY)
