@@ -161,11 +161,15 @@ def derived_metadata(
         exact: Further exact values.
     """
     counts = [commit.bad_records for commit in commits if commit.bad_records is not None]
+    redriven = [commit.redriven for commit in commits if commit.redriven is not None]
     facts: dict[str, Any] = {
         "rows": sum(commit.rows for commit in commits),
         "rows deleted": sum(commit.deleted for commit in commits),
         **({"bad records": sum(counts)} if counts else {}),
     }
+    if redriven:
+        facts["records redriven"] = sum(each.decoded for each in redriven)
+        facts["bad records left"] = redriven[-1].left
     if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
         facts["on deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
         facts["given up"] = "; ".join(map(str, given_up))

@@ -18,21 +18,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType
 
+from kinesis_assets.derive.bad_records import without_records
 from kinesis_assets.derive.data_files import PLACE, RecordCounts
-from kinesis_assets.derive.derivation import CheckedRows, Rollup
+from kinesis_assets.derive.derivation import CheckedRows, Rollup, Upsert
 from kinesis_assets.derive.new_rows import read_rows
-from kinesis_assets.derive.read import shuffle_tasks, with_null_for_empty
+from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.derive.upsert import (
     FIRST_ARRIVAL,
+    ChangedRows,
     first_arrivals,
     incomplete_groups,
     incomplete_rows,
     other_group,
     rolled_up,
     rows_of_groups,
+    stored_rows,
     touched_groups,
-    unchanged_of,
     upserted,
     with_first_arrival,
     with_order,
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source import Source
-    from kinesis_assets.derive.upsert import ChangedRows
 
 
 def counted(rows: DataFrame, error_column: str) -> RecordCounts:
@@ -102,6 +103,20 @@ class StepChanges:
 
 
 @contextmanager
+def caching() -> Iterator[Callable[[DataFrame], DataFrame]]:
+    """Yield a function that keeps rows within the context once Spark has computed them."""
+    with ExitStack() as cached:
+
+        def cache(frame: DataFrame) -> DataFrame:
+            # In memory Spark keeps each large text three times, and finds out too late that they do not fit.
+            frame = frame.persist(StorageLevel.DISK_ONLY)
+            cached.callback(frame.unpersist)
+            return frame
+
+        yield cache
+
+
+@contextmanager
 def changes_of(
     spark: SparkSession,
     source: Source,
@@ -125,14 +140,7 @@ def changes_of(
             or the condition of an upsert, or a key has an empty text in a partition column.
     """
     transform, mode, partition_by = derivation.transform, derivation.mode, derivation.partition_by
-    with ExitStack() as cached:
-
-        def cache(frame: DataFrame) -> DataFrame:
-            # In memory Spark keeps each large text three times, and finds out too late that they do not fit.
-            frame = frame.persist(StorageLevel.DISK_ONLY)
-            cached.callback(frame.unpersist)
-            return frame
-
+    with caching() as cache:
         if isinstance(mode, Rollup):
             _check_groups(table, source, mode.by)
             # Spark does not merge the small partitions of a shuffle in a cached DataFrame itself.
@@ -153,7 +161,7 @@ def changes_of(
             if incomplete is not None:
                 incomplete = cache(incomplete)
                 lacking = incomplete_rows(incomplete, mode.by)
-            plan = partial(
+            of_groups = partial(
                 rolled_up,
                 spark,
                 new=new,
@@ -162,31 +170,50 @@ def changes_of(
                 cache=cache,
                 incomplete=None if lacking is None else incomplete,
             )
-            yield StepChanges(CheckedRows(new), plan=plan, lacking=lacking)
+            yield StepChanges(CheckedRows(new), plan=of_groups, lacking=lacking)
             return
         source_rows = read_rows(spark, source, rows, in_order=mode is not None)
         if mode is not None:
             source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
-        checked = _transformed(spark, table, transform, source_rows)
-        key = () if mode is None else mode.key
-        replaced = [name for name in partition_by if name not in key]
-        checked = replace(checked, rows=with_null_for_empty(checked.rows, replaced))
+        checked = ordered_rows(spark, table, derivation, source_rows)
         count = None if checked.records is None else partial(counted, checked.records, "error")
-        if mode is None:
+        replaces = source.replaces if rows.replaced else ()
+        if mode is None and not replaces:
             yield StepChanges(checked, count)
             return
-        _check_condition(table, checked.rows, mode.delete_where)
-        stored = checked.of_table
-        columns = [name for name in stored.columns if name not in unchanged_of(stored)]
-        ordered = with_order(_with_valid_texts(checked.rows, mode.columns))
-        checked = replace(checked, rows=cache(ordered))
-        _refuse_empty_keys(table, checked.rows, [name for name in partition_by if name in key])
+        checked = replace(checked, rows=cache(checked.rows))
         if count is None and checked.error_column is not None:
             count = partial(counted, checked.rows, checked.error_column)
-        new, tasks = checked.of_table, shuffle_tasks(spark, rows.bytes)
-        plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
-        new_rows = CheckedRows(new.select(columns), check=checked.check, separate=checked.separate)
+        new = checked.of_table
+        plan: Callable[[DerivedSnapshot], ChangedRows]
+        if mode is None:
+            others = read(spark, source.snapshot, rows.replaced, schema=source.schema, columns=replaces)
+            changed = ChangedRows(new)
+            plan = partial(without_records, spark, changed=changed, records=others, by=replaces, cache=cache)
+        else:
+            refuse_empty_keys(table, checked.rows, derivation)
+            tasks = shuffle_tasks(spark, rows.bytes)
+            plan = partial(upserted, spark, new=new, upsert=mode, cache=cache, tasks=tasks)
+        new_rows = CheckedRows(stored_rows(new), check=checked.check, separate=checked.separate)
         yield StepChanges(new_rows, count, plan)
+
+
+def ordered_rows(
+    spark: SparkSession, table: str, derivation: Derivation, source_rows: DataFrame
+) -> CheckedRows:
+    """Return the rows of some rows of the source; those of an upsert with the columns of their order.
+
+    The arguments and errors are those of `changes_of`. The derivation is no roll-up.
+    """
+    checked = _transformed(spark, table, derivation.transform, source_rows)
+    mode = derivation.mode
+    key = mode.key if isinstance(mode, Upsert) else ()
+    replaced = [name for name in derivation.partition_by if name not in key]
+    rows = with_null_for_empty(checked.rows, replaced)
+    if isinstance(mode, Upsert):
+        _check_condition(table, rows, mode.delete_where)
+        rows = with_order(_with_valid_texts(rows, mode.columns))
+    return replace(checked, rows=rows)
 
 
 def _transformed(
@@ -305,13 +332,16 @@ def _with_valid_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows
 
 
-def _refuse_empty_keys(table: str, rows: DataFrame, columns: Sequence[str]) -> None:
-    """Check that no row has an empty text in some columns of the key, which are partition columns too.
+def refuse_empty_keys(table: str, rows: DataFrame, derivation: Derivation) -> None:
+    """Check that no row has an empty text in a column of the key that is a partition column too.
 
     Delta stores null in its place, so the row would have no key, and no later one would replace it.
     """
     types = {field.name: field.dataType for field in rows.schema}
-    texts = [name for name in columns if isinstance(types.get(name), StringType)]
+    key = derivation.mode.key if isinstance(derivation.mode, Upsert) else ()
+    texts = [
+        name for name in derivation.partition_by if name in key and isinstance(types.get(name), StringType)
+    ]
     if not texts:
         return
     is_empty = [F.count(F.when(F.col(f"`{name}`") == "", 1)) for name in texts]

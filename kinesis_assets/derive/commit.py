@@ -32,9 +32,15 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
-    from kinesis_assets.derive.derived_table import Definition, DerivedSnapshot, DerivedTable, Tombstones
+    from kinesis_assets.derive.derived_table import (
+        Definition,
+        DerivedSnapshot,
+        DerivedTable,
+        Redriven,
+        Tombstones,
+    )
     from kinesis_assets.derive.policy import Decision
-    from kinesis_assets.table.data_file import TableFile
+    from kinesis_assets.table.data_file import TableFile, WrittenFile
 
 _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 
@@ -53,6 +59,7 @@ def commit(
     manifest: Manifest = _EMPTY,
     counts: RecordCounts | None = None,
     errors: Sequence[DerivedFile] | None = None,
+    redriven: Redriven | None = None,
     removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
     restarts: bool = False,
@@ -74,6 +81,7 @@ def commit(
         counts: How many records there were, and how many could not be decoded; None if they were not counted.
         errors: The files that it wrote with the records that could not be decoded; None if such records are
             not set apart.
+        redriven: The bad records that were decoded again.
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
@@ -123,7 +131,8 @@ def commit(
             known = NO_TOMBSTONES if before is None else before.tombstones or NO_TOMBSTONES
             remembered = known if tombstones is None else tombstones
             new = [file for file in remembered.files if file not in known.files]
-            check_files(table, batch_id, [*manifest.files, *manifest.replaced, *(errors or ()), *new])
+            written: list[WrittenFile] = [*manifest.files, *manifest.replaced, *(errors or ()), *new]
+            check_files(table, batch_id, written + list(() if redriven is None else redriven.files))
             if errors is None and before is not None and not before.records_errors:
                 before = None  # such records are in the table
             entry = DerivedCommit(
@@ -139,8 +148,9 @@ def commit(
                 deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced)),
                 records=None if counts is None else counts.records,
                 bad_records=None if counts is None else counts.errors,
-                replaced=tuple(ReplacedFile(file.path, file.size, file.rows) for file in manifest.replaced),
-                errors=tuple(ReplacedFile(file.path, file.size, file.rows) for file in errors or ()),
+                replaced=named_files(manifest.replaced),
+                errors=named_files(errors or ()),
+                redriven=redriven,
                 errors_before=None if before is None else before.last_errors,
                 on_deleted=decision.policy,
                 given_up=decision.given_up,
@@ -170,6 +180,11 @@ def _refuse_moved_cursor(newest: DerivedSnapshot, expected: int | None) -> None:
             "another run has consumed the same rows of the source. This run added none of its rows; the "
             "next run continues after the other one",
         )
+
+
+def named_files(files: Sequence[DerivedFile]) -> tuple[ReplacedFile, ...]:
+    """Return files that are not part of the table as a commit entry names them."""
+    return tuple(ReplacedFile(file.path, file.size, file.rows) for file in files)
 
 
 def until_not_overtaken(table: DerivedTable, attempt: Callable[[], _Commit]) -> _Commit:

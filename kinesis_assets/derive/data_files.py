@@ -75,6 +75,10 @@ def counts_of(batch: pa.RecordBatch, error_column: str) -> RecordCounts:
 BATCH_COLUMN = "_batch_id"
 """The column of a derived table with the batch id of the commit that added the row."""
 
+FOUND_COLUMN = "table_batch_id"
+"""The column of a table of errors with the batch id of the commit of its table that set the record apart. A
+redrive that sets it apart again keeps it."""
+
 CHANGES_FOLDER = "_kinesis/changes"
 """The folder, in that of the table, with the rows that were replaced or deleted."""
 

@@ -272,6 +272,26 @@ class Tombstones(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 NO_TOMBSTONES = Tombstones()
 
 
+class Redriven(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The bad records that a redrive decoded again.
+
+    Attributes:
+        records: Number of these records.
+        decoded: How many of them are not bad any more.
+        files: The files that identify the records which the table of errors removes, or replaces by those in
+            `DerivedCommit.errors`; none if bad records are in this table.
+    """
+
+    records: Annotated[int, msgspec.Meta(ge=0)]
+    decoded: Annotated[int, msgspec.Meta(ge=0)]
+    files: tuple[ReplacedFile, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """The number of records that are still bad."""
+        return self.records - self.decoded
+
+
 class Kind(StrEnum):
     """How the rows of a derived table replace others."""
 
@@ -377,8 +397,9 @@ class DerivedCommit(
         replaced: The files with these rows, for consumers of the table.
         errors: The files with the records that could not be decoded, for the table of errors; none if they
             are in this table.
-        errors_before: The id of the newest commit before this one that has such files, or whose release did
-            not record them; None if there is none.
+        redriven: The bad records that were decoded again; None if the commit consumed the source instead.
+        errors_before: The id of the newest commit before this one whose files the table of errors consumes,
+            or whose release did not record them; None if there is none.
         on_deleted: The policy that decided, if rows of the source were deleted.
         given_up: The rows of the source that were deleted, and are not or no longer derived from here.
         definition: The owner and the definition of the table; None in those of older releases.
@@ -402,6 +423,7 @@ class DerivedCommit(
     deleted: Annotated[int, msgspec.Meta(ge=0)] = 0
     replaced: tuple[ReplacedFile, ...] = ()
     errors: tuple[ReplacedFile, ...] = ()
+    redriven: Redriven | None = None
     errors_before: int | None = None
     on_deleted: OnDeleted | None = None
     given_up: tuple[DeletedRows, ...] = ()
@@ -420,8 +442,9 @@ class DerivedCommit(
 
     @property
     def last_errors(self) -> int | None:
-        """The id of the newest commit up to this one with `errors`, as in `errors_before`."""
-        return self.commit_id if self.errors or not self.records_errors else self.errors_before
+        """The id of the newest commit up to this one with such files, as in `errors_before`."""
+        has_files = self.errors or (self.redriven is not None and self.redriven.files)
+        return self.commit_id if has_files or not self.records_errors else self.errors_before
 
 
 CommitEntries = Chain[DerivedCommit]

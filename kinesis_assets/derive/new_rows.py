@@ -246,7 +246,8 @@ def _taken(
 ) -> list[SourceCommit]:
     """Return the first commits, up to the one with which their files reach a size.
 
-    A compacted file has rows of several commits. Each of them gets an equal part of its size.
+    A compacted file has rows of several commits. Each of them gets an equal part of its size. A commit that
+    is consumed alone is the first one or none of them.
     """
     batch_ids = sorted(commit.batch_id for commit in commits)
     sizes: dict[int, float] = dict.fromkeys(batch_ids, 0)
@@ -257,7 +258,8 @@ def _taken(
             sizes[batch_id] += each.file.size / (end - start)
     totals = accumulate(sizes[commit.batch_id] for commit in commits)
     below = sum(1 for total in totals if total < max_bytes)
-    return list(commits[: below + 1])
+    alone = next((number for number, commit in enumerate(commits) if commit.is_alone), below + 1)
+    return list(commits[: min(below + 1, max(alone, 1))])
 
 
 class Restart(NamedTuple):

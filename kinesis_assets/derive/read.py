@@ -69,9 +69,10 @@ def read(
         columns: The columns that are read; None for all.
         selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.
-        order: Add the column `ORDER_COLUMN` with this order of the rows. Only with all columns.
+        order: Add the column `ORDER_COLUMN` with this order of the rows, last. The columns that it needs must
+            be read.
         with_place: Add the columns `FILE_COLUMN`, the index of the row's file in *files*, and
-            `POSITION_COLUMN`. Not with a selection or an order.
+            `POSITION_COLUMN`. Not with a selection.
     """
     from pyspark.sql.types import IntegerType, LongType, StringType, StructType  # noqa: PLC0415  # not for tasks
 
@@ -86,12 +87,12 @@ def read(
     groups = groups_of_files(files, max(parallelism(spark), size // TASK_BYTES)) or [[]]
     numbers = spark.range(0, len(groups), 1, len(groups))
     task = _reading(version.folder, groups, columns_read, selection, batch_column)
-    if order is not None:
-        task = _adding_order(task, order)
-        fields = fields.add(ORDER_COLUMN, StringType())
     if with_place:
         fields = fields.add(FILE_COLUMN, IntegerType()).add(POSITION_COLUMN, LongType())
         task = _reading_places(version.folder, groups, columns_read)
+    if order is not None:
+        task = adding_order(task, order)
+        fields = fields.add(ORDER_COLUMN, StringType())
     return map_in_arrow(numbers, task, fields)
 
 
@@ -148,8 +149,8 @@ def _reading(
     return run
 
 
-def _adding_order(step: ArrowStep, order: RowOrder) -> ArrowStep:
-    """Return a step that adds the order of the rows that another one reads."""
+def adding_order(step: ArrowStep, order: RowOrder) -> ArrowStep:
+    """Return a step that adds the order of the rows that another one returns."""
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return map(order.adder(), step(numbers))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kinesis_assets.derive.added_again import ConsumedRecords
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
-from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
+from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER, FOUND_COLUMN
 from kinesis_assets.derive.derived_table import (
     REBUILD_COMMAND,
     SOURCE_PROPERTY,
@@ -79,11 +79,14 @@ class Source(ABC):
         batch_column: The column with each row's batch id.
         date_column: The partition column with the date by which rows expire; None if they do not.
         order_columns: The columns by which the rows of a commit are ordered, see `RowOrder`.
+        replaces: The columns that identify the rows which a table that appends those of this one removes,
+            because a commit replaced them; none if they stay there.
     """
 
     batch_column: ClassVar[str]
     date_column: ClassVar[str | None] = None
     order_columns: ClassVar[Sequence[str]] = ()
+    replaces: ClassVar[Sequence[str]] = ()
 
     def __init__(self, snapshot: TableVersion) -> None:
         self.uri = snapshot.uri
@@ -416,11 +419,14 @@ class DerivedSource(Source):
 class ErrorsSource(DerivedSource):
     """The records that a typed table could not decode, and that its commits have set apart.
 
-    Its commits are those of the table with such records. Each names the one before it, so others are not
+    Its commits are those of the table with such records, and its redrives, each of which names the records
+    that it removes or replaces. Each names the one before it, so others are not
     read. They are recorded for as long as all commits of the table.
 
     The arguments and errors are those of `DerivedSource`.
     """
+
+    replaces = RECORD_COLUMNS
 
     @property
     def origin_id(self) -> str:
@@ -429,10 +435,19 @@ class ErrorsSource(DerivedSource):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The columns of the raw table that a table of errors has, and those that decoding may add."""
+        """The columns of the records.
+
+        They are those of the raw table that a table of errors has, those that decoding may add, and the batch
+        ids of the commits of this table.
+        """
         fields = [field for field in TABLE_SCHEMA if field.name not in {"stream", RawSource.batch_column}]
-        added = [pa.field("schema_id", pa.string()), pa.field("document_number", pa.int32())]
-        return schema_of(pa.schema([*fields, *added]))
+        added = {
+            "schema_id": pa.string(),
+            "document_number": pa.int32(),
+            FOUND_COLUMN: pa.int64(),
+            BATCH_COLUMN: pa.int64(),
+        }
+        return schema_of(pa.schema([*fields, *(pa.field(name, kind) for name, kind in added.items())]))
 
     @property
     def end(self) -> Cursor:
@@ -488,7 +503,17 @@ class ErrorsSource(DerivedSource):
                 if not entry.records_errors:
                     raise commits_missing(self.uri, cursor, "an older release made them")
                 rows = sum(file.rows for file in entry.errors)
-                found.append(SourceCommit(each, entry.batch_id, rows=rows, files=entry.errors))
+                replaced = () if entry.redriven is None else entry.redriven.files
+                found.append(
+                    SourceCommit(
+                        each,
+                        entry.batch_id,
+                        rows=rows,
+                        replaced=replaced,
+                        files=entry.errors,
+                        is_alone=bool(replaced),
+                    )
+                )
                 each = entry.errors_before
         except PositionsUnreadable as error:
             raise commits_missing(self.uri, cursor, str(error)) from error

@@ -26,6 +26,7 @@ class SourceCommit:
         ranges: The ranges of their records by shard id, if the number has been read and the table is raw.
         replaced: The files, relative to the table's folder, with the rows that it replaced or deleted.
         files: The files with the rows that it added, likewise, if they are not part of the table.
+        is_alone: Whether it is consumed in a step of its own.
         rewound: The shards of which it deleted rows because their positions were set back.
         floor: The first arrival date of rows that it left, if it deleted others because of their age.
     """
@@ -36,6 +37,7 @@ class SourceCommit:
     rows: int | None = None
     replaced: tuple[ReplacedFile, ...] = ()
     files: tuple[ReplacedFile, ...] = ()
+    is_alone: bool = False
     rewound: tuple[str, ...] = ()
     floor: date | None = None
     ranges: Mapping[str, RangeStats] = field(default_factory=dict)

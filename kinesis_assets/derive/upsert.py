@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derivation import Upsert
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.derive.source import Source
     from kinesis_assets.table.data_file import TableFile
 
@@ -87,6 +88,11 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _MAY_BE_ANOTHER = re.compile("[\U00010000-\U0001ffff]")
 
 
+def stored_rows(rows: DataFrame) -> DataFrame:
+    """Return rows without the columns that only say how they replace others."""
+    return rows.drop(ORDER_COLUMN, _PLACE_COLUMN, *unchanged_of(rows))
+
+
 def with_order(rows: DataFrame) -> DataFrame:
     """Return the rows of a transformation, with the columns that say which of two is the later one."""
     if carried(rows) is None:
@@ -103,6 +109,7 @@ def upserted(
     *,
     cache: Callable[[DataFrame], DataFrame],
     tasks: int,
+    order: RowOrder | None = None,
 ) -> ChangedRows:
     """Return what replaces the files of a table in which keys of new rows occur.
 
@@ -112,12 +119,15 @@ def upserted(
         upsert: How rows replace others.
         cache: Keeps rows once Spark has computed them.
         tasks: Number of tasks that compare rows.
+        order: The order of the rows of the table, if it is comparable with that of the new ones. None if all
+            new rows are later. It does not count if the new ones have lost theirs.
 
     Raises:
         TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot.refuse_irreplaceable()
     new = conformed(new, snapshot.schema)
+    order = order if ORDER_COLUMN in new.columns else None
     has_key = all_present(upsert.key)
     keyed = new.where(has_key)
     compared, unknown = without_place(keyed), _unknown(keyed, upsert)
@@ -129,11 +139,11 @@ def upserted(
         keys = keyed.select(*(F.col(f"`{name}`") for name in upsert.key))
         if files:
             read_columns = [*columns, *(name for name in unknown if name in names and name not in columns)]
-            present = read(spark, snapshot, files, columns=read_columns, with_place=True)
+            present = _read_ordered(spark, snapshot, files, read_columns, order, with_place=True)
             known = present.join(keys, list(upsert.key), "left_semi")
             compared = compared.unionByName(known, allowMissingColumns=True)
         if tombstones:
-            remembered = read(spark, snapshot, tombstones, columns=columns)
+            remembered = _read_ordered(spark, snapshot, tombstones, columns, order)
             known = remembered.join(keys, list(upsert.key), "left_semi")
             known = known.withColumn(_IS_TOMBSTONE, F.lit(True))
             compared = compared.unionByName(known, allowMissingColumns=True)
@@ -164,6 +174,23 @@ def upserted(
         if buried
         else None,
     )
+
+
+def _read_ordered(
+    spark: SparkSession,
+    snapshot: DerivedSnapshot,
+    files: Sequence[TableFile],
+    columns: Sequence[str],
+    order: RowOrder | None,
+    *,
+    with_place: bool = False,
+) -> DataFrame:
+    """Return some columns of rows that were there before, with the column of their order if one is given."""
+    if order is None:
+        return read(spark, snapshot, files, columns=columns, with_place=with_place)
+    columns = [*columns, order.batch_column]
+    rows = read(spark, snapshot, files, columns=columns, order=order, with_place=with_place)
+    return rows.drop(order.batch_column)
 
 
 def all_present(key: Sequence[str]) -> Column:
@@ -291,7 +318,8 @@ def _later(rows: DataFrame, origin: Sequence[Column]) -> list[Column]:
         for column in [F.col(f"`{field.name}`")]
     ]
     if ORDER_COLUMN in rows.columns:
-        return [*origin, F.col(ORDER_COLUMN), F.col(_PLACE_COLUMN), *values]
+        # Rows without an order were there before.
+        return [F.col(ORDER_COLUMN), F.col(_PLACE_COLUMN), *origin, *values]
     return [*values, *origin]
 
 
@@ -390,12 +418,12 @@ def rows_of_groups(
     """Return all rows of some groups in a version of a source. The arguments are as above."""
     rows = read(spark, source.snapshot, source.snapshot.data_files())
     rows = with_null_for_empty(rows, [name for name in by if name in partition_by])
-    return _matching(rows, groups, by, "left_semi")
+    return matching(rows, groups, by, "left_semi")
 
 
 def other_group(new: DataFrame, groups: DataFrame, by: Sequence[str]) -> str | None:
     """Return a group of new rows that is not among those that they were computed for; None without one."""
-    row = _matching(new.select(*by), groups, by, "left_anti").first()
+    row = matching(new.select(*by), groups, by, "left_anti").first()
     return None if row is None else _named(row, by)
 
 
@@ -407,7 +435,7 @@ def first_arrivals(
     columns = list(dict.fromkeys([*by, date_column]))
     rows = read(spark, source.snapshot, source.snapshot.data_files(), columns=columns)
     rows = with_null_for_empty(rows, [name for name in by if name in partition_by])
-    found = _matching(rows, groups, by, "left_semi").groupBy(*by)
+    found = matching(rows, groups, by, "left_semi").groupBy(*by)
     return found.agg(F.min(date_column).alias(FIRST_ARRIVAL))
 
 
@@ -480,15 +508,15 @@ def rolled_up(
     files = snapshot.data_files()
     if incomplete is not None:
         kept = read(spark, snapshot, files).drop(BATCH_COLUMN)
-        kept = _matching(kept, incomplete, by, "left_semi")
-        new = _matching(new, incomplete, by, "left_anti").unionByName(kept, allowMissingColumns=True)
+        kept = matching(kept, incomplete, by, "left_semi")
+        new = matching(new, incomplete, by, "left_anti").unionByName(kept, allowMissingColumns=True)
     present = read(spark, snapshot, files, columns=by, with_place=True)
-    replaced = cache(_matching(present, groups, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))
+    replaced = cache(matching(present, groups, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))
     rows = without_place(new).unionByName(replaced, allowMissingColumns=True)
     return ChangedRows(rows, removed_files(replaced, files))
 
 
-def _matching(rows: DataFrame, groups: DataFrame, by: Sequence[str], how: str) -> DataFrame:
+def matching(rows: DataFrame, groups: DataFrame, by: Sequence[str], how: str) -> DataFrame:
     """Return the rows of a DataFrame whose group is, or is not, among some groups. Null is a group too."""
     others = groups.select(*(F.col(f"`{name}`").alias(f"__group_{name}") for name in by))
     same = (F.col(f"`{name}`").eqNullSafe(F.col(f"`__group_{name}`")) for name in by)

@@ -103,6 +103,13 @@ DERIVED_BAD_RECORDS = Instrument(
     "Records that a derived table could not decode",
     (TABLE,),
 )
+DERIVED_REDRIVEN_RECORDS = Instrument(
+    "kinesis_assets.derived.redriven_records",
+    Kind.COUNTER,
+    "{record}",
+    "Bad records of a derived table that a redrive decoded",
+    (TABLE,),
+)
 
 INSTRUMENTS = (
     LAG,
@@ -115,5 +122,6 @@ INSTRUMENTS = (
     COMMIT_DURATION,
     DERIVED_ROWS,
     DERIVED_BAD_RECORDS,
+    DERIVED_REDRIVEN_RECORDS,
 )
 """All instruments, in the order of the documentation."""

@@ -83,6 +83,13 @@ class RecordCounter:
             known = self._hours.get(hour, (0, 0))
             self._hours[hour] = (known[0] + records, known[1] + bad)
 
+    def redriven(self, left: int) -> None:
+        """Leave at most a number of the records so far bad, because the others were decoded again."""
+        for hour in sorted(self._hours, reverse=True):
+            records, bad = self._hours[hour]
+            self._hours[hour] = (records, min(bad, left))
+            left -= min(bad, left)
+
     def counted(self, through: int | None) -> BadRecords:
         """Return what is counted now.
 
@@ -165,19 +172,25 @@ def count_committed(
 ) -> BadRecords:
     """Add the records of the commits since the last time. Commits that did not count theirs are left out.
 
+    Records that a redrive has decoded are not bad any more.
+
     Args:
         entries: The entries of the table's commits.
         before: What was counted so far.
         now: The time, in seconds since the epoch.
     """
     counter = RecordCounter(before, now)
+    since: list[DerivedCommit] = []
     with suppress(PositionsUnreadable):  # no run needs the earlier entries
         for commit in islice(entries.back_from(newest), max_commits):
-            time = commit.at.timestamp()
-            if commit.commit_id == before.through or time < counter.since:
+            if commit.commit_id == before.through or commit.at.timestamp() < counter.since:
                 break
-            if commit.records is not None:
-                counter.add(time, commit.records, commit.bad_records or 0)
+            since.append(commit)
+    for commit in reversed(since):
+        if commit.records is not None:
+            counter.add(commit.at.timestamp(), commit.records, commit.bad_records or 0)
+        if commit.redriven is not None:
+            counter.redriven(commit.redriven.left)
     return counter.counted(newest.commit_id)
 
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.decoders.projection import MARK
+from kinesis_assets.derive.bad_records import of_set_apart
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import CheckedRows, Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -115,7 +116,8 @@ class EventBench:
         self.wrong = 0
         self.typed = self._derived("typed", Derivation(raw, self._typed))
         errors = DerivedTable(str(self.folder / "errors"), WRITING)
-        of_errors = Derivation(f"{self.typed.table.uri}/{ERRORS_FOLDER}", lambda rows: rows.drop("schema_id"))
+        set_apart = f"{self.typed.table.uri}/{ERRORS_FOLDER}"
+        of_errors = Derivation(set_apart, lambda rows: of_set_apart(rows).drop("schema_id"))
         self.errors = OperatedErrors(self.spark, errors, of_errors, self.typed)
 
     def _typed(self, rows: DataFrame) -> CheckedRows:

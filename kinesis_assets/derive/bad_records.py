@@ -1,0 +1,212 @@
+"""The bad records of a typed table: where they are kept, their rows in the source, and how they are removed.
+
+They are rows of the table, or it has set them apart. Those are rows of its table of errors, as far as that
+one has consumed them; the others are in the files that the later commits of the table name. So each bad
+record is found once, however far the table of errors is behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from kinesis_assets.derive.cursor import RECORD_COLUMNS
+from kinesis_assets.derive.data_files import BATCH_COLUMN, FOUND_COLUMN
+from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, adding_order, read
+from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
+from kinesis_assets.derive.source import ErrorsSource
+from kinesis_assets.derive.upsert import ChangedRows, matching, removed_files
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.spark.arrow_steps import map_in_arrow
+from kinesis_assets.table.data_file import TableFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.derive.source import Source
+
+FOUND_BY = RowOrder(BATCH_COLUMN, ())
+"""The order of the rows of a table: that of the commits that added them."""
+
+_KEPT = (*RECORD_COLUMNS, "data", "error")
+"""The columns of a bad record that is a row of its table."""
+
+
+def kept_in_table(spark: SparkSession, snapshot: DerivedSnapshot) -> DataFrame:
+    """Return the bad records that are rows of a table, with the columns that keep them and `FOUND_COLUMN`.
+
+    Raises:
+        InvalidInput: The table does not have these columns.
+    """
+    names = {field["name"] for field in snapshot.schema["fields"]}
+    if missing := [name for name in _KEPT if name not in names]:
+        raise InvalidInput(
+            f"table {snapshot.table.uri}: it keeps no bad records, since it has no column "
+            f"{', '.join(missing)}. Nothing was changed. Set on_bad_record to keep or separate, or return "
+            "the columns of from_json"
+        )
+    rows = read(spark, snapshot, _files_with_errors(snapshot), columns=[*_KEPT, BATCH_COLUMN])
+    return rows.where(F.col("error").isNotNull()).withColumnRenamed(BATCH_COLUMN, FOUND_COLUMN)
+
+
+def set_apart(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapshot | None) -> DataFrame:
+    """Return the bad records that a table has set apart, with `FOUND_COLUMN`.
+
+    Args:
+        typed: The table, opened after *errors*.
+        errors: Its table of errors; None if that does not exist yet.
+
+    Raises:
+        SourceCommitsMissing: The table of errors has not consumed commits that are no longer recorded.
+        TableError: The table of errors cannot be used.
+    """
+    source = ErrorsSource(typed)
+    newest = None
+    if errors is not None:
+        refuse_unknown_rows(errors)
+        refuse_rewritten(errors)
+        newest = errors.newest
+    commits = source.commits_since(source.start if newest is None else source.accepted(newest.cursor))
+    order = RowOrder(BATCH_COLUMN, tuple(commit.batch_id for commit in commits))
+    files = [TableFile(file.path, file.size, file.rows) for commit in commits for file in commit.files]
+    rows = of_set_apart(read(spark, typed, files, schema=source.schema, order=order))
+    if errors is not None:
+        taken_over = read(spark, errors, errors.data_files()).drop(BATCH_COLUMN)
+        if FOUND_COLUMN not in taken_over.columns:  # a release before redrives wrote all of its rows
+            taken_over = taken_over.withColumn(FOUND_COLUMN, F.lit(None).cast("long"))
+        rows = rows.unionByName(taken_over.withColumn(ORDER_COLUMN, F.lit("")), allowMissingColumns=True)
+    replaced = [TableFile(file.path, file.size, file.rows) for commit in commits for file in commit.replaced]
+    if not replaced:
+        return rows.drop(ORDER_COLUMN)
+    names = (*source.replaces, BATCH_COLUMN)
+    fields = [field for field in source.schema["fields"] if field["name"] in names]
+    redriven = read(spark, typed, replaced, schema={"type": "struct", "fields": fields}, order=order)
+    return _before(rows, redriven, source.replaces)
+
+
+def _before(rows: DataFrame, redriven: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return bad records without those that a later commit has decoded again."""
+    others = redriven.select(
+        *(F.col(name).alias(f"__{name}") for name in by), F.col(ORDER_COLUMN).alias("__by")
+    )
+    is_later = F.col("__by") > F.col(ORDER_COLUMN)
+    for name in by:
+        is_later &= F.col(name).eqNullSafe(F.col(f"__{name}"))
+    return rows.join(others, is_later, "left_anti").drop(ORDER_COLUMN)
+
+
+def of_set_apart(rows: DataFrame) -> DataFrame:
+    """Return the records of `ErrorsSource` with the batch id of the commit that found them to be bad."""
+    found = F.coalesce(F.col(FOUND_COLUMN), F.col(BATCH_COLUMN))
+    return rows.withColumn(FOUND_COLUMN, found).drop(BATCH_COLUMN)
+
+
+def in_source(
+    spark: SparkSession, source: Source, bad: DataFrame, *, cache: Callable[[DataFrame], DataFrame]
+) -> DataFrame:
+    """Return bad records as rows of the source of their table, with the column of their order.
+
+    This is the order of the commits that found them, as in `FOUND_BY`, and then that of the records in their
+    source. So a record is later than the rows of the same commit, whose place in the source is not known.
+
+    Columns that are not kept with a bad record have their value in the source, or null if it no longer has
+    the record. Its `error` is that of the source, too: other reasons are to be found again.
+
+    Args:
+        source: The version of the source.
+        bad: The records, with `FOUND_COLUMN`.
+        cache: Keeps rows once Spark has computed them.
+    """
+    types = {field.name: field.dataType for field in _read_source(spark, source, []).schema}
+    within = [name for name in RECORD_COLUMNS if name in types]
+    present = _present(spark, source, bad, cache) if len(within) == len(RECORD_COLUMNS) else None
+    kept = [name for name in bad.columns if name in types and name != "error"]
+    columns = [F.col(f"`{name}`").cast(types[name]).alias(name) for name in kept]
+    rows = bad.select(*columns, F.coalesce(F.col(FOUND_COLUMN), F.lit(0)).alias(FOUND_COLUMN))
+    others = [name for name in types if name not in kept]
+    if present is None:
+        rows = rows.withColumns({name: F.lit(None).cast(types[name]) for name in others})
+    else:
+        found = present.select(
+            *(F.col(name).alias(f"__{name}") for name in RECORD_COLUMNS), *(f"`{name}`" for name in others)
+        )
+        same = F.lit(True)
+        for name in RECORD_COLUMNS:
+            same &= F.col(name) == F.col(f"__{name}")
+        rows = rows.join(found, same, "left").drop(*(f"__{name}" for name in RECORD_COLUMNS))
+    rows = rows.select(*(f"`{name}`" for name in types), FOUND_COLUMN)
+    schema = rows.withColumn(ORDER_COLUMN, F.lit("")).schema
+    order = RowOrder(FOUND_COLUMN, (), within)
+    return map_in_arrow(rows, adding_order(lambda batches: batches, order), schema).drop(FOUND_COLUMN)
+
+
+def _present(
+    spark: SparkSession, source: Source, bad: DataFrame, cache: Callable[[DataFrame], DataFrame]
+) -> DataFrame:
+    """Return the rows of the source that have some records, one for each.
+
+    First only the columns that identify records are read, and then only the files that have some of them.
+    """
+    records = cache(bad.select(*RECORD_COLUMNS).distinct())
+    files = source.snapshot.data_files()
+    if source.date_column is not None and source.date_column in bad.columns:
+        dates = {row[0] for row in bad.select(source.date_column).distinct().collect()}
+        files = [file for file in files if file.partition[source.date_column] in dates]
+    placed = read(spark, source.snapshot, files, columns=RECORD_COLUMNS, with_place=True)
+    with_some = removed_files(placed.join(records, list(RECORD_COLUMNS), "left_semi"), files)
+    rows = _read_source(spark, source, list(with_some.values()))
+    return rows.join(records, list(RECORD_COLUMNS), "left_semi").dropDuplicates(list(RECORD_COLUMNS))
+
+
+def _read_source(spark: SparkSession, source: Source, files: Sequence[TableFile]) -> DataFrame:
+    return read(spark, source.snapshot, files, schema=source.schema)
+
+
+def without_records(
+    spark: SparkSession,
+    snapshot: DerivedSnapshot,
+    *,
+    changed: ChangedRows,
+    records: DataFrame,
+    by: Sequence[str],
+    cache: Callable[[DataFrame], DataFrame],
+) -> ChangedRows:
+    """Return changes of a table that also remove the bad records among some.
+
+    Args:
+        snapshot: The version of the table that is changed.
+        changed: The changes. They replace no bad record.
+        records: The records.
+        by: The columns that identify them.
+        cache: Keeps rows once Spark has computed them.
+
+    Raises:
+        TableUnsuitable: The table has a feature with which its files cannot be replaced.
+    """
+    snapshot.refuse_irreplaceable()
+    files = _files_with_errors(snapshot)
+    present = read(spark, snapshot, files, columns=[*by, "error"], with_place=True)
+    bad = present.where(F.col("error").isNotNull())
+    places = cache(matching(bad, records, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))
+    removed = dict(changed.removed)
+    known = {file.path: number for number, file in removed.items()}
+    numbers: list[int] = []
+    for number, file in removed_files(places, files).items():
+        own = known.get(file.path, max(removed, default=-1) + 1)
+        removed[own] = file
+        numbers += [number, own]
+    if numbers:
+        own_number = F.create_map(*map(F.lit, numbers))[F.col(FILE_COLUMN)]
+        places = places.withColumn(FILE_COLUMN, own_number)
+    return ChangedRows(changed.rows.unionByName(places, allowMissingColumns=True), removed)
+
+
+def _files_with_errors(snapshot: DerivedSnapshot) -> list[TableFile]:
+    """Return the files that may have bad records."""
+    files = snapshot.data_files(["error"])
+    return [file for file in files if file.rows is None or file.nulls["error"] != file.rows]

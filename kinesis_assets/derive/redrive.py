@@ -1,0 +1,352 @@
+"""Decodes the bad records of a typed table again, after its schema, an expression or its code was corrected.
+
+One commit of the table adds the rows of those that can be decoded now, as a step would have done, and removes
+them from the bad ones. If these are in a table of errors, the commit names the records that this table has to
+remove, and those that it gets instead, with their new reason. A record that is bad for the same reason stays
+where it is. So each record is in one place, whichever of the two tables was read or changed meanwhile.
+
+In an upsert a redriven record has the place in the order that it would have had, as far as that is known: it
+is compared with the rows of the table by the commits that found the one to be bad and added the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from kinesis_assets.derive.bad_records import (
+    FOUND_BY,
+    in_source,
+    kept_in_table,
+    set_apart,
+    without_records,
+)
+from kinesis_assets.derive.changes import caching, counted, ordered_rows, refuse_empty_keys
+from kinesis_assets.derive.commit import commit, named_files, until_not_overtaken
+from kinesis_assets.derive.cursor import RECORD_COLUMNS
+from kinesis_assets.derive.data_files import ERRORS_FOLDER, FOUND_COLUMN
+from kinesis_assets.derive.derivation import Rollup, Upsert
+from kinesis_assets.derive.derived_table import Redriven, refuse_rewritten, refuse_unknown_rows
+from kinesis_assets.derive.read import shuffle_tasks
+from kinesis_assets.derive.row_order import ORDER_COLUMN
+from kinesis_assets.derive.schema import (
+    accept_columns,
+    accepted_schema,
+    refuse_missing_columns,
+    table_schema,
+)
+from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.upsert import ChangedRows, matching, stored_rows, upserted
+from kinesis_assets.derive.write import write, writing_job
+from kinesis_assets.errors import (
+    CursorConflict,
+    InvalidInput,
+    LandingFailed,
+    TableMissing,
+    UpsertOvertaken,
+)
+from kinesis_assets.metrics.instruments import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE
+from kinesis_assets.metrics.recording import measure
+from kinesis_assets.spark.carried_column import carry
+from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
+from kinesis_assets.table.commit_ids import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_assets.derive.data_files import DerivedFile
+    from kinesis_assets.derive.derivation import CheckedRows, Derivation
+    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.source import Source
+
+MAX_REASONS = 20
+"""The maximum number of different reasons that are reported."""
+
+_REASONS = "__reasons"
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """A redrive of a table's bad records, or its plan.
+
+    Attributes:
+        records: Number of bad records.
+        decoded: How many of them can be decoded now.
+        reasons: Why the others cannot, by the number of records; the most frequent reasons.
+        commit: The commit; None if it is only planned, or there is nothing to change.
+    """
+
+    records: int = 0
+    decoded: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    commit: DerivedCommit | None = None
+
+
+def redrive(
+    spark: SparkSession,
+    table: DerivedTable,
+    derivation: Derivation,
+    *,
+    errors: DerivedTable | None = None,
+    by: str,
+    apply: bool,
+) -> Redrive:
+    """Decode the bad records of a table again.
+
+    Args:
+        spark: The session, see `derive`.
+        table: The table.
+        derivation: How it is computed now.
+        errors: Its table of errors, which need not exist; None if bad records are kept in the table.
+        by: The Dagster run id or the person that does it.
+        apply: Do it; otherwise only plan it.
+
+    Raises:
+        CursorConflict: Another redrive, or a rebuild, was first; nothing was changed.
+        UpsertOvertaken: Runs have committed again and again meanwhile; nothing was changed.
+        InvalidInput: The table keeps no bad records, or the transformation fails or is refused.
+        LandingFailed: The Spark job failed.
+        SchemaChangeRefused: The table cannot have the columns of the records.
+        TableError: The table, its source or its table of errors cannot be used.
+    """
+    if isinstance(derivation.mode, Rollup):
+        raise InvalidInput(f"table {table.uri}: it is a roll-up, which keeps no bad records")
+    session = SessionInTimeZone(spark, derivation.time_zone)
+    with wrap_spark_errors(f"table {table.uri}"), session.active() as active, caching() as cache:
+        attempt = _Attempt(active, cache, table, derivation, errors=errors, by=by)
+        found = Redrive(attempt.records)
+        if attempt.records:
+            attempt.decode()
+            found = replace(found, decoded=attempt.decoded, reasons=attempt.reasons)
+        if not apply or not attempt.records or attempt.changed.isEmpty():
+            return found
+        made = until_not_overtaken(table, attempt.write_and_commit)
+    measure(DERIVED_ROWS, made.rows, {TABLE: table.uri})
+    measure(DERIVED_REDRIVEN_RECORDS, found.decoded, {TABLE: table.uri})
+    return replace(found, commit=made)
+
+
+class _Attempt:
+    """A redrive. `decode` is called once, and `write_and_commit` until no other commit comes first.
+
+    Args:
+        cache: Keeps rows once Spark has computed them.
+
+    Attributes:
+        present: The version of the table whose bad records are decoded again.
+        records: Number of bad records.
+        checked: What the transformation returned for them.
+        rows: The rows of the table among that, and those of records that could not be decoded.
+        still: The records that are still bad.
+        changed: The identities of the records that are not bad any more, or for another reason.
+    """
+
+    checked: CheckedRows
+    rows: DataFrame
+    still: DataFrame
+    changed: DataFrame
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        cache: Callable[[DataFrame], DataFrame],
+        table: DerivedTable,
+        derivation: Derivation,
+        *,
+        errors: DerivedTable | None,
+        by: str,
+    ) -> None:
+        self.spark, self.cache, self.table, self.by = spark, cache, table, by
+        self.derivation = derivation
+        if derivation.careful is not None:
+            self.derivation = replace(derivation, transform=derivation.careful)
+        self.is_apart = errors is not None
+        # Opened first, so that the table has every commit that its table of errors has consumed.
+        taken_over = None if errors is None else _present(errors)
+        self.present = table.snapshot()
+        refuse_unknown_rows(self.present)
+        refuse_rewritten(self.present)
+        derivation.definition.after(table.uri, self.present.newest)
+        self.source: Source = open_source(derivation.source, table.folder.role)
+        self.present.check_identity(self.source.origin_id, derivation.partition_by)
+        bad = (
+            set_apart(spark, self.present, taken_over)
+            if self.is_apart
+            else kept_in_table(spark, self.present)
+        )
+        self.bad = cache(bad)
+        self.records = self.bad.count()
+
+    def decode(self) -> None:
+        """Decode the bad records again.
+
+        Raises:
+            InvalidInput: The transformation keeps no bad records, or it fails or is refused.
+            LandingFailed: Records were decoded in one job, and not in another one.
+        """
+        uri = self.table.uri
+        source_rows = in_source(self.spark, self.source, self.bad, cache=self.cache)
+        if self.derivation.mode is None:
+            source_rows = source_rows.drop(ORDER_COLUMN)
+        else:
+            source_rows = carry(source_rows, ORDER_COLUMN, in_order=False)
+        checked = ordered_rows(self.spark, uri, self.derivation, source_rows)
+        if checked.separate is None if self.is_apart else not (checked.error_column and checked.keeps_errors):
+            raise InvalidInput(
+                f"table {uri}: it has bad records, but would not keep them now. Nothing was changed. Set "
+                "on_bad_record to what it was, or return the columns of from_json"
+            )
+        self.checked = replace(checked, rows=self.cache(checked.rows))
+        if checked.separate is None:
+            self.still = self.checked.rows.where(F.col("error").isNotNull())
+        else:
+            self.still = self.cache(checked.separate)
+            self.check_counts()
+        self.changed = self.cache(
+            matching(
+                _reasons_of(self.bad), _reasons_of(self.still), [*RECORD_COLUMNS, _REASONS], "left_anti"
+            ).select(*RECORD_COLUMNS)
+        )
+        self.rows = self.checked.of_table
+        if checked.separate is None:
+            self.rows = self.rows.where(F.col("error").isNull()).unionByName(self.still_changed)
+        refuse_empty_keys(uri, self.rows, self.derivation)
+
+    def check_counts(self) -> None:
+        """Check that the records that are left out of the rows are those that are set apart."""
+        checked, still = self.checked, self.still.count()
+        if checked.records is not None:
+            bad = counted(checked.records, "error").errors
+        else:
+            bad = counted(checked.rows, str(checked.error_column)).errors
+        if bad != still:
+            raise LandingFailed(
+                f"table {self.table.uri}: of {self.records} bad records {bad} could not be decoded, and then "
+                f"{still}, as if their schema had been registered in between. Nothing was changed; run again"
+            )
+
+    @cached_property
+    def decoded(self) -> int:
+        """How many records can be decoded now."""
+        return max(0, self.records - self.still.count())
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why the others cannot."""
+        counts = self.still.groupBy("error").count().orderBy(F.desc("count"), "error")
+        return {row[0]: row[1] for row in counts.limit(MAX_REASONS).collect()}
+
+    def write_and_commit(self) -> DerivedCommit:
+        """Write the rows, and commit them upon the newest version of the table.
+
+        Raises:
+            CursorConflict: The bad records are not those of that version any more.
+            UpsertOvertaken: Another commit came in between.
+        """
+        table, derivation = self.table, self.derivation
+        base = self.accepting()
+        newest = self.newest_of(base)
+        changed, batch_id = self.plan(base), new_id(table.clock)
+        schema = accepted_schema(base, self.columns)
+        manifest = write(
+            table, schema, changed, writing_job(table, schema, derivation.partition_by, batch_id)
+        )
+        errors, redriven = None, Redriven(records=self.records, decoded=self.decoded)
+        if self.is_apart:
+            found = self.bad.select(*RECORD_COLUMNS, FOUND_COLUMN).dropDuplicates([*RECORD_COLUMNS])
+            others = self.still_changed.join(found, [*RECORD_COLUMNS], "left")
+            errors = self.write_apart(others, batch_id)
+            redriven = msgspec.structs.replace(
+                redriven, files=named_files(self.write_apart(self.changed, batch_id))
+            )
+        try:
+            return commit(
+                table,
+                expected=newest.commit_id,
+                cursor=newest.cursor,
+                batch_id=batch_id,
+                manifest=manifest,
+                errors=errors,
+                redriven=redriven,
+                removed=list(changed.removed.values()),
+                base=base,
+                definition=derivation.definition.after(table.uri, newest),
+                consumed=newest.consumed,
+                by=self.by,
+            )
+        except CursorConflict as conflict:
+            raise UpsertOvertaken(
+                table.uri,
+                "a run has committed while bad records were decoded again. Nothing was changed; run again, "
+                "or pause the stream meanwhile",
+            ) from conflict
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """The columns that the rows need, see `table_schema`."""
+        mode, partition_by = self.derivation.mode, self.derivation.partition_by
+        names = mode.columns if isinstance(mode, Upsert) else ()
+        return table_schema(self.table.uri, stored_rows(self.rows), partition_by, names)
+
+    @property
+    def still_changed(self) -> DataFrame:
+        """The records that are bad for another reason than before."""
+        return matching(self.still, self.changed, RECORD_COLUMNS, "left_semi")
+
+    def accepting(self) -> DerivedSnapshot:
+        """Return the table's newest version. Add the columns of the rows, if needed."""
+        present = self.table.snapshot()
+        if self.derivation.all_columns:
+            refuse_missing_columns(present, self.columns)
+        accept_columns(present, self.columns)
+        return self.table.snapshot()
+
+    def newest_of(self, base: DerivedSnapshot) -> DerivedCommit:
+        """Return the newest commit of a version, if the bad records that were read are bad there, too."""
+        read = self.present.commit_id
+        since = list(self.table.entries.since(base.newest, read, may_restart=True))
+        is_rebuilt = bool(since) and since[-1].previous != read
+        if base.newest is None or is_rebuilt or any(each.redriven is not None for each in since):
+            raise CursorConflict(
+                self.table.uri,
+                "another redrive or a rebuild has committed while bad records were decoded again. This one "
+                "changed nothing; run it again for those that are left",
+            )
+        return base.newest
+
+    def plan(self, base: DerivedSnapshot) -> ChangedRows:
+        """Return what is written to a version of the table."""
+        mode, cache = self.derivation.mode, self.cache
+        changed = ChangedRows(self.rows)
+        if isinstance(mode, Upsert):
+            tasks = shuffle_tasks(self.spark, 0)
+            changed = upserted(self.spark, base, self.rows, mode, cache=cache, tasks=tasks, order=FOUND_BY)
+        if self.is_apart:
+            return changed
+        by, records = RECORD_COLUMNS, self.changed
+        return without_records(self.spark, base, changed=changed, records=records, by=by, cache=cache)
+
+    def write_apart(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
+        """Write rows to files for the table of errors."""
+        schema = table_schema(self.table.uri, rows, (), ())
+        job = replace(writing_job(self.table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
+        return write(self.table, schema, ChangedRows(rows), job).files
+
+
+def _present(errors: DerivedTable) -> DerivedSnapshot | None:
+    try:
+        return errors.snapshot()
+    except TableMissing:
+        return None
+
+
+def _reasons_of(records: DataFrame) -> DataFrame:
+    """Return the identities of bad records, with all reasons of each."""
+    reasons = F.sort_array(F.collect_list("error")).alias(_REASONS)
+    return records.groupBy(*RECORD_COLUMNS).agg(reasons)
