@@ -14,7 +14,7 @@ from kinesis_assets.cli.operations import adopt, catch_up, replay, seek
 from kinesis_assets.cli.options import FAILED, storage_error
 from kinesis_assets.cli.output import OutputFailed, guard_output
 from kinesis_assets.cli.pause import pause, resume
-from kinesis_assets.cli.rebuild import rebuild
+from kinesis_assets.cli.rebuild import rebuild, redrive
 from kinesis_assets.cli.run import run
 from kinesis_assets.cli.spark import spark
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, RunCanceled
@@ -44,6 +44,7 @@ for _command in (
     maintain,
     replay,
     rebuild,
+    redrive,
     adopt,
     doctor,
     infer,

@@ -1,4 +1,4 @@
-"""`rebuild`: start a derived table again."""
+"""`rebuild` and `redrive`: start a derived table again, or decode its bad records again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kinesis_assets.cli.options import by_option, json_option, print_rows, stream_option, user_name
+from kinesis_assets.cli.output import progress_bar
 
 
 @click.command()
@@ -34,6 +35,31 @@ def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: 
     assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened:
         facts = rebuild_asset(opened, assets, asset, by=user_name(by), take_over=take_over, apply=apply)
+    print_rows([{"stream": project.stream, **facts}], as_json=as_json)
+    if not apply:
+        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+
+
+@click.command()
+@stream_option
+@click.option("--asset", required=True, help="Asset key of a typed table of the stream.")
+@by_option("the commit")
+@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@json_option
+def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bool) -> None:
+    """Decode the bad records of a table again, after its schema or an expression was corrected.
+
+    Those that can be decoded now become rows of the table, each exactly once and by the same rules as new
+    records. The others stay as they are, with their new reason. Without --apply, the records are decoded too,
+    and the result is only reported: how many could be decoded, and why the others cannot.
+    """
+    from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.dagster.jobs.redrive import redrive_asset  # noqa: PLC0415
+
+    project = StreamProject.of_folder(stream, Path.cwd())
+    assets = project.definitions.get_repository_def().assets_defs_by_key
+    with project.open_stream() as opened, progress_bar("decoding bad records", as_json=as_json):
+        facts, _ = redrive_asset(opened, assets, asset, by=user_name(by), apply=apply)
     print_rows([{"stream": project.stream, **facts}], as_json=as_json)
     if not apply:
         click.echo("Nothing was changed. Add --apply to apply the change.", err=True)

@@ -23,6 +23,7 @@ from kinesis_assets.dagster.jobs.maintenance import (
 )
 from kinesis_assets.dagster.jobs.operations import build_catch_up_job, build_replay_job, build_seek_job
 from kinesis_assets.dagster.jobs.rebuild import build_rebuild_job
+from kinesis_assets.dagster.jobs.redrive import build_redrive_job
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.asset_settings import policy_of
@@ -175,6 +176,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             build_replay_job(names),
             build_seek_job(names),
             build_rebuild_job(names),
+            build_redrive_job(names),
             build_catch_up_job(names),
             build_prune_history_job(names),
         ],

@@ -148,6 +148,31 @@ def derived_tables(
     return {key: each for key, each in found.items() if each is not None and each.stream == stream}
 
 
+def table_of(
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: StreamNames, asset: str
+) -> tuple[dg.AssetKey, Consumption, Derivation]:
+    """Return the key of the derived table of an asset, its consumption, and how it is computed.
+
+    Args:
+        definitions: The assets of the code location.
+        asset: The key of the asset.
+
+    Raises:
+        InvalidInput: The stream has no such derived table, or the code location does not have its source.
+    """
+    tables = derived_tables(definitions, stream)
+    found = {key.to_user_string(): key for key in tables}
+    if asset not in found:
+        others = ", ".join(found) or "none"
+        raise InvalidInput(f"asset {asset}: no derived table of stream {stream.stream}; these are {others}")
+    key, consumption = found[asset], tables[found[asset]]
+    if consumption.upstream not in definitions:
+        raise InvalidInput(
+            f"asset {asset}: its source {consumption.upstream.to_user_string()} is not defined"
+        )
+    return key, consumption, consumption.owned(key, consumption.source(definitions[consumption.upstream]))
+
+
 def derived_metadata(
     commits: Sequence[DerivedCommit],
     totals: Mapping[str, Any] = {},

@@ -131,6 +131,11 @@ class StreamNames:
         return f"{self.raw_step}_rebuild"
 
     @property
+    def redrive_job(self) -> str:
+        """The name of the job that decodes the bad records of a derived table again."""
+        return f"{self.raw_step}_redrive"
+
+    @property
     def catch_up_job(self) -> str:
         """The name of the job that catches up."""
         return f"{self.raw_step}_catch_up"

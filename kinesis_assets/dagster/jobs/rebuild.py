@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from kinesis_assets.dagster.consumption import consumption_of, derived_tables
+from kinesis_assets.dagster.consumption import consumption_of, table_of
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
-from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.rebuild import Rebuild
@@ -59,17 +58,7 @@ def rebuild_asset(
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415
     from kinesis_assets.derive.source import open_source  # noqa: PLC0415
 
-    tables = derived_tables(assets, opened.names)
-    key = dg.AssetKey.from_user_string(asset)
-    if key not in tables:
-        others = ", ".join(each.to_user_string() for each in tables) or "none"
-        raise InvalidInput(f"asset {asset}: no derived table of stream {opened.name}; these are {others}")
-    consumption = tables[key]
-    if consumption.upstream not in assets:
-        raise InvalidInput(
-            f"asset {asset}: its source {consumption.upstream.to_user_string()} is not defined"
-        )
-    derivation = consumption.owned(key, consumption.source(assets[consumption.upstream]))
+    key, consumption, derivation = table_of(assets, opened.names, asset)
     table = DerivedTable(consumption.table, role=opened.role)
     if take_over:
         result = rebuild.take_over(table, derivation.definition, by=by, apply=apply)

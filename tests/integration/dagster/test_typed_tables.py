@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from kinesis_assets import KinesisTableComponent
+from kinesis_assets.cli.rebuild import redrive
 from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.jobs.redrive import build_redrive_job
+from kinesis_assets.dagster.stream_names import op_key
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.dagster_runs import execute, failure_message, plain
 from support.mentions import assert_mentions
@@ -86,3 +91,39 @@ def test_refused_records_fail_the_run_with_an_error_of_one_line(orders, source, 
     assert not result.success
     message = failure_message(instance, result)
     assert_mentions(message, "BadRecordsRefused", "2 of 2 records", "max_bad_share", "0.5")
+
+
+@dagsters_own_warnings
+@pytest.mark.usefixtures("spark")
+def test_the_command_plans_and_the_job_redrives_and_the_table_of_errors_follows(
+    orders, kinesis, source, stream, instance, tmp_path, monkeypatch
+):
+    settings = {"on_bad_record": "separate", "select": ["CAST(id AS STRING) AS id"]}
+    project = orders(schema="id BIGINT", **settings)
+    source.create(1)
+    for data in (b'{"id": 1}', b'{"id": "two"}', b"{"):
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k")
+    execute(project, instance, A)
+    materialize(project, instance, "orders", "orders_errors")
+
+    corrected = orders(schema="id STRING", **settings)
+    monkeypatch.setattr(StreamProject, "of_folder", lambda *_: corrected)
+    done = CliRunner().invoke(redrive, ["--stream", stream, "--asset", "orders", "--by", "ann", "--json"])
+    facts = json.loads(done.stdout)
+    assert (facts["bad_records"], facts["decoded"], facts["still_bad"], facts["applied"]) == (2, 1, 1, False)
+    assert facts["reasons"][0].startswith("1 x json: ")
+
+    names = project.names
+    assets = corrected.definitions.get_repository_def().assets_defs_by_key
+    result = build_redrive_job(names, assets).execute_in_process(
+        instance=instance,
+        resources=dict(corrected.definitions.resources or {}),
+        run_config={"ops": {op_key(names.redrive_job): {"config": {"asset": "orders", "apply": True}}}},
+    )
+    (event,) = result.asset_materializations_for_node(op_key(names.redrive_job))
+    metadata = plain(event.metadata)
+    assert (metadata["rows"], metadata["records redriven"], metadata["bad records left"]) == (1, 1, 1)
+    materialize(corrected, instance, "orders_errors")
+    good, bad = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("orders", "orders_errors"))
+    assert sorted(good["id"].to_pylist()) == ["1", "two"]
+    assert bad["data"].to_pylist() == [b"{"]

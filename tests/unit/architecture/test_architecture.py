@@ -35,7 +35,6 @@ FEW_LINES = 60
 
 ALONE = {
     "cli.local": "commands that need the extra `demo`",
-    "cli.rebuild": "a command with options of its own",
     "dagster.components.stream_component": "the component of a stream, apart from the base of all components",
     "dagster.spark_resource": "the only module of the definitions that loads dagster_pyspark",
     "definitions": "what Dagster loads",

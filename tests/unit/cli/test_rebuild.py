@@ -1,4 +1,4 @@
-"""Output, effect and exit codes of `kinesis-assets rebuild`."""
+"""Output, effect and exit codes of `kinesis-assets rebuild`, and what `redrive` refuses."""
 
 from __future__ import annotations
 
@@ -116,3 +116,15 @@ def test_a_table_that_cannot_be_rebuilt_fails_in_one_line(cli: RunCommand, strea
     done = cli("rebuild", "--stream", stream, "--asset", "counts", "--apply")
     assert (done.exit_code, done.out) == (1, "")
     assert re.fullmatch(r"Error: .+there is no table.+\n", done.err)
+
+
+@pytest.mark.parametrize(
+    ("asset", "said"),
+    [("counts", "it is a roll-up"), ("orders", "these are counts, numbers")],
+)
+def test_a_redrive_of_what_has_no_bad_records_is_bad_input(cli: RunCommand, stream, owned, asset, said):
+    before = owned.version
+    done = cli("redrive", "--stream", stream, "--asset", asset, "--apply")
+    assert (done.exit_code, done.out) == (2, "")
+    assert_mentions(done.err, said)
+    assert owned.version == before

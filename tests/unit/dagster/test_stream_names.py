@@ -33,7 +33,7 @@ def names_of(definitions: dg.Definitions) -> dict[str, set[str]]:
     }
 
 
-JOBS = ("maintenance", "replay", "seek", "rebuild", "catch_up", "prune_history")
+JOBS = ("maintenance", "replay", "seek", "rebuild", "redrive", "catch_up", "prune_history")
 
 
 def test_without_a_prefix_every_name_follows_from_the_name_of_the_stream():

@@ -1,0 +1,130 @@
+"""The job that decodes the bad records of a derived table again."""
+
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from kinesis_assets.dagster.consumption import derived_metadata, derived_tables, table_of
+from kinesis_assets.dagster.dagster_internals import assets_of_location
+from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.stream import OpenStream, open_stream
+from kinesis_assets.dagster.stream_names import StreamNames, op_key
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from kinesis_assets.derive.derived_table import DerivedCommit
+
+
+class RedriveConfig(dg.Config):
+    """The table whose bad records are decoded again."""
+
+    asset: str = Field(description="Asset key of a typed table of the stream.")
+    apply: bool = Field(default=False, description="Apply the change. Without it, only report the plan.")
+
+
+def redrive_asset(
+    opened: OpenStream,
+    assets: Mapping[dg.AssetKey, dg.AssetsDefinition],
+    asset: str,
+    *,
+    by: str,
+    apply: bool,
+) -> "tuple[dict[str, Any], DerivedCommit | None]":
+    """Decode the bad records of the table of an asset again.
+
+    Args:
+        assets: The assets of the code location.
+        by: The Dagster run id or the person that does it.
+        apply: Do it; otherwise only plan it.
+
+    Returns:
+        The facts that are reported, and the commit; None if nothing was changed.
+
+    Raises:
+        InvalidInput: The stream has no such table, or it keeps no bad records.
+        TableError: The table, its source or its table of errors cannot be used, see `derive.redrive`.
+    """
+    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
+    from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415
+
+    key, consumption, derivation = table_of(assets, opened.names, asset)
+    if consumption.of_errors:
+        raise InvalidInput(
+            f"asset {asset}: its records are the bad ones of {consumption.upstream.to_user_string()}; give "
+            "the key of that asset"
+        )
+    if consumption.groups:
+        raise InvalidInput(f"asset {asset}: it is a roll-up, which keeps no bad records")
+    of_errors = [
+        each.table
+        for each in derived_tables(assets, opened.names).values()
+        if each.of_errors and each.upstream == key
+    ]
+    table = DerivedTable(consumption.table, role=opened.role)
+    table.snapshot()  # a missing table is an error before Spark is started
+    spark = opened.start_spark()
+    check_executors(spark, f"table {table.uri}", table.folder)
+    from kinesis_assets.derive.redrive import redrive  # noqa: PLC0415  # loads PySpark
+
+    errors = DerivedTable(of_errors[0], role=opened.role) if of_errors else None
+    result = redrive(spark, table, derivation, errors=errors, by=by, apply=apply)
+    facts = {
+        "asset": asset,
+        "table": table.uri,
+        "bad_records": result.records,
+        "decoded": result.decoded,
+        "still_bad": result.records - result.decoded,
+        "reasons": [f"{count} x {reason}" for reason, count in result.reasons.items()],
+        "applied": result.commit is not None,
+    }
+    return facts, result.commit
+
+
+def build_redrive_job(
+    names: StreamNames, assets: Mapping[dg.AssetKey, dg.AssetsDefinition] | None = None
+) -> dg.JobDefinition:
+    """Build the job that decodes the bad records of a derived table of a stream again.
+
+    The run's log and its output metadata report what it decodes. If it changes the table, it materializes
+    the table's asset.
+
+    Args:
+        names: The names of the stream's definitions.
+        assets: The assets of the code location. By default those of the one that runs the job.
+    """
+    name, stream = names.redrive_job, names.stream
+
+    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
+    @shown_as_failures()
+    def decode_again(context: dg.OpExecutionContext, config: RedriveConfig) -> None:
+        from kinesis_assets.dagster.derived.derived_events import totals_of_table  # noqa: PLC0415  # only its runs need it
+
+        opened = open_stream(context.resources, names)
+        facts, commit = redrive_asset(
+            opened,
+            assets_of_location(context) if assets is None else assets,
+            config.asset,
+            by=context.run_id,
+            apply=config.apply,
+        )
+        context.log.info(", ".join(f"{key}: {value}" for key, value in facts.items()))
+        if commit is not None:
+            key = dg.AssetKey.from_user_string(config.asset)
+            metadata = derived_metadata([commit], totals_of_table(facts["table"], opened.role))
+            context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+        elif not config.apply:
+            context.log.info("Nothing was changed. Set apply to apply the change.")
+        context.add_output_metadata({name.replace("_", " "): value for name, value in facts.items()})
+
+    @dg.job(
+        name=name,
+        description=f"Decodes the bad records of a typed table of {stream} again, after its schema or an "
+        "expression was corrected. Without apply it only reports the plan.",
+    )
+    def job() -> None:
+        decode_again()
+
+    return job
