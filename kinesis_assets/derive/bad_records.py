@@ -7,6 +7,7 @@ record is found once, however far the table of errors is behind.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
@@ -17,7 +18,7 @@ from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, adding_order, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.derive.source import ErrorsSource
-from kinesis_assets.derive.upsert import ChangedRows, matching, removed_files
+from kinesis_assets.derive.upsert import matching, removed_files
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.table.data_file import TableFile
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.source import Source
+    from kinesis_assets.derive.upsert import ChangedRows
 
 FOUND_BY = RowOrder(BATCH_COLUMN, ())
 """The order of the rows of a table: that of the commits that added them."""
@@ -203,7 +205,8 @@ def without_records(
     if numbers:
         own_number = F.create_map(*map(F.lit, numbers))[F.col(FILE_COLUMN)]
         places = places.withColumn(FILE_COLUMN, own_number)
-    return ChangedRows(changed.rows.unionByName(places, allowMissingColumns=True), removed)
+    rows = changed.rows.unionByName(places, allowMissingColumns=True)
+    return replace(changed, rows=rows, removed=removed)
 
 
 def _files_with_errors(snapshot: DerivedSnapshot) -> list[TableFile]:

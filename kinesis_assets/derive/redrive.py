@@ -11,6 +11,7 @@ is compared with the rows of the table by the commits that found the one to be b
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,15 +32,18 @@ from kinesis_assets.derive.cursor import RECORD_COLUMNS
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, FOUND_COLUMN
 from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import Redriven, refuse_rewritten, refuse_unknown_rows
+from kinesis_assets.derive.growth import grow
 from kinesis_assets.derive.read import shuffle_tasks
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
+    growing,
     refuse_missing_columns,
     table_schema,
 )
 from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.tombstones import remembered
 from kinesis_assets.derive.upsert import ChangedRows, matching, stored_rows, upserted
 from kinesis_assets.derive.write import write, writing_job
 from kinesis_assets.errors import (
@@ -56,7 +60,7 @@ from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -217,6 +221,7 @@ class _Attempt:
         if checked.separate is None:
             self.rows = self.rows.where(F.col("error").isNull()).unionByName(self.still_changed)
         refuse_empty_keys(uri, self.rows, self.derivation)
+        accepted_schema(self.present, self.columns, compared=self.compared)
 
     def check_counts(self) -> None:
         """Check that the records that are left out of the rows are those that are set apart."""
@@ -253,6 +258,7 @@ class _Attempt:
         base = self.accepting()
         newest = self.newest_of(base)
         changed, batch_id = self.plan(base), new_id(table.clock)
+        tombstones = remembered(derivation.mode, changed, base, batch_id)
         schema = accepted_schema(base, self.columns)
         manifest = write(
             table, schema, changed, writing_job(table, schema, derivation.partition_by, batch_id)
@@ -265,7 +271,7 @@ class _Attempt:
             redriven = msgspec.structs.replace(
                 redriven, files=named_files(self.write_apart(self.changed, batch_id))
             )
-        try:
+        with self.overtaken():
             return commit(
                 table,
                 expected=newest.commit_id,
@@ -278,21 +284,21 @@ class _Attempt:
                 base=base,
                 definition=derivation.definition.after(table.uri, newest),
                 consumed=newest.consumed,
+                tombstones=tombstones,
                 by=self.by,
             )
-        except CursorConflict as conflict:
-            raise UpsertOvertaken(
-                table.uri,
-                "a run has committed while bad records were decoded again. Nothing was changed; run again, "
-                "or pause the stream meanwhile",
-            ) from conflict
 
     @cached_property
     def columns(self) -> dict[str, Any]:
         """The columns that the rows need, see `table_schema`."""
-        mode, partition_by = self.derivation.mode, self.derivation.partition_by
-        names = mode.columns if isinstance(mode, Upsert) else ()
-        return table_schema(self.table.uri, stored_rows(self.rows), partition_by, names)
+        return table_schema(
+            self.table.uri, stored_rows(self.rows), self.derivation.partition_by, self.compared
+        )
+
+    @property
+    def compared(self) -> Sequence[str]:
+        """The columns by which rows replace others."""
+        return () if self.derivation.mode is None else self.derivation.mode.columns
 
     @property
     def still_changed(self) -> DataFrame:
@@ -300,12 +306,37 @@ class _Attempt:
         return matching(self.still, self.changed, RECORD_COLUMNS, "left_semi")
 
     def accepting(self) -> DerivedSnapshot:
-        """Return the table's newest version. Add the columns of the rows, if needed."""
+        """Return the table's newest version. Add the columns of the rows, or let theirs grow, if needed."""
         present = self.table.snapshot()
+        schema = accepted_schema(present, self.columns, compared=self.compared)
         if self.derivation.all_columns:
             refuse_missing_columns(present, self.columns)
-        accept_columns(present, self.columns)
+        if growing(present, schema):
+            with self.overtaken():
+                grow(
+                    self.spark,
+                    self.table,
+                    self.source,
+                    self.columns,
+                    self.derivation.definition.after(self.table.uri, present.newest),
+                    expected=present.commit_id,
+                    step_bytes=self.derivation.step_bytes,
+                    by=self.by,
+                )
+        accept_columns(self.table.snapshot(), self.columns)
         return self.table.snapshot()
+
+    @contextmanager
+    def overtaken(self) -> Iterator[None]:
+        """Raise another error for the commit of a run, after which the attempt is made again."""
+        try:
+            yield
+        except CursorConflict as conflict:
+            raise UpsertOvertaken(
+                self.table.uri,
+                "a run has committed while bad records were decoded again. Nothing was changed; run again, "
+                "or pause the stream meanwhile",
+            ) from conflict
 
     def newest_of(self, base: DerivedSnapshot) -> DerivedCommit:
         """Return the newest commit of a version, if the bad records that were read are bad there, too."""

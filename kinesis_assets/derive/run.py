@@ -11,9 +11,9 @@ import msgspec
 
 from kinesis_assets.derive.changes import changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
-from kinesis_assets.derive.data_files import ERRORS_FOLDER, TOMBSTONES_FOLDER, Manifest
+from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.derived_table import NO_TOMBSTONES, Tombstones, refuse_unknown_rows
+from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.growth import grow
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
@@ -29,7 +29,7 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.tombstones import tombstone_files, with_few_files
+from kinesis_assets.derive.tombstones import remembered
 from kinesis_assets.derive.upsert import ChangedRows
 from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
@@ -38,7 +38,6 @@ from kinesis_assets.errors import (
     SchemaChangeRefused,
     TableMissing,
 )
-from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import measure
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
@@ -352,7 +351,9 @@ class _Step:
         if base is None:  # rows that are refused create neither the table nor columns
             refuse_other_types(self.accepting(), schema)
         errors = self.write_errors(counts, manifest, batch_id)
-        tombstones = None if base is None else self.write_tombstones(changed, base, batch_id)
+        tombstones = None
+        if base is not None:
+            tombstones = remembered(self.derivation.mode, changed, base, batch_id)
         return commit(
             table,
             expected=self.expected,
@@ -422,32 +423,6 @@ class _Step:
                 "again"
             )
         return written.files
-
-    def write_tombstones(
-        self, changed: ChangedRows, base: DerivedSnapshot, batch_id: int
-    ) -> Tombstones | None:
-        """Write the deletions that are to be remembered to files of their own.
-
-        Args:
-            base: The version of the table that is changed.
-
-        Returns:
-            All deletions that the table remembers; None if it is not an upsert.
-        """
-        table, mode = self.table, self.derivation.mode
-        if not isinstance(mode, Upsert):
-            return None
-        if mode.deleted_for is None:
-            return NO_TOMBSTONES
-        files = base.tombstones(mode.order_by)
-        if changed.tombstones is not None:
-            schema = table_schema(table.uri, changed.tombstones, (), ())
-            job = replace(writing_job(table, schema, (), batch_id), prefix=f"{TOMBSTONES_FOLDER}/")
-            written = write(table, schema, ChangedRows(changed.tombstones), job)
-            files += tombstone_files(written.files, job.schema, mode.key, utc_now(table.clock))
-        seconds = int(mode.deleted_for.total_seconds())
-        remembered = Tombstones(order_by=mode.order_by, seconds=seconds, files=files)
-        return with_few_files(base, remembered, mode.key, batch_id)
 
     def start_again(self, restart: Restart) -> DerivedCommit:
         """Delete the table's rows, so that it starts again.

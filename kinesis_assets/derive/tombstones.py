@@ -23,10 +23,14 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER, DerivedFileWriter
-from kinesis_assets.derive.derived_table import NO_TOMBSTONES, TombstoneFile
+from kinesis_assets.derive.derivation import Upsert
+from kinesis_assets.derive.derived_table import NO_TOMBSTONES, TombstoneFile, Tombstones
 from kinesis_assets.derive.read import rows_of_file
-from kinesis_assets.derive.write import writing_job
+from kinesis_assets.derive.schema import table_schema
+from kinesis_assets.derive.upsert import ChangedRows
+from kinesis_assets.derive.write import write, writing_job
 from kinesis_assets.errors import CursorConflict, TableUnreachable, UpsertOvertaken
+from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.maintenance.steps import State, Step
@@ -38,7 +42,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.derive.data_files import DerivedFile
-    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable, Tombstones
+    from kinesis_assets.derive.derivation import Rollup
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 
@@ -53,6 +58,34 @@ _PERIODS = 8
 they are remembered. So each is kept for an eighth of it too long at most."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
+
+
+def remembered(
+    mode: Upsert | Rollup | None, changed: ChangedRows, base: DerivedSnapshot, batch_id: int
+) -> Tombstones | None:
+    """Write the deletions of a step that are to be remembered to files of their own.
+
+    Args:
+        mode: How rows replace others.
+        changed: The changes of the step.
+        base: The version of the table that is changed.
+
+    Returns:
+        All deletions that the table remembers; None if it is not an upsert.
+    """
+    if not isinstance(mode, Upsert):
+        return None
+    if mode.deleted_for is None:
+        return NO_TOMBSTONES
+    table, files = base.table, base.tombstones(mode.order_by)
+    if changed.tombstones is not None:
+        schema = table_schema(table.uri, changed.tombstones, (), ())
+        job = replace(writing_job(table, schema, (), batch_id), prefix=f"{TOMBSTONES_FOLDER}/")
+        written = write(table, schema, ChangedRows(changed.tombstones), job)
+        files += tombstone_files(written.files, job.schema, mode.key, utc_now(table.clock))
+    seconds = int(mode.deleted_for.total_seconds())
+    all_files = Tombstones(order_by=mode.order_by, seconds=seconds, files=files)
+    return with_few_files(base, all_files, mode.key, batch_id)
 
 
 def tombstone_files(
