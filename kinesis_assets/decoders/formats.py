@@ -181,7 +181,6 @@ FORMATS = {
             "a change of a DynamoDB table each",
             "kinesis_assets.decoders.dynamodb.DynamoDB",
             is_json=True,
-            splits=get_args(SplitMode),
             changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
         ),
         Format(
@@ -189,7 +188,6 @@ FORMATS = {
             "a change of a database each, as AWS DMS writes it",
             "kinesis_assets.decoders.dms.DMS",
             is_json=True,
-            splits=get_args(SplitMode),
             multiplies=True,
             changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
         ),
@@ -198,7 +196,6 @@ FORMATS = {
             "a change of a database each, as Debezium writes it in JSON",
             "kinesis_assets.decoders.debezium.Debezium",
             is_json=True,
-            splits=get_args(SplitMode),
             multiplies=True,
             changes=Changes(
                 (OPERATION, CHANGED_AT, POSITION, UNCHANGED),
