@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.schema_maps import (
+    ConfluentSettings,
+    ProtobufSchema,
+    RegisteredSchema,
+    RegistrySettings,
+    SubjectSchema,
+)
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings
 from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
-from kinesis_assets.dagster.settings.table_settings import (
-    DecodingSettings,
-    RegisteredSchema,
-    RegistrySettings,
-)
+from kinesis_assets.dagster.settings.table_settings import DecodingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,6 +30,9 @@ _SETTINGS: dict[str, dict[str, type[Settings] | Mapping[str, type[Settings]]]] =
         "settings of a typed table": DecodingSettings,
         "settings of a registered schema": RegisteredSchema,
         "settings of a registry": RegistrySettings,
+        "settings of a message": ProtobufSchema,
+        "settings of a subject": SubjectSchema,
+        "settings of a registry of Confluent": ConfluentSettings,
     },
     "spark.md": {"settings of a session": SERVICE_SETTINGS},
 }

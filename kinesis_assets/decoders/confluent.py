@@ -15,7 +15,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
-from urllib.parse import urlsplit
 
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.registered_payloads import (
@@ -26,6 +25,7 @@ from kinesis_assets.decoders.registered_payloads import (
     registered_type,
 )
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
+from kinesis_assets.schemas.registries import check_connection, read_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,24 +102,6 @@ class ConfluentRegistry:
             raise InvalidInput(f"{_described(subject, number)}: {error}") from None
 
 
-def check_connection(url: str, username: str | None, password: str | None) -> None:
-    """Raise `InvalidInput` if the connection to a registry is not valid."""
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and "," not in url
-    except ValueError:
-        is_valid = False
-    if not is_valid or parts.username is not None:
-        raise InvalidInput(
-            "url: invalid address of a registry; give one as https://registry.example:8081, and a user with "
-            "username and password"
-        )
-    if (username is None) != (password is None):
-        raise InvalidInput("username and password: only together; give both, or remove one")
-    if username is not None and ":" in username:
-        raise InvalidInput("username: it has a colon, which HTTP basic authentication does not allow")
-
-
 def _described(subject: str, number: int | None) -> str:
     return f"{'the latest version' if number is None else f'version {number}'} of the subject {subject}"
 
@@ -187,34 +169,6 @@ def _requested(registry: ConfluentRegistry, what: str, method: str, *arguments: 
     return SchemaVersion(schema.schema_type or "AVRO", schema.schema_str, tuple(imports.items()))
 
 
-_FILES = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
-"""The data formats of files by their suffixes."""
-
-
-def read_folder(folder: Path) -> dict[int, SchemaVersion]:
-    """Return the schemas of a folder, in files with the names of their ids, such as 17.avsc.
-
-    Raises:
-        InvalidInput: A file cannot be read, or it has another name, or there is none.
-    """
-    schemas: dict[int, SchemaVersion] = {}
-    try:
-        for path in sorted(folder.iterdir()):
-            if path.suffix not in _FILES or not path.stem.isdecimal() or int(path.stem) in schemas:
-                raise InvalidInput(
-                    f"registry: {path} is no schema, or a second one of an id; a schema has the name of its "
-                    f"id and one of the suffixes {', '.join(_FILES)}, as 17.avsc, so rename or move the file"
-                )
-            schemas[int(path.stem)] = SchemaVersion(_FILES[path.suffix], path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"registry: the folder {folder} cannot be read: {error}; correct its path"
-        ) from error
-    if not schemas:
-        raise InvalidInput(f"registry: the folder {folder} has no schemas; add files such as 17.avsc")
-    return schemas
-
-
 @dataclass(frozen=True)
 class Confluent:
     """Decode records in the wire format of Confluent's Schema Registry and add the column `schema_id`.
@@ -249,7 +203,8 @@ class Confluent:
             RegistryCallFailed: The schema cannot be read.
         """
         if folder := settings.registry.get("folder"):
-            return cls(settings.schema, schemas=read_folder(Path(folder)), reader=settings.reader)
+            schemas = {each: SchemaVersion(*found) for each, found in read_folder(Path(folder)).items()}
+            return cls(settings.schema, schemas=schemas, reader=settings.reader)
         registry = ConfluentRegistry(**settings.registry)
         if settings.registered is None:
             return cls(settings.schema, schemas=registry, reader=settings.reader)

@@ -90,17 +90,25 @@ class DecoderSettings:
             definition. It is empty if the schema is a registered one.
         registered: The schema that is read from the registry; None for others.
         registry: The setting `registry`.
-        reader: The text of the schema's file, if it has an Avro schema, whose defaults and aliases apply.
         key: The fields that are columns of the setting `key`, unless these are computed.
         renamed: By field, the columns that have its value under another name.
+        file: The content of the schema's file: an Avro schema, which is then the reader's, or a descriptor
+            set. It is empty for others.
+        message: The full name of a message in the descriptor set.
     """
 
     schema: str
     registered: RegisteredName | None = None
     registry: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
-    reader: str | None = None
     renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    file: bytes = b""
+    message: str = ""
+
+    @property
+    def reader(self) -> str | None:
+        """The reader's Avro schema, whose defaults and aliases apply; None if there is none."""
+        return self.file.decode() if self.file else None
 
 
 class Decoder(Protocol):

@@ -7,6 +7,7 @@ Definitions load this module, so it loads neither decoders nor Spark.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
@@ -27,11 +28,25 @@ class SchemaKind(Enum):
     DDL = "DDL"
     AVRO = "the path of an Avro schema (.avsc)"
     JSON = "the path of a JSON Schema (.json)"
+    PROTOBUF = "a map of the file of a descriptor set and a message"
     REGISTERED = "a map that names a schema of the Glue Schema Registry"
+    SUBJECT = "a map that names the subject of a schema"
 
 
 FILES = {".avsc": SchemaKind.AVRO, ".json": SchemaKind.JSON}
 """The suffixes that distinguish the path of a schema file from DDL."""
+
+_REGISTRIES = {
+    SchemaKind.REGISTERED: "a name in the Glue Schema Registry",
+    SchemaKind.SUBJECT: "a subject of a registry",
+}
+
+
+def map_kind(schema: Mapping[str, object]) -> SchemaKind:
+    """Return what a map is that the setting `schema` has."""
+    if "file" in schema:
+        return SchemaKind.PROTOBUF
+    return SchemaKind.SUBJECT if "subject" in schema else SchemaKind.REGISTERED
 
 
 OPERATION = Field("_operation", "STRING")
@@ -105,6 +120,8 @@ class Format:
 
     def kind_of(self, schema: object) -> SchemaKind:
         """Return what a value of the setting `schema` is."""
+        if isinstance(schema, Mapping):
+            return map_kind(schema)
         if not isinstance(schema, str):
             return SchemaKind.REGISTERED
         kind = next((kind for suffix, kind in FILES.items() if schema.endswith(suffix)), SchemaKind.DDL)
@@ -116,9 +133,9 @@ class Format:
         kind = self.kind_of(schema)
         if kind in self.schemas:
             return
-        if kind is SchemaKind.REGISTERED:
+        if kind in _REGISTRIES:
             raise InvalidInput(
-                "schema: a name in the Glue Schema Registry requires the format "
+                f"schema: {_REGISTRIES[kind]} requires the format "
                 f"{names_with(lambda each: kind in each.schemas)}; set it, or give the schema as DDL or a "
                 "file"
             )
@@ -170,10 +187,32 @@ FORMATS = {
             takes_definition=True,
         ),
         Format(
+            "avro_container",
+            "one Avro object container each, with many data",
+            "kinesis_assets.decoders.avro_container.AvroContainer",
+            schemas=(SchemaKind.DDL, SchemaKind.AVRO),
+            multiplies=True,
+            extra="avro",
+            module="fastavro",
+        ),
+        Format(
+            "protobuf",
+            "one Protobuf message each",
+            "kinesis_assets.decoders.protobuf.Protobuf",
+            schemas=(SchemaKind.PROTOBUF,),
+        ),
+        Format(
+            "confluent",
+            "JSON, Avro or Protobuf with the header of Confluent's Schema Registry",
+            "kinesis_assets.decoders.confluent.Confluent",
+            schemas=(SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON, SchemaKind.SUBJECT),
+            has_schema_id=True,
+        ),
+        Format(
             "glue",
-            "JSON or Avro with the header of the Glue Schema Registry",
+            "JSON, Avro or Protobuf with the header of the Glue Schema Registry",
             "kinesis_assets.decoders.glue.Glue",
-            schemas=tuple(SchemaKind),
+            schemas=(SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON, SchemaKind.REGISTERED),
             has_schema_id=True,
         ),
         Format(

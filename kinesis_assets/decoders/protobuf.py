@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from pyspark.sql.types import DataType
 
+    from kinesis_assets.decoders.decoder import DecoderSettings
+
 _SECONDS = range(-62_135_596_800, 253_402_300_800)
 """The seconds of the years 1 to 9999, which are those of a google.protobuf.Timestamp."""
 
@@ -69,6 +71,11 @@ class Protobuf:
         message = read_message(self.descriptors, self.message)
         if self.spark_type is None:
             object.__setattr__(self, "spark_type", protobuf_columns(message))
+
+    @classmethod
+    def from_settings(cls, settings: DecoderSettings) -> Self:
+        """See `DecoderSettings`."""
+        return cls(settings.file, settings.message, settings.schema)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type; see `Decoder`."""

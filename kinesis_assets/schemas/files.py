@@ -1,4 +1,4 @@
-"""Files with an Avro schema or a JSON Schema. They are read without Spark."""
+"""Files with an Avro schema, a JSON Schema or a descriptor set. They are read without Spark."""
 
 from __future__ import annotations
 
@@ -23,12 +23,33 @@ def read_schema(path: Path, *, is_avro: bool) -> tuple[str, str]:
     return text, (avro_columns if is_avro else json_schema_columns)(_parsed(text))
 
 
+def read_descriptors(path: Path, message: str) -> tuple[bytes, str]:
+    """Return the content of a descriptor set, and the columns of one of its messages as DDL.
+
+    Raises:
+        InvalidInput: The file cannot be read, or it has no such message, or that cannot be used.
+    """
+    from kinesis_assets.schemas.protobuf_schema import (  # noqa: PLC0415  # other schemas need no Protobuf
+        protobuf_columns,
+        read_message,
+    )
+
+    content = _content(path)
+    return content, protobuf_columns(read_message(content, message))
+
+
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InvalidInput(f"the file cannot be read: {reason}") from None
+        return _content(path).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("the file cannot be read: it is not UTF-8") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"the file cannot be read: {error.strerror}") from None
 
 
 def _parsed(text: str) -> Any:

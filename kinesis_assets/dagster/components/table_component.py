@@ -19,9 +19,11 @@ from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.decoders.formats import SchemaKind
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.schemas.registries import read_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kinesis_assets.dagster.components.yaml_component import AssetRole
     from kinesis_assets.schemas.ddl import Field
@@ -50,11 +52,10 @@ class KinesisTableComponent(TableSettings, YamlComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the asset of the table, and that of its errors if they are separate."""
         try:
-            schema, fields = self._schema(context)
+            rows, fields = self._schema(context)
             check_columns(self, fields)
         except InvalidInput as error:
             raise self._positions.at_line(error) from None
-        rows = TypedRows(self, schema)
         key = dg.AssetKey.from_user_string(self.name)
         names = StreamNames.parse(self.source)
         raw = names.raw_key
@@ -96,29 +97,56 @@ class KinesisTableComponent(TableSettings, YamlComponent):
             roles[errors_key] = "errors"
         return self.customized(context, names.stream, roles, dg.Definitions(assets=assets))
 
-    def _schema(self, context: dg.ComponentLoadContext) -> tuple[str, Sequence[Field] | None]:
-        """Return the schema as the decoder takes it, and the fields of the records.
+    def _schema(self, context: dg.ComponentLoadContext) -> tuple[TypedRows, Sequence[Field] | None]:
+        """Return the transformations with the schema as the decoder takes it, and the fields of the records.
 
-        Without a format, and for a schema of the Glue Schema Registry, which runs read, it is empty, and the
-        fields are None.
+        Without a format, and for a schema of a registry, which runs read, the schema is empty, and the fields
+        are None.
         """
-        from kinesis_assets.schemas.files import read_schema  # noqa: PLC0415  # most schemas are not in files
-
         format_ = self.format_found
-        if format_ is None or not isinstance(self.schema_, str):
-            return "", None
+        if format_ is None:
+            return TypedRows(self, ""), None
+        folder = context.path if context.path.is_dir() else context.path.parent
+        settings = self._with_folder(folder)
+        if self.registered_schema is not None:
+            return TypedRows(settings, ""), None
         added = () if format_.changes is None else format_.changes.columns
         kind = format_.kind_of(self.schema_)
         if kind is SchemaKind.DDL:
             try:
-                return self.schema_, [*parse_columns(self.schema_), *added]
+                fields = parse_columns(str(self.schema_))
             except InvalidInput as error:
                 raise InvalidInput(f"schema: {error}") from None
-        path = (context.path if context.path.is_dir() else context.path.parent) / self.schema_
+            return TypedRows(settings, str(self.schema_)), [*fields, *added]
+        path = folder / (str(self.schema_) if self.message is None else self.message.file)
         try:
-            definition, columns = read_schema(path, is_avro=kind is SchemaKind.AVRO)
+            content, columns = self._read(path, kind)
             fields = parse_columns(columns)
         except InvalidInput as error:
             instead = ", or give the columns as DDL" if SchemaKind.DDL in format_.schemas else ""
             raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None
-        return definition if format_.takes_definition else columns, [*fields, *added]
+        schema = content.decode() if format_.takes_definition else columns
+        is_kept = kind in (SchemaKind.AVRO, SchemaKind.PROTOBUF) and not format_.takes_definition
+        return TypedRows(settings, schema, content if is_kept else b""), [*fields, *added]
+
+    def _read(self, path: Path, kind: SchemaKind) -> tuple[bytes, str]:
+        from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
+            read_descriptors,
+            read_schema,
+        )
+
+        if self.message is not None:
+            return read_descriptors(path, self.message.message)
+        definition, columns = read_schema(path, is_avro=kind is SchemaKind.AVRO)
+        return definition.encode(), columns
+
+    def _with_folder(self, folder: Path) -> TableSettings:
+        """Return the settings with the path of the folder that has the schemas of a registry, if one has."""
+        if "folder" not in self.registry:
+            return self
+        path = folder / self.registry["folder"]
+        try:
+            read_folder(path)  # to find a mistake when definitions are loaded
+        except InvalidInput as error:
+            raise InvalidInput(f"registry: {error}") from None
+        return self.model_copy(update={"registry": {**self.registry, "folder": str(path)}})

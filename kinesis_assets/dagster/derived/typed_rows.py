@@ -10,7 +10,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.derived.derived_asset import BadRecordLimit
 from kinesis_assets.dagster.derived.selected_columns import renamed_fields, selected
-from kinesis_assets.decoders.decoder import DecoderSettings, RegisteredName
+from kinesis_assets.decoders.decoder import DecoderSettings
 from kinesis_assets.decoders.formats import UNCHANGED, find_format
 from kinesis_assets.decoders.json_paths import Only, Unnest
 from kinesis_assets.decoders.split import Split
@@ -36,12 +36,14 @@ class TypedRows:
     """The transformations of a typed table.
 
     Attributes:
-        schema: The schema of the records, see `DecoderSettings`. One of the Glue Schema Registry is read each
-            time that rows are transformed.
+        schema: The schema of the records, see `DecoderSettings`. One of a registry is read each time that
+            rows are transformed.
+        file: The content of its file, see `DecoderSettings`.
     """
 
     settings: TableSettings
     schema: str
+    file: bytes = b""
 
     def of_table(self, new: DataFrame, *, is_careful: bool = False) -> DataFrame | CheckedRows:
         """Return rows of the table from new rows of its source.
@@ -52,7 +54,7 @@ class TypedRows:
 
         Raises:
             InvalidInput: The schema or an expression is invalid.
-            RegistryCallFailed: The schema cannot be read from the Glue Schema Registry.
+            RegistryCallFailed: The schema cannot be read from its registry.
         """
         from kinesis_assets.decoders.projection import MARK, Projection, errors, reasons  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.data_files import BATCH_COLUMN  # noqa: PLC0415  # loads Arrow
@@ -124,14 +126,18 @@ class TypedRows:
         return decode(*steps, self._decoder())(new)
 
     def _decoder(self) -> Decoder:
-        registered = self.settings.registered_schema
-        name = None
-        if registered is not None:
-            name = RegisteredName(registered.registry, registered.name, registered.version)
+        message = self.settings.message
         renamed = renamed_fields(self.settings.select)
         fields = {column: field for field, columns in renamed.items() for column in columns}
-        key = tuple(fields.get(column, column) for column in self.settings.key)
-        settings = DecoderSettings(self.schema, name, self.settings.registry, key, renamed=renamed)
+        settings = DecoderSettings(
+            self.schema,
+            self.settings.registered_schema,
+            self.settings.registry,
+            tuple(fields.get(column, column) for column in self.settings.key),
+            renamed=renamed,
+            file=self.file,
+            message="" if message is None else message.message,
+        )
         decoder: Decoder = self._format.load().from_settings(settings)
         return decoder
 

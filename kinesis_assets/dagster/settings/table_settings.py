@@ -1,4 +1,4 @@
-"""The settings of a typed table and of its Glue Schema Registry: the only place where one is declared."""
+"""The settings of a typed table: the only place where one is declared, besides those of `schema_maps`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic.json_schema import SkipJsonSchema
 
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings, asset_key
-from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, Texts, map_schema, valid
-from kinesis_assets.dagster.settings.yaml_model import allow_template
+from kinesis_assets.dagster.settings.schema_maps import (
+    ProtobufSchema,
+    RegisteredSchema,
+    RegistryField,
+    SchemaField,
+    SubjectSchema,
+    registry_kind,
+    schema_map,
+)
+from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, Texts, valid
+from kinesis_assets.decoders.decoder import RegisteredName
 from kinesis_assets.decoders.formats import (
     DOTTED,
     FORMATS,
-    SchemaKind,
     descriptions,
     find_format,
     names_with,
@@ -23,116 +30,12 @@ from kinesis_assets.decoders.formats import (
 from kinesis_assets.decoders.json_paths import Only, parse_path
 from kinesis_assets.decoders.split import SplitMode
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.role import check_role_settings
 from kinesis_assets.schemas.ddl import KEEPING, KEEPING_DOCUMENTS, RECORD
 from kinesis_assets.table.schema import COLUMNS
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
     from kinesis_assets.decoders.formats import Format
-
-
-class RegisteredSchema(Settings):
-    """A schema of the Glue Schema Registry."""
-
-    registry: str = Field(
-        min_length=1, description="Name of the registry, in its account and region.", examples=["shop"]
-    )
-    name: str = Field(min_length=1, description="Name of the schema.", examples=["orders"])
-    version: Annotated[int, Field(ge=1)] | SkipJsonSchema[None] = Field(
-        default=None,
-        description="Number of the version. By default the latest one, which is read at each step of a run.",
-        examples=[3],
-    )
-
-
-class RegistrySettings(Settings):
-    """How to connect to the Glue Schema Registry: the arguments of `GlueRegistry`."""
-
-    region_name: str | SkipJsonSchema[None] = Field(
-        default=None, description="AWS region of the registry, as in boto3.", examples=["eu-central-1"]
-    )
-    endpoint_url: str | SkipJsonSchema[None] = Field(
-        default=None, description="Endpoint of AWS Glue, as in boto3.", examples=["http://127.0.0.1:4566"]
-    )
-    profile_name: str | SkipJsonSchema[None] = Field(
-        default=None,
-        description="Profile of the AWS configuration, as in boto3. It must exist on Spark's executors too.",
-        examples=["analytics"],
-    )
-    role_arn: str | SkipJsonSchema[None] = Field(
-        default=None,
-        description="ARN of a role that reads the registry. Driver and executors assume it with the "
-        "credentials that they find. By default these credentials are used themselves.",
-        examples=["arn:aws:iam::111122223333:role/schema-reader"],
-    )
-    external_id: str | SkipJsonSchema[None] = Field(
-        default=None,
-        description="External id that the trust policy of the role requires. Only with role_arn.",
-        examples=["shop-4711"],
-    )
-    session_name: str | SkipJsonSchema[None] = Field(
-        default=None,
-        description="Name of the sessions of the role, as in AWS CloudTrail. Only with role_arn.",
-        examples=["orders-production"],
-    )
-
-    @model_validator(mode="after")
-    def _check_role(self) -> Self:
-        check_role_settings(self.role_arn, self.external_id, self.session_name)
-        return self
-
-
-def registered_schema(schema: str | Mapping[str, Any] | None) -> RegisteredSchema | None:
-    """Return the schema of the registry that the setting `schema` names; None if the schema is not there.
-
-    Raises:
-        InvalidInput: A setting is unknown, missing or invalid.
-    """
-    if not isinstance(schema, Mapping):
-        return None
-    try:
-        return RegisteredSchema(**schema)
-    except InvalidInput as error:
-        raise InvalidInput(f"schema: {error}") from None
-
-
-def _check_registry(registry: Mapping[str, Any]) -> None:
-    names = RegistrySettings.model_fields
-    if unknown := sorted(registry.keys() - names.keys()):
-        raise InvalidInput(
-            f"registry: unknown setting {unknown[0][:80]}; the settings are {', '.join(names)}"
-        )
-    try:
-        RegistrySettings(**registry)
-    except InvalidInput as error:
-        raise InvalidInput(f"registry: {error}") from None
-
-
-def _map(settings: type[Settings]) -> dict[str, Any]:
-    """Return the JSON schema of a map whose values may be templates. A value is left out, and not null."""
-    schema = map_schema(settings)
-    for field in schema["properties"].values():
-        field.pop("default", None)
-        allow_template(field)
-    return schema
-
-
-def _schema_of_schema() -> dict[str, Any]:
-    return {"anyOf": [{"type": "string"}, _map(RegisteredSchema), {"type": "null"}]}
-
-
-def _schema_of_registry() -> dict[str, Any]:
-    return _map(RegistrySettings)
-
-
-SchemaField = Annotated[
-    str | Mapping[str, str | int] | None, valid(registered_schema), SchemaFrom(_schema_of_schema)
-]
-"""The type of the setting `schema`: a text, or a map that `registered_schema` accepts."""
-
-RegistryField = Annotated[Mapping[str, str], valid(_check_registry), SchemaFrom(_schema_of_registry)]
-"""The type of the setting `registry`: a map of `RegistrySettings`."""
 
 
 Compression = Literal["gzip", "zstd", "snappy", "auto"]
@@ -235,13 +138,15 @@ class DecodingSettings(Settings):
         alias="schema",
         description="Type of the decoded records, as DDL of Spark; or the path of an Avro schema (.avsc) or "
         "of a JSON Schema (.json), relative to the folder of the YAML; or, with glue, a map that names a "
-        "schema of the Glue Schema Registry. Required with a format. With avro it must be an Avro schema.",
+        "schema of the Glue Schema Registry, with confluent the subject of one, with protobuf the file of a "
+        "descriptor set and a message. Required with a format. With avro it must be an Avro schema. The "
+        "defaults and aliases of an Avro schema apply to records that were written with another one.",
         examples=["order_id BIGINT, amount DOUBLE", "orders.avsc", {"registry": "shop", "name": "orders"}],
     )
     registry: RegistryField = Field(
         default={},
         description="Connection to the Glue Schema Registry. By default the chain of the AWS SDK applies, "
-        "also if the source has a role.",
+        "also if the source has a role. With confluent, the address of the registry, or a folder of schemas.",
         examples=[{"region_name": "eu-central-1"}],
     )
     compression: Compression | None = Field(
@@ -316,15 +221,26 @@ class DecodingSettings(Settings):
         return KEEPING_DOCUMENTS if self.multiplies else KEEPING
 
     @property
-    def registered_schema(self) -> RegisteredSchema | None:
-        """The schema of the Glue Schema Registry; None if the schema is not there."""
-        return registered_schema(self.schema_)
+    def registered_schema(self) -> RegisteredName | None:
+        """The schema of a registry; None if the schema is not there."""
+        match schema_map(self.schema_):
+            case RegisteredSchema() as schema:
+                return RegisteredName(schema.registry, schema.name, schema.version, schema.message)
+            case SubjectSchema() as schema:
+                return RegisteredName("", schema.subject, schema.version, schema.message)
+        return None
+
+    @property
+    def message(self) -> ProtobufSchema | None:
+        """The message of a descriptor set; None for another schema."""
+        schema = schema_map(self.schema_)
+        return schema if isinstance(schema, ProtobufSchema) else None
 
     @property
     def follows_registry(self) -> bool:
-        """Whether the columns are those of the latest version of a schema of the Glue Schema Registry."""
+        """Whether the columns are those of the latest version of a schema of a registry."""
         schema = self.registered_schema
-        return schema is not None and schema.version is None
+        return schema is not None and schema.number is None
 
     @model_validator(mode="after")
     def _check_format(self) -> Self:
@@ -341,7 +257,11 @@ class DecodingSettings(Settings):
         format_.check_schema(self.schema_)
         format_.check_extra()
         if self.registry:
-            _require(format_, "registry", lambda each: SchemaKind.REGISTERED in each.schemas)
+            _require(format_, "registry", lambda each: registry_kind(self.registry) in each.schemas)
+        elif SchemaKind.SUBJECT in format_.schemas:
+            raise InvalidInput(
+                f"registry: required with the format {format_.name}; give its url, or a folder of schemas"
+            )
         if self.split is not None:
             _require(format_, "split", lambda each: self.split in each.splits, f" {self.split}")
         if self.unnest is not None:

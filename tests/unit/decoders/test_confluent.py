@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from kinesis_assets.decoders import Confluent, ConfluentRegistry, SchemaVersion
-from kinesis_assets.decoders.confluent import read_folder
 from kinesis_assets.decoders.decoder import DecoderSettings
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
+from kinesis_assets.schemas.registries import read_folder
 from support.raw_rows import decoded
 from support.spark_types import spark_type
 
@@ -236,7 +236,7 @@ def test_a_folder_has_schemas_by_their_ids(tmp_path):
     (tmp_path / "1.avsc").write_text(AVRO)
     (tmp_path / "258.json").write_text("{}")
     (tmp_path / "3.proto").write_text(PROTOBUF)
-    assert read_folder(tmp_path) == SCHEMAS
+    assert read_folder(tmp_path) == {1: ("AVRO", AVRO), 3: ("PROTOBUF", PROTOBUF), 258: ("JSON", "{}")}
     decoder = Confluent.from_settings(DecoderSettings("order_id BIGINT", registry={"folder": str(tmp_path)}))
     assert decoder == Confluent("order_id BIGINT", schemas=SCHEMAS)
 

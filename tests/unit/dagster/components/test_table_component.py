@@ -12,7 +12,14 @@ import pytest
 
 from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.consumption import consumption_of
-from kinesis_assets.dagster.settings.table_settings import RegisteredSchema, RegistrySettings, TableSettings
+from kinesis_assets.dagster.settings.schema_maps import (
+    ConfluentSettings,
+    ProtobufSchema,
+    RegisteredSchema,
+    RegistrySettings,
+    SubjectSchema,
+)
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import GlueRegistry
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components
@@ -76,6 +83,11 @@ def test_the_schema_of_the_yaml_has_the_choices_and_bounds():
         {"registry": "shop", "name": "orders", "version": "latest"},
         {"registry": "shop", "name": "orders", "version": 0},
         {"registry": "shop", "name": "orders", "version": None},
+        {"file": "shop.desc"},
+        {"message": "shop.Order"},
+        {"subject": ""},
+        {"subject": "orders-value", "version": 0},
+        {},
         ["order_id BIGINT"],
     ],
     ids=str,
@@ -97,15 +109,33 @@ def test_a_wrong_field_of_a_registry_is_refused_by_the_schema_of_the_yaml_too(re
         KinesisTableComponent(**ORDERS | {"format": "glue", "registry": registry})
 
 
-@pytest.mark.parametrize(("name", "settings"), [("schema", RegisteredSchema), ("registry", RegistrySettings)])
-def test_the_schema_of_the_yaml_describes_every_field_of_a_map(name, settings):
+@pytest.mark.parametrize(
+    ("name", "settings", "others"),
+    [
+        ("schema", RegisteredSchema, {"format": "glue"}),
+        ("schema", SubjectSchema, {"format": "confluent", "registry": {"url": "http://registry.example"}}),
+        ("schema", ProtobufSchema, {"format": "protobuf"}),
+        ("registry", RegistrySettings, {"format": "glue"}),
+        ("registry", ConfluentSettings, {"format": "confluent"}),
+    ],
+)
+def test_the_schema_of_the_yaml_describes_every_field_of_a_map(name, settings, others):
     fields = properties()[name]["properties"]
-    assert {each: field["description"] for each, field in fields.items()} == {
-        each: field.description for each, field in settings.model_fields.items()
-    }
-    example = {each: field["examples"][0] for each, field in fields.items()}
+    described = {each: field.description for each, field in settings.model_fields.items()}
+    assert {each: fields[each]["description"] for each in settings.model_fields} == described
+    example = {each: fields[each]["examples"][0] for each in settings.model_fields if each != "folder"}
     validator_of(KinesisTableComponent, name).validate(example)
-    KinesisTableComponent(**ORDERS | {"format": "glue", name: example})
+    KinesisTableComponent(**ORDERS | others | {name: example})
+
+
+@pytest.mark.parametrize("name", ["schema", "registry"])
+def test_the_schema_of_the_yaml_has_no_other_fields_of_a_map(name):
+    maps = {
+        "schema": (RegisteredSchema, SubjectSchema, ProtobufSchema),
+        "registry": (RegistrySettings, ConfluentSettings),
+    }
+    known = {each for settings in maps[name] for each in settings.model_fields}
+    assert properties()[name]["properties"].keys() == known
 
 
 @pytest.mark.parametrize("name", ["schema", "registry"])
