@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kinesis_assets.decoders.avro import Avro
+    from kinesis_assets.decoders.avro_container import AvroContainer
     from kinesis_assets.decoders.chain import decode
     from kinesis_assets.decoders.compression import AutoDecompress, Gzip, Snappy, Zstd
     from kinesis_assets.decoders.confluent import Confluent, ConfluentRegistry
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AutoDecompress": "compression",
     "Avro": "avro",
+    "AvroContainer": "avro_container",
     "Confluent": "confluent",
     "ConfluentRegistry": "confluent",
     "Csv": "delimited",
@@ -64,6 +66,7 @@ __all__ = [
     "DMS",
     "AutoDecompress",
     "Avro",
+    "AvroContainer",
     "Confluent",
     "ConfluentRegistry",
     "Csv",

@@ -273,11 +273,12 @@ class Glue:
         ready = replace(self, spark_type=payloads.spark_type)
         if isinstance(self.schemas, GlueRegistry):
             return replace(ready, schemas=self.schemas.resolved())
-        try:
-            given = cast("Mapping[str, SchemaVersion]", self.schemas)
-            schemas = {str(UUID(each)): version for each, version in given.items()}
-        except ValueError as error:
-            raise InvalidInput(f"the id of a schema version is no UUID: {error}; correct it") from error
+        schemas = {}
+        for schema_id, version in cast("Mapping[str, SchemaVersion]", self.schemas).items():
+            try:
+                schemas[str(UUID(schema_id))] = version
+            except ValueError as error:
+                raise InvalidInput(f"schema version {schema_id}: {error}; give its id, a UUID") from error
         check_schemas(payloads, schemas, has_sorted_messages=True)
         return replace(ready, schemas=schemas)
 

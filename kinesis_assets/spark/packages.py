@@ -33,15 +33,22 @@ _VERSION = re.compile(r"3\.\d{1,2}")
 _NOT_PACKED = {"pyspark", "py4j", "kinesis-assets"}
 """Distributions that an executor has with Spark, and this package, which each session sends."""
 
-_IMPORT = """
+_OPTIONAL = (
+    *("fastavro", "google.protobuf.json_format", "grpc_tools.protoc"),
+    *("confluent_kafka.schema_registry", "httpcore2", "h11", "truststore", "anyio"),  # some on first use
+)
+"""What the decoders of some formats import."""
+
+_IMPORT = f"""
 import importlib, sys
 before = set(sys.modules)
 for module in sys.argv[1:]:
     importlib.import_module(module)
-try:
-    import fastavro
-except ImportError:
-    pass
+for module in {_OPTIONAL}:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        pass
 for name in set(sys.modules) - before:
     if path := getattr(sys.modules[name], "__file__", None):
         print(path)

@@ -28,7 +28,7 @@ dagsters_own_warnings = pytest.mark.filterwarnings(
 def loaded(
     component: type[dg.Component] = KinesisStreamComponent,
     /,
-    files: Mapping[str, str] | None = None,
+    files: Mapping[str, str | bytes] | None = None,
     type_name: str | None = None,
     **attributes: Any,
 ) -> tuple[dg.Component, dg.Definitions]:
@@ -44,7 +44,8 @@ def loaded(
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.scaffold_component(component_cls=component, defs_yaml_contents=contents)
         for name, content in (files or {}).items():
-            (path / name).write_text(content, encoding="utf-8")
+            (path / name).parent.mkdir(exist_ok=True)
+            (path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         with sandbox.load_component_and_build_defs(defs_path=path) as found:
             return found
 

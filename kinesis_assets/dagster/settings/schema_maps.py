@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -117,6 +118,10 @@ class ConfluentSettings(Settings):
             raise InvalidInput("url and folder: exactly one of them is required")
         if self.url is not None:
             check_connection(self.url, self.username, self.password)
+            if find_spec("confluent_kafka") is None:
+                raise InvalidInput(
+                    "url: a registry needs confluent-kafka: pip install 'kinesis-assets[confluent]'"
+                )
         elif self.username is not None or self.password is not None:
             raise InvalidInput("username and password: only with a url; remove them")
         return self

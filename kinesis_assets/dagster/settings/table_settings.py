@@ -23,6 +23,7 @@ from kinesis_assets.decoders.decoder import RegisteredName
 from kinesis_assets.decoders.formats import (
     DOTTED,
     FORMATS,
+    SchemaKind,
     descriptions,
     find_format,
     names_with,
@@ -256,18 +257,30 @@ class DecodingSettings(Settings):
             raise InvalidInput("schema: required with a format")
         format_.check_schema(self.schema_)
         format_.check_extra()
-        if self.registry:
-            _require(format_, "registry", lambda each: registry_kind(self.registry) in each.schemas)
-        elif SchemaKind.SUBJECT in format_.schemas:
-            raise InvalidInput(
-                f"registry: required with the format {format_.name}; give its url, or a folder of schemas"
-            )
         if self.split is not None:
             _require(format_, "split", lambda each: self.split in each.splits, f" {self.split}")
         if self.unnest is not None:
             _require(format_, "unnest", lambda each: each.is_json and each.changes is None)
         if self.only and Only(self.only).multiplies:
             _require(format_, "only", lambda each: each.is_json, " of a path")
+        return self
+
+    @model_validator(mode="after")
+    def _check_registry(self) -> Self:
+        format_ = self.format_found
+        if format_ is None:
+            return self
+        if self.registry:
+            _require(format_, "registry", lambda each: registry_kind(self.registry) in each.schemas)
+        elif SchemaKind.SUBJECT in format_.schemas:
+            raise InvalidInput(
+                f"registry: required with the format {format_.name}; give its url, or a folder of schemas"
+            )
+        if self.registered_schema is not None and "folder" in self.registry:
+            raise InvalidInput(
+                "schema: a subject is read from a registry, and not from a folder; give the url of the "
+                "registry, or the schema as DDL or a file"
+            )
         return self
 
 

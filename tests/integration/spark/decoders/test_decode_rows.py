@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import gzip
+import json
+from functools import reduce
+from io import BytesIO
 
+import fastavro
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructType
 
-from kinesis_assets.decoders import Glue, Gzip, Json, SchemaVersion, Zstd, decode
+from kinesis_assets.decoders import (
+    AvroContainer,
+    Confluent,
+    ConfluentRegistry,
+    Glue,
+    Gzip,
+    Json,
+    Protobuf,
+    SchemaVersion,
+    Zstd,
+    decode,
+)
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
+from support.glue_records import avro
+from support.protobuf import descriptor_set
 from support.raw_rows import raw_table
 from support.spark_types import spark_type
 
@@ -19,6 +37,10 @@ DOCUMENT = b'{"order_id": 1, "amount": 2.5}'
 SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 FRAME = bytes.fromhex("03 00 b7b4a7f0 9c96 4e4a a687 fb5de9ef0c63")
 JSON_SCHEMA = SchemaVersion("JSON", "{}")
+WRITTEN = {"type": "record", "name": "Order", "fields": [{"name": "order_id", "type": "long"}]}
+READER = {**WRITTEN, "fields": [*WRITTEN["fields"], {"name": "currency", "type": "string", "default": "EUR"}]}
+OF_READER = "order_id long, currency string"
+SHOP = 'syntax = "proto3"; package shop; message Order { int64 order_id = 1; } message Item {}'
 
 
 def zstd(data: bytes) -> bytes:
@@ -165,3 +187,38 @@ def test_rows_without_a_required_column_or_with_a_new_one_are_refused(raw, colum
     rows = raw([]).selectExpr(*columns)
     with pytest.raises(InvalidInput, match=error):
         rows.transform(decode(Glue()))
+
+
+def test_records_of_each_format_with_a_schema_are_decoded_in_one_job(raw, confluent):
+    """The descriptors, schemas and connections of decoders reach Python workers, as do their libraries."""
+    confluent.register(7, "orders-value", json.dumps(WRITTEN))
+    confluent.register(8, "orders-value", SHOP, "PROTOBUF")
+    datum, message = avro(WRITTEN, {"order_id": 1}), bytes.fromhex("08 01")
+    container = BytesIO()
+    fastavro.writer(container, WRITTEN, [{"order_id": 1}, {"order_id": 2}], codec="deflate")
+    versions = {SCHEMA_ID: SchemaVersion("PROTOBUF", SHOP)}
+    registry, reader = ConfluentRegistry(confluent.url), json.dumps(READER)
+    decoded = [
+        raw([message, b"\xff"]).transform(decode(Protobuf(descriptor_set(SHOP), "shop.Order", OF_READER))),
+        raw([FRAME + b"\x01" + message]).transform(decode(Glue(OF_READER, schemas=versions))),
+        raw([b"\0\0\0\0\x07" + datum, b"\0\0\0\0\x08\0" + message, b"\0\0\0\0\x09"]).transform(
+            decode(Confluent(OF_READER, schemas=registry, reader=reader))
+        ),
+        raw([container.getvalue()]).transform(decode(AvroContainer(OF_READER, reader))),
+    ]
+    rows = reduce(DataFrame.union, [each.select("value.*", "error") for each in decoded]).collect()
+    assert [tuple(row)[:2] for row in rows] == [
+        (1, None),
+        (None, None),
+        (1, None),
+        (1, "EUR"),
+        (1, None),
+        (None, None),
+        (1, "EUR"),
+        (2, "EUR"),
+    ]
+    errors = [row.error for row in rows if row.error is not None]
+    assert errors == [
+        "protobuf: the record is not a shop.Order: Error parsing message with type 'shop.Order'",
+        "confluent: schema version 9: not found",
+    ]
