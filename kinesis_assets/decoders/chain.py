@@ -5,7 +5,9 @@ Without a step that splits records, each row remains one. Otherwise each documen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,17 +22,19 @@ from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.carried_column import carried, carry, is_in_order, with_carried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
     from kinesis_assets.decoders.decoder import Decoder, Step
 
+_Steps = Sequence[tuple[str, "Step"]]
+
 BATCH_BYTES = 16 << 20
 """The decoded size of rows at which they are passed on to Spark."""
 
-_ROW_BYTES = 256
-"""About the size of a document's row without its data."""
+_ROW_BYTES = 1 << 10
+"""About the size of a document's row in Python, without its data."""
 
 _NUMBER_DIGITS = 10
 """Those of the greatest number with 32 bits."""
@@ -138,7 +142,7 @@ def _with_columns(
     return pa.RecordBatch.from_arrays([*columns, *(new[name] for name in added)], [*names, *added])
 
 
-def _decodings(batch: pa.RecordBatch, steps: Sequence[tuple[str, Step]]) -> Iterator[list[Decoding]]:
+def _decodings(batch: pa.RecordBatch, steps: _Steps) -> Iterator[list[Decoding]]:
     """Decode the rows of a batch in order. Yields lists of about `BATCH_BYTES`."""
     decodings = []
     size = 0
@@ -154,7 +158,7 @@ def _decodings(batch: pa.RecordBatch, steps: Sequence[tuple[str, Step]]) -> Iter
         yield decodings
 
 
-def _decode(decoding: Decoding, steps: Sequence[tuple[str, Step]]) -> int:
+def _decode(decoding: Decoding, steps: _Steps) -> int:
     """Apply the steps to a record. Returns its largest size on the way, in bytes."""
     if decoding.value is None:
         decoding.error = "data is null" if decoding.error is None else decoding.error
@@ -185,31 +189,38 @@ def _document_batches(
         order: The column whose texts have the order of the rows. That of each document is added to them.
     """
     steps = [(decoder.name, decoder.make_step()) for decoder in decoders]
+    last = max(place for place, each in enumerate(decoders, start=1) if getattr(each, "multiplies", False))
     for batch in batches:
-        for documents in _documents(batch, steps):
-            indices = pa.array([each.row for each in documents], pa.int32())
-            new = _columns([each.decoding for each in documents], arrow_type)
-            new["data"] = pa.array([each.decoding.data for each in documents], batch["data"].type)
-            new[DOCUMENT_NUMBER] = pa.array([each.number for each in documents], pa.int32())
+        for documents in _documents(batch, steps[:last], steps[last:]):
+            indices = pa.array(documents.rows, pa.int32())
+            new = _columns(documents.decodings, arrow_type)
+            new["data"] = pa.array([each.data for each in documents.decodings], batch["data"].type)
+            new[DOCUMENT_NUMBER] = pa.array(documents.numbers, pa.int32())
             if order is not None:
-                numbers = pa.array([f"{each.number or 0:0{_NUMBER_DIGITS}}" for each in documents])
+                numbers = pa.array([f"{number or 0:0{_NUMBER_DIGITS}}" for number in documents.numbers])
                 new[order] = pc.binary_join_element_wise(batch[order].take(indices), numbers, "")
             # The bytes of a record, once for each of its documents, could be more than an array holds.
             rows = batch.select([name for name in batch.schema.names if name not in new]).take(indices)
             yield _with_columns(rows, new, batch.schema.names, added)
 
 
-class _Document(NamedTuple):
-    """A document, and where it is: the row of its record in the batch, and its number in the record."""
+@dataclass(slots=True)
+class _Documents:
+    """Some documents, and where they are: the rows of their records in the batch, and their numbers there."""
 
-    decoding: Decoding
-    row: int
-    number: int | None
+    decodings: list[Decoding] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    numbers: list[int | None] = field(default_factory=list)
 
 
-def _documents(batch: pa.RecordBatch, steps: Sequence[tuple[str, Step]]) -> Iterator[list[_Document]]:
-    """Decode the documents of the rows of a batch in order. Yields lists of about `BATCH_BYTES`."""
-    documents: list[_Document] = []
+def _documents(batch: pa.RecordBatch, splitting: _Steps, others: _Steps) -> Iterator[_Documents]:
+    """Decode the documents of the rows of a batch in order. Yields about `BATCH_BYTES` of them.
+
+    Args:
+        splitting: The steps up to the last one that may return several documents.
+        others: The steps behind it.
+    """
+    documents = _Documents()
     size = 0
     for row, (data, error) in enumerate(zip(batch["data"], batch["error"], strict=True)):
         payload = data.as_py()
@@ -217,21 +228,25 @@ def _documents(batch: pa.RecordBatch, steps: Sequence[tuple[str, Step]]) -> Iter
         if record.value is None:
             _decode(record, ())
         number = 0
-        for decoding, is_document in _split(record, steps if record.error is None else ()):
+        for decoding, is_document in _split(record, splitting if record.error is None else ()):
             if decoding is not None:
-                documents.append(_Document(decoding, row, number if is_document else None))
+                if decoding.error is None:
+                    size += _decode(decoding, others)
+                documents.decodings.append(decoding)
+                documents.rows.append(row)
+                documents.numbers.append(number if is_document else None)
                 size += len(decoding.data or b"") + _ROW_BYTES
             number += is_document
             if size >= BATCH_BYTES:
                 yield documents
-                documents = []
+                documents = _Documents()
                 size = 0
-    if documents:
+    if documents.rows:
         yield documents
 
 
 def _split(
-    decoding: Decoding, steps: Sequence[tuple[str, Step]], *, is_document: bool = False
+    decoding: Decoding, steps: _Steps, *, is_document: bool = False
 ) -> Iterator[tuple[Decoding | None, bool]]:
     """Apply steps to a record, or to a document of one.
 
@@ -247,7 +262,10 @@ def _split(
             is_empty = True
             for each in several:
                 is_empty = False
-                yield from _split(each, steps[place:], is_document=True)
+                if place == len(steps):
+                    yield each, True
+                else:
+                    yield from _split(each, steps[place:], is_document=True)
             if is_empty:
                 yield None, True
         except Undecodable as error:
