@@ -10,7 +10,7 @@ import pytest
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import BadRecordsRefused, InvalidInput
 from support.derived import order
 from support.typed_tables import BAD, KEEPING, REASON
 
@@ -144,3 +144,90 @@ def test_a_later_version_that_matches_delete_where_deletes_it_and_an_older_one_d
     typed.consume(order(1, 1.0), order(2, 9.0), **by_key)
     typed.consume(order(1, 4.0), order(2, 4.0), **by_key)
     assert typed.values("id", "amount") == [(2, 9.0)]
+
+
+# Records of several documents
+
+
+def lines(*documents: bytes) -> bytes:
+    return b"\n".join(documents)
+
+
+def carts(kind: str, *items: tuple[int, int]) -> bytes:
+    listed = ",".join(f'{{"id":{id_},"v":{v}}}' for id_, v in items)
+    return f'{{"kind":"{kind}","at":1,"cart":{{"items":[{listed}]}}}}'.encode()
+
+
+SPLIT = {
+    "compression": "auto",
+    "split": "lines",
+    "unnest": "cart.items",
+    "only": {"kind": ["add", "change"], "_record.partition_key": "k"},
+    "schema": "at INT, cart STRUCT<items: STRUCT<id: INT, v: INT>>",
+    "select": ["cart.items.id", "cart.items.v", "at"],
+    "key": ["id"],
+    "order_by": ["at"],
+}
+
+RECORDS = [
+    gzip.compress(lines(carts("add", (1, 1), (2, 1)), b"not json", carts("change", (1, 2)))),
+    lines(b"\xef\xbb\xbf" + carts("add", (3, 9), (3, 8)), carts("other", (1, 7)), b"", carts("add", (3, 7))),
+    lines(carts("change", (2, 5)), b'{"kind":"add","cart":{"items":[{"id":"x"}]}}', carts("change", (2, 4)))
+    + b"\r\n",
+    b"\x1f\x8bno gzip",
+]
+
+NEWEST = [(1, 2), (2, 4), (3, 7)]
+"""Of rows that are equal in order_by, that of the last document of the last record."""
+
+
+@pytest.mark.parametrize("on_bad_record", ["keep", "separate"])
+def test_records_are_split_and_filtered_below_an_upsert_of_which_the_latest_document_stays(
+    typed, on_bad_record
+):
+    others = {"StreamName": typed.bench.stream, "PartitionKey": "other"}
+    typed.bench.kinesis.put_record(Data=carts("add", (4, 4)), **others)
+    (commit,) = typed.consume(*RECORDS, on_bad_record=on_bad_record, **SPLIT)
+    rows = typed.derived.rows.to_pylist()
+    assert sorted((row["id"], row["v"]) for row in rows if row["id"] is not None) == NEWEST
+    kept = typed.errors(on_bad_record=on_bad_record, **SPLIT) if on_bad_record == "separate" else rows
+    numbers = {row["data"]: row["document_number"] for row in kept if row["error"] is not None}
+    assert numbers == {
+        b"not json": 2,  # behind the two items of the line before
+        b'{"kind":"add","cart":{"items":{"id":"x"}}}': 1,
+        b"\x1f\x8bno gzip": None,
+    }
+    assert (commit.records, commit.bad_records) == (11, 3)
+
+
+def test_the_latest_document_of_a_record_stays_where_rows_do_not_enter_the_jvm(typed):
+    record = lines(order(1, 1.0, at=3), order(2, 1.0, at=1), order(1, 1.0, at=1), order(1, 1.0, at=2))
+    settings = {"split": "lines", "key": ["id"], "order_by": ["amount"]}
+    typed.consume(record, schema="id INT, amount DOUBLE, at INT", **settings)
+    assert typed.values("id", "at") == [(1, 2), (2, 1)]
+    assert typed.columns == ["id", "amount", "at", *KEEPING[:4], "document_number", "data"]
+
+
+def test_bad_lines_are_kept_beside_the_rows_of_their_neighbors(typed):
+    typed.consume(
+        b"id,amount\n1,2.5\nx,1\n2,\n3\n4,caf\xe9\n",
+        format="csv",
+        split="lines",
+        select=["*", "document_number"],
+    )
+    assert typed.values("id", "amount", "document_number", "data") == [
+        (1, 2.5, 1, None),
+        (2, None, 3, None),
+        (None, None, 2, b"x,1"),
+        (None, None, 4, b"3"),
+        (None, None, 5, b"4,caf\xe9"),
+    ]
+
+
+def test_the_share_of_bad_records_counts_documents(typed):
+    record = lines(order(1), BAD, order(2), order(3))
+    limit = {"split": "lines", "max_bad_share": 0.2, "where": "id > 1"}
+    with pytest.raises(BadRecordsRefused, match=r"1 of 4 records \(a share of 0\.25\) are bad"):
+        typed.consume(record, **limit)
+    typed.consume(lines(order(4), order(5)), **limit)
+    assert typed.values("id") == [2, 3, 4, 5, None]
