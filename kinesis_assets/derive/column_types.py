@@ -106,6 +106,19 @@ def _holds(wide: str, narrow: str) -> bool:
     )
 
 
+def with_nulls(kind: Any) -> Any:
+    """Return a type whose parts can be null, except the keys of maps: later rows may lack them."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        fields = [field | {"type": with_nulls(field["type"]), "nullable": True} for field in kind["fields"]]
+        return kind | {"fields": fields}
+    changes: dict[str, Any] = {}
+    for part, nulls in _PARTS[kind["type"]].items():
+        changes |= {part: with_nulls(kind[part]), nulls: True}
+    return kind | changes
+
+
 def needs_files(old: Any, new: Any) -> bool:
     """Return whether files with a type must be rewritten for some reader when it grows to another one."""
     if isinstance(old, str):
@@ -113,7 +126,9 @@ def needs_files(old: Any, new: Any) -> bool:
     if old["type"] == "struct":
         fields = {field["name"]: field["type"] for field in new["fields"]}
         return any(needs_files(field["type"], fields[field["name"]]) for field in old["fields"])
-    return needs_files(old["elementType"], new["elementType"]) if old["type"] == "array" else bool(old != new)
+    if old["type"] == "array":
+        return needs_files(old["elementType"], new["elementType"])
+    return text_of(old) != text_of(new)
 
 
 def lacking(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[str]:

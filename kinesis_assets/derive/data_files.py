@@ -359,12 +359,24 @@ def _partition_texts(name: str, values: pa.Array) -> pa.Array:
     return texts
 
 
-def bounded_columns(columns: Iterable[pa.Field]) -> list[str]:
-    """Return the columns whose smallest and greatest value a file's statistics name.
+def listed_columns(columns: Iterable[pa.Field]) -> list[str]:
+    """Return the columns that a table must list in `delta.dataSkippingStatsColumns`.
 
-    A table must list them in `delta.dataSkippingStatsColumns`: for any other column of a file with such
-    values, `DeltaTable.to_pyarrow_dataset` compares with null, and finds no rows.
+    For any other column of a file with smallest and greatest values, `DeltaTable.to_pyarrow_dataset` compares
+    with null, and finds no rows. Structs have none, but delta-rs ignores the values of all columns after a
+    struct that is not listed.
     """
+    fields = list(columns)
+    bounded = {*bounded_columns(fields)}
+    return [field.name for field in fields if field.name in bounded or _is_listed_struct(field)]
+
+
+def _is_listed_struct(column: pa.Field) -> bool:
+    return pa.types.is_struct(column.type) and _PLAIN_NAME.fullmatch(column.name) is not None
+
+
+def bounded_columns(columns: Iterable[pa.Field]) -> list[str]:
+    """Return the columns whose smallest and greatest value a file's statistics name."""
     return [
         field.name
         for field in columns

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import msgspec
 
 from kinesis_assets.derive.cursor import Cursor, Selection
-from kinesis_assets.derive.data_files import BATCH_COLUMN, bounded_columns
+from kinesis_assets.derive.data_files import BATCH_COLUMN, listed_columns
 from kinesis_assets.derive.policy import DeletedRows, OnDeleted  # msgspec evaluates the annotations
 from kinesis_assets.errors import (
     PositionsMissing,
@@ -102,7 +102,7 @@ class DerivedTable(StoredTable):
             self.clock,
             partition_by=partition_by,
             configuration=HISTORY_PROPERTIES
-            | {SOURCE_PROPERTY: source, STATISTICS_PROPERTY: ",".join(bounded_columns(stored))},
+            | {SOURCE_PROPERTY: source, STATISTICS_PROPERTY: ",".join(listed_columns(stored))},
         )
         snapshot.check_identity(source, partition_by)
         return snapshot

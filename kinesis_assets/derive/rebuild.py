@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
-from kinesis_assets.derive.data_files import bounded_columns
+from kinesis_assets.derive.data_files import listed_columns
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import NOTHING_DELETED
@@ -227,8 +227,7 @@ def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
         TableUnreachable: The table cannot be changed at present.
     """
     listed = snapshot.properties.get(STATISTICS_PROPERTY, "").split(",")
-    bounded = bounded_columns(arrow_schema(columns))
-    kept = [name for name in listed if name in bounded]
+    kept = [name for name in listed if name in listed_columns(arrow_schema(columns))]
     try:
         if _TIMESTAMP_NTZ in json.dumps(columns):
             snapshot.allow_timestamp_ntz()

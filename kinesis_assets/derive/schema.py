@@ -14,11 +14,14 @@ from kinesis_assets.derive.column_types import (
     lacking,
     needs_files,
     text_of,
+    with_nulls,
 )
-from kinesis_assets.derive.data_files import BATCH_COLUMN
+from kinesis_assets.derive.data_files import BATCH_COLUMN, listed_columns
 from kinesis_assets.derive.derived_table import REBUILD_COMMAND
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, SchemaChangeRefused, UpsertOvertaken
+from kinesis_assets.table.policy import STATISTICS_PROPERTY
 from kinesis_assets.table.schema import refusal_of
+from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -35,7 +38,7 @@ def table_schema(
 ) -> dict[str, Any]:
     """Return the schema of a derived table for the rows that a transformation returned.
 
-    Every column accepts null, because a later version of the transformation may leave it out.
+    Every column and its parts accept null, because a later version of the transformation may leave them out.
 
     Args:
         table: The table's URI, for errors.
@@ -77,7 +80,9 @@ def table_schema(
                 f"table {table}: the partition column {name} has the type {text_of(kind)}; use a text, a "
                 "date or an integer"
             )
-    columns = [{**field, "nullable": True, "metadata": {}} for field in fields]
+    columns = [
+        {**field, "type": with_nulls(field["type"]), "nullable": True, "metadata": {}} for field in fields
+    ]
     batch_id = {"name": BATCH_COLUMN, "type": "long", "nullable": True, "metadata": {}}
     return {"type": "struct", "fields": [*columns, batch_id]}
 
@@ -123,12 +128,33 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
             "another run has changed its columns, and they must grow again. Nothing was committed; run again",
         )
     new = [field for field in schema["fields"] if field not in snapshot.schema["fields"]]
-    if not new:
-        return
     try:
-        snapshot.add_columns(new)
+        if new:
+            snapshot.add_columns(new)
+            snapshot = snapshot.table.snapshot()
+        _list_structs(snapshot)
     except CommitOvertaken:
         accept_columns(snapshot.table.snapshot(), wanted)  # another run may have added the same ones
+
+
+def _list_structs(snapshot: DerivedSnapshot) -> None:
+    """List the structs of a table among its columns with statistics, see `listed_columns`.
+
+    Tables of older releases list none.
+    """
+    listed = snapshot.properties.get(STATISTICS_PROPERTY)
+    if listed is None:
+        return
+    names = listed.split(",")
+    structs = {
+        field["name"]
+        for field in snapshot.schema["fields"]
+        if not isinstance(field["type"], str) and field["type"]["type"] == "struct"
+    }
+    wanted = listed_columns(arrow_schema(snapshot.schema)) if structs - {*names} else []
+    missing = [name for name in wanted if name in structs and name not in names]
+    if missing:
+        snapshot.set_properties({STATISTICS_PROPERTY: ",".join([*names, *missing])})
 
 
 def accepted_schema(

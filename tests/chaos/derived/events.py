@@ -54,6 +54,21 @@ def decode(rows: DataFrame) -> DataFrame:
     )
 
 
+WIDTHS = 3
+"""The number of versions of the columns of events, each wider than the one before."""
+
+
+def widened(rows: DataFrame, width: int) -> DataFrame:
+    """Return events with the columns of a version: wider numbers, and structs with further fields."""
+    number = F.col("number").cast(("int", "long", "long")[width])
+    fields = [F.col("key").alias("key"), number.alias("number"), F.lit("x").alias("note")][: width + 1]
+    exact = F.col("number").cast(("decimal(10,0)", "decimal(12,1)", "decimal(12,1)")[width])
+    event = F.struct(*fields)
+    return rows.withColumns(
+        {"number": number, "exact": exact, "event": event, "by_name": F.create_map(F.lit("event"), event)}
+    )
+
+
 def copy(rows: DataFrame) -> DataFrame:
     """Return the events of a derived table."""
     return rows.drop("_batch_id")
@@ -104,11 +119,12 @@ class EventBench:
 
     def __post_init__(self) -> None:
         self._numbers = count()
+        self.width = 0
         newest = Upsert(key=("key",), order_by=("number",))
         raw = self.bench.table.uri
-        self.appended = self._derived("appended", Derivation(raw, decode))
-        self.ignoring = self._derived("ignoring", Derivation(raw, decode), OnDeleted.IGNORE)
-        self.newest = self._derived("newest", Derivation(raw, decode, newest))
+        self.appended = self._derived("appended", Derivation(raw, self._decode))
+        self.ignoring = self._derived("ignoring", Derivation(raw, self._decode), OnDeleted.IGNORE)
+        self.newest = self._derived("newest", Derivation(raw, self._decode, newest))
         self.copied = self._derived("copied", Derivation(self.appended.table.uri, copy))
         self.counted = self._derived(
             "counted", Derivation(self.newest.table.uri, per_part, Rollup(("part",)))
@@ -120,10 +136,14 @@ class EventBench:
         of_errors = Derivation(set_apart, lambda rows: of_set_apart(rows).drop("schema_id"))
         self.errors = OperatedErrors(self.spark, errors, of_errors, self.typed)
 
+    def _decode(self, rows: DataFrame) -> DataFrame:
+        """Return the events with the present version of their columns."""
+        return widened(decode(rows), self.width)
+
     def _typed(self, rows: DataFrame) -> CheckedRows:
         """Return the events, and set those apart whose key has the remainder that is wrong at present."""
         wrong, reason = self.wrong, F.lit("wrong key")
-        good = decode(rows).withColumn(MARK, F.when(F.col("key") % 2 == wrong, reason))
+        good = self._decode(rows).withColumn(MARK, F.when(F.col("key") % 2 == wrong, reason))
         bad = rows.where(f"from_json(CAST(data AS STRING), 'key INT').key % 2 = {wrong}")
         bad = bad.drop("stream", "batch_id").withColumn("error", reason)
         return CheckedRows(good, MARK, keeps_errors=False, separate=bad)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 STEPS = {
     "open source": ("kinesis_assets.derive.run", "open_source"),
     "create table": ("kinesis_assets.table.opening", "DeltaTable.create"),
+    "copy files": ("kinesis_assets.derive.growth", "map_in_arrow"),
+    "record copies": ("kinesis_assets.derive.growth", "write_file"),
     "add columns": ("deltalake.table", "TableAlterer.add_columns"),
     "write files": ("kinesis_assets.derive.run", "write"),
     "verify file": ("kinesis_assets.table.commits.commit", "verify"),

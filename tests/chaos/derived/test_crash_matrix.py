@@ -5,14 +5,19 @@ A kill before a step leaves the same as one after the step before it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from chaos.derived.events import assert_counted, assert_newest, decode, rows_of
 from chaos.derived.kill import MOMENTS, interrupted, killed, lose_response
+from kinesis_assets.derive.data_files import GROWTH_FOLDER
+from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,6 +58,76 @@ def test_a_killed_run_that_adds_a_column_is_repeated_exactly_once(events: EventB
     events.land(4)
     assert_whole(events)
     assert events.appended.values("key", "note") == [(1, None), (2, None), (3, "new"), (4, "new")]
+
+
+@pytest.mark.parametrize(
+    ("step", "nth", "copies"),
+    [
+        ("copy files", 1, 0),
+        ("record copies", 1, 1),
+        ("copy files", 2, 1),
+        ("record copies", 2, 2),
+        ("write entry", 1, 2),
+        ("commit request", 1, 2),
+        ("commit request", 2, 0),
+    ],
+    ids=str,
+)
+def test_a_killed_run_that_widens_columns_is_repeated_exactly_once(
+    events: EventBench, step: str, nth: int, copies: int
+) -> None:
+    """The first commit has the wider files, and the second one the new row."""
+    for key in (1, 2):
+        events.land(key)
+        events.appended.run()
+    events.width = 2
+    events.land(3)
+    with killed("after", step, nth):
+        events.appended.run(max_bytes=1)
+    is_grown = step == "commit request"
+    assert events.appended.rows["number"].type == (pa.int64() if is_grown else pa.int32())
+    assert events.appended.values("key") == ([1, 2, 3] if (step, nth) == ("commit request", 2) else [1, 2])
+    recorded = copies_of(events)
+    assert len(recorded) == copies
+    events.land(4)
+    assert_whole(events)
+    files = {file.path for file in events.appended.table.snapshot().data_files()}
+    assert recorded <= files, "a file was copied twice"
+    assert is_grown or copies_of(events) == set()
+    assert events.appended.values("key", "number", "event") == [
+        (1, 0, {"key": 1, "number": None, "note": None}),
+        (2, 1, {"key": 2, "number": None, "note": None}),
+        (3, 2, {"key": 3, "number": 2, "note": "x"}),
+        (4, 3, {"key": 4, "number": 3, "note": "x"}),
+    ]
+
+
+def copies_of(events: EventBench) -> set[str]:
+    """Return the paths of the copies with wider columns that are recorded."""
+    table = events.appended.table
+    records = [
+        json.loads(table.files.open_input_file(info.path).read())
+        for info in files_in(table.files, GROWTH_FOLDER)
+    ]
+    return {copy["path"] for record in records for file in record["files"] for copy in file["copies"]}
+
+
+@pytest.mark.parametrize("name", ["appended", "newest"])
+def test_files_that_are_compacted_while_columns_are_widened_are_copied_again(
+    events: EventBench, name: str
+) -> None:
+    derived = getattr(events, name)
+    for key in (1, 2):
+        events.land(key)
+        derived.run()
+    events.width = 1
+    events.land(2)
+    with interrupted("before", "write entry", DeltaTable(derived.table.uri).optimize.compact) as happened:
+        derived.run()
+    assert happened()
+    assert derived.rows["number"].type == pa.int64()
+    expected = [(1, 0), (2, 1), (2, 2)] if name == "appended" else [(1, 0), (2, 2)]
+    assert derived.values("key", "number") == expected
 
 
 @pytest.mark.parametrize("step", COMMIT)

@@ -98,6 +98,40 @@ def test_a_field_of_a_later_version_becomes_a_column(typed):
     assert typed.derived.values("id", "item", "error") == [(1, None, None), (2, None, None), (3, "cup", None)]
 
 
+def person(**types: Any) -> dict[str, Any]:
+    """Return the Avro schema of a record within an order."""
+    return record(**types) | {"name": "Person"}
+
+
+EARLY = record(id="int", who=person(name="string"))
+LATER = record(id="long", who=person(name="string", mail=["null", "string"]))
+
+
+def test_columns_grow_with_a_later_version_and_not_back_with_an_older_one(typed):
+    first = typed.register(EARLY)
+    typed.put(first, EARLY, id=1, who={"name": "ann"})
+    typed.consume()
+    second = typed.register(LATER)
+    typed.put(first, EARLY, id=2, who={"name": "bob"})
+    typed.put(second, LATER, id=3_000_000_000, who={"name": "cy", "mail": "c@x"})
+    typed.consume()
+    rows = [
+        (1, {"name": "ann", "mail": None}),
+        (2, {"name": "bob", "mail": None}),
+        (3_000_000_000, {"name": "cy", "mail": "c@x"}),
+    ]
+    assert typed.derived.values("id", "who") == rows
+    version = typed.version()
+    typed.register(record(id="int", who=person(name="string"), note=["null", "string"]))
+    typed.put(second, LATER, id=4, who={"name": "dee", "mail": "d@x"})
+    with pytest.raises(SchemaChangeRefused, match=r"lack who\.mail"):
+        typed.consume()
+    assert typed.version() == version
+    typed.register(record(id="long", who=LATER["fields"][1]["type"], note=["null", "string"]))
+    typed.consume()
+    assert typed.derived.values("id", "who") == [*rows, (4, {"name": "dee", "mail": "d@x"})]
+
+
 def test_a_later_version_is_not_used_if_the_table_names_one(typed):
     typed.register(FIRST)
     typed.put(typed.register(SECOND), SECOND, id=1, amount=1.0, item="cup")

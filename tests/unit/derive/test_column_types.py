@@ -11,7 +11,7 @@ from deltalake import Field, Schema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_assets.derive.column_types import TypesConflict, grown, lacking, needs_files, text_of
+from kinesis_assets.derive.column_types import TypesConflict, grown, lacking, needs_files, text_of, with_nulls
 
 
 def struct(**fields):
@@ -160,6 +160,7 @@ def test_a_conflict_names_the_part_that_differs():
         (struct(a="long"), struct(a="long", b="long"), False),
         (array(struct(a="long")), array(struct(a="long", b="long")), False),
         (array("long", contains_null=False), array("long"), False),
+        (mapped(array("long", contains_null=False)), mapped(array("long")), False),
         (struct(a="integer"), struct(a="long"), True),
         (mapped(struct(a="long")), mapped(struct(a="long", b="long")), True),
         (struct(m=mapped(struct(a="long"))), struct(m=mapped(struct(a="long", b="long"))), True),
@@ -185,3 +186,9 @@ def test_a_field_that_new_rows_lack_accepts_null():
 def test_a_type_is_named_as_in_spark_sql():
     kind = struct(a=array("decimal(10,2)"), b=mapped(struct(c="long")))
     assert text_of(kind) == "struct<a: array<decimal(10,2)>, b: map<string, struct<c: long>>>"
+
+
+def test_each_part_of_a_column_but_the_keys_of_maps_can_be_null():
+    required = {"name": "a", "type": array("long", contains_null=False), "nullable": False, "metadata": {}}
+    kind = mapped({"type": "struct", "fields": [required]}) | {"valueContainsNull": False}
+    assert with_nulls(kind) == mapped(struct(a=array("long")))
