@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import commit, named_files
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
@@ -25,7 +25,7 @@ from kinesis_assets.derive.data_files import (
     DerivedFileWriter,
     Manifest,
 )
-from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.derived_table import DerivedTable, Redriven
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.new_rows import new_rows
 from kinesis_assets.derive.read import rows_of_file
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from kinesis_assets.derive.data_files import RecordCounts
+    from kinesis_assets.derive.data_files import DerivedFile, RecordCounts, WritingJob
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.data_file import TableFile
@@ -99,10 +99,13 @@ class PlainDerived:
         cursor: Cursor | None = None,
         counts: RecordCounts | None = None,
         errors: Iterable[bytes] | None = None,
+        redriven: Iterable[bytes] | None = None,
         consumed: int | None = None,
     ) -> DerivedCommit:
-        """Append rows, and set records that could not be decoded apart."""
-        return self.planned(rows, cursor=cursor, counts=counts, errors=errors, consumed=consumed)()
+        """Append rows, and set records that could not be decoded apart, also of those that were redriven."""
+        return self.planned(
+            rows, cursor=cursor, counts=counts, errors=errors, redriven=redriven, consumed=consumed
+        )()
 
     def upsert(self, *rows: Row) -> DerivedCommit:
         """Write rows in place of those with their keys."""
@@ -116,6 +119,7 @@ class PlainDerived:
         cursor: Cursor | None = None,
         counts: RecordCounts | None = None,
         errors: Iterable[bytes] | None = None,
+        redriven: Iterable[bytes] | None = None,
         consumed: int | None = None,
     ) -> Callable[[], DerivedCommit]:
         """Write the files of a commit, and return the function that commits them."""
@@ -135,10 +139,13 @@ class PlainDerived:
                 changed.write(batch.filter(new))
         schema = pa.schema(base.delta.schema().to_arrow())
         kept.write(_batch(schema, rows, batch_id))
-        apart = DerivedFileWriter(replace(job, schema=_ERRORS, partition_by=()), f"{ERRORS_FOLDER}/")
-        for data in errors or ():
-            apart.write(pa.RecordBatch.from_pylist([{"data": data, BATCH_COLUMN: batch_id}], _ERRORS))
-        errors_files = None if errors is None else apart.close()
+        job_apart = replace(job, schema=_ERRORS, partition_by=())
+        errors_files = None if errors is None else _set_apart(errors, job_apart)
+        again = None
+        if redriven is not None:
+            files = named_files(_set_apart(redriven, job_apart))
+            left = sum(file.rows for file in errors_files or ())
+            again = Redriven(records=files[0].rows, decoded=files[0].rows - left, files=files)
         self._commits += 1
         position = cursor or Cursor(source=self._source, commit=self._commits)
         manifest = Manifest(tuple(kept.close()), tuple(changed.close()))
@@ -150,6 +157,7 @@ class PlainDerived:
             manifest=manifest,
             counts=counts,
             errors=errors_files,
+            redriven=again,
             removed=removed,
             base=base if replacing else None,
             consumed=consumed,
@@ -231,6 +239,13 @@ class PlainDerived:
             for file in snapshot.data_files()
             if any(keys & {*batch["key"].to_pylist()} for batch in self.read(snapshot, file))
         ]
+
+
+def _set_apart(records: Iterable[bytes], job: WritingJob) -> list[DerivedFile]:
+    writer = DerivedFileWriter(job, f"{ERRORS_FOLDER}/")
+    for data in records:
+        writer.write(pa.RecordBatch.from_pylist([{"data": data, BATCH_COLUMN: job.batch_id}], _ERRORS))
+    return writer.close()
 
 
 def _batch(schema: pa.Schema, rows: Iterable[Row], batch_id: int) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from kinesis_assets.derive.derivation import CheckedRows, Derivation, Rollup, Up
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
+from kinesis_assets.derive.redrive import redrive
 from kinesis_assets.derive.source import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted
 from support.derived import DerivedBench
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.redrive import Redrive
     from kinesis_assets.errors import TableError
     from support.bench import Bench
 
@@ -129,7 +131,7 @@ class EventBench:
         self.counted = self._derived(
             "counted", Derivation(self.newest.table.uri, per_part, Rollup(("part",)))
         )
-        self.wrong = 0
+        self.wrong, self.modulus = 0, 2
         self.typed = self._derived("typed", Derivation(raw, self._typed))
         errors = DerivedTable(str(self.folder / "errors"), WRITING)
         set_apart = f"{self.typed.table.uri}/{ERRORS_FOLDER}"
@@ -142,11 +144,19 @@ class EventBench:
 
     def _typed(self, rows: DataFrame) -> CheckedRows:
         """Return the events, and set those apart whose key has the remainder that is wrong at present."""
-        wrong, reason = self.wrong, F.lit("wrong key")
-        good = self._decode(rows).withColumn(MARK, F.when(F.col("key") % 2 == wrong, reason))
-        bad = rows.where(f"from_json(CAST(data AS STRING), 'key INT').key % 2 = {wrong}")
+        wrong, modulus = self.wrong, self.modulus
+        reason = F.lit(f"the remainder by {modulus} is {wrong}")
+        good = self._decode(rows).withColumn(MARK, F.when(F.col("key") % modulus == wrong, reason))
+        bad = rows.where(f"from_json(CAST(data AS STRING), 'key INT').key % {modulus} = {wrong}")
         bad = bad.drop("stream", "batch_id").withColumn("error", reason)
         return CheckedRows(good, MARK, keeps_errors=False, separate=bad)
+
+    def redrive(self) -> Redrive:
+        """Decode the events again that were set apart."""
+        typed = self.typed
+        return redrive(
+            self.spark, typed.table, typed.derivation, errors=self.errors.table, by="ann", apply=True
+        )
 
     def _derived(
         self, name: str, derivation: Derivation, on_deleted: OnDeleted = OnDeleted.REBUILD

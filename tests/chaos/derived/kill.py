@@ -49,6 +49,13 @@ MOVING = {
 }
 """The further steps of the maintenance of a table with files outside of their folders, likewise."""
 
+REDRIVING = {
+    "write redriven rows": ("kinesis_assets.derive.redrive", "write"),
+    **{name: STEPS[name] for name in ("verify file", "write entry", "commit request")},
+}
+"""The steps of a redrive that write. It writes rows first, then the records that are still bad, and then
+those that the table of errors removes."""
+
 MOMENTS = ("before", "after")
 
 
@@ -59,11 +66,11 @@ def interrupted(
     """Call a function before or after a step. Yields whether that has happened.
 
     Args:
-        step: A name in `STEPS`, `MAINTENANCE` or `MOVING`.
+        step: A name in `STEPS`, `MAINTENANCE`, `MOVING` or `REDRIVING`.
         action: The function. It may pass the step itself, or raise an error.
         nth: The pass of the step, from 1.
     """
-    module, path = (STEPS | MAINTENANCE | MOVING)[step]
+    module, path = (STEPS | MAINTENANCE | MOVING | REDRIVING)[step]
     owner, _, name = path.rpartition(".")
     place = attrgetter(owner)(import_module(module)) if owner else import_module(module)
     real, passes = getattr(place, name), 0

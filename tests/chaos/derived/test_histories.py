@@ -18,15 +18,17 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from chaos.derived.events import WIDTHS, OperatedTable, assert_counted, newest_of, rows_of
-from chaos.derived.kill import MAINTENANCE, MOMENTS, STEPS, die, interrupted, lose_response
+from chaos.derived.kill import MAINTENANCE, MOMENTS, REDRIVING, STEPS, die, interrupted, lose_response
 from chaos.property.interceptor import Killed
 from kinesis_assets.derive.policy import MAX_BYTES, Deletion
 from kinesis_assets.errors import (
     CursorConflict,
     InvalidInput,
+    PositionsMissing,
     PositionsUnreadable,
     SeekRefused,
     SourceRowsMissing,
+    TableRewritten,
     TableUnsuitable,
 )
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "6"))
 STEPS_OF_A_HISTORY = 14
 KEYS = range(8)
+_STARTS_AGAIN = (CursorConflict, *OperatedTable.restarts_for, TableRewritten, PositionsMissing)
+"""Errors of a redrive of a table that has started again meanwhile, or is about to."""
 RACING = ["write files", "verify file", "write entry", "commit request"]
 
 
@@ -148,6 +152,16 @@ class History:
             at, nth = chance.choice(list(STEPS)), chance.choice([1, 2, 3])
             with interrupted("after", at, die, nth), suppress(Killed):
                 derived.run(max_bytes=1)
+        elif DeltaTable.is_deltatable(typed.table.uri):
+            self._redrive()
+
+    def _redrive(self) -> None:
+        """Decode those again that were set apart. It may be killed, and a run may come in between."""
+        chance, at = self._chance_apart, self._chance_apart.choice(list(REDRIVING))
+        action = chance.choice([die, self._events.typed.run, self._events.errors.run])
+        print("  redrive", at)  # noqa: T201  # as above
+        with interrupted("before", at, action, chance.choice([1, 2, 3])), suppress(Killed, *_STARTS_AGAIN):
+            self._events.redrive()
 
     def derive_one_step(self) -> None:
         next(self._table().steps(max_bytes=1), None)

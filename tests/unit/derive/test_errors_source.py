@@ -75,6 +75,26 @@ def test_a_commit_without_bad_records_moves_no_position(typed):
     assert backlog_of(source_of(typed), rows.cursor).commits == 1
 
 
+def test_a_redrive_is_consumed_in_a_step_of_its_own_with_what_it_removes(typed):
+    typed.append((1, 1, "a"), errors=[b"one"])
+    typed.append(errors=[b"two"])
+    typed.append((2, 2, "a"), errors=[b"two, for another reason"], redriven=[b"one", b"two"])
+    typed.append((3, 3, "a"), errors=[], redriven=[b"three"])
+    typed.append((4, 4, "a"), errors=[])
+    typed.append(errors=[b"four"])
+    steps, cursor, more = [], None, True
+    while more:
+        found, rows = errors_of(typed, cursor)
+        steps.append((found, len(rows.replaced), rows.more))
+        cursor, more = rows.cursor, rows.more
+    assert steps == [
+        ([b"one", b"two"], 0, True),
+        ([b"two, for another reason"], 1, True),
+        ([], 1, True),
+        ([b"four"], 0, False),
+    ]
+
+
 def test_a_rebuilt_table_is_noticed(typed):
     typed.append(errors=[b"one"])
     _, rows = errors_of(typed)

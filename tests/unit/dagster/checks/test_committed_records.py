@@ -54,6 +54,17 @@ def test_a_commit_that_did_not_count_its_records_is_left_out(orders):
     assert totals(count(orders)) == (10, 1)
 
 
+def test_records_that_a_redrive_has_decoded_are_not_bad_any_more(orders):
+    orders.append((1, 0, "a"), counts=RecordCounts(10, 3))
+    before = count(orders)
+    orders.append((2, 0, "a"), errors=[b"c"], redriven=[b"a", b"b", b"c"])
+    assert totals(count(orders, before)) == totals(count(orders)) == (10, 1)
+    orders.append((3, 0, "a"), counts=RecordCounts(5, 2))
+    assert totals(count(orders)) == (15, 3)
+    orders.append((4, 0, "a"), errors=[], redriven=[b"d", b"e", b"c"])
+    assert totals(count(orders, before)) == (15, 0)
+
+
 def test_commits_of_more_than_a_day_ago_are_forgotten(orders):
     orders.append((1, 0, "a"), counts=RecordCounts(10, 1))
     first = count(orders)
