@@ -196,8 +196,9 @@ class DecodingSettings(Settings):
         default="keep",
         description="What to do with a record that cannot be decoded, or for which an expression of select "
         "or where fails: keep it in the table, in one row with null in all columns but error, shard_id, "
-        "sequence_number, sub_sequence_number and data; add it to a separate table, which has the same name "
-        "with _errors at its end and is an asset of its own; or fail.",
+        "sequence_number, sub_sequence_number and data, and document_number if it is one of several; add it "
+        "to a separate table, which has the same name with _errors at its end and is an asset of its own; or "
+        "fail.",
         examples=["separate"],
     )
 

@@ -231,3 +231,14 @@ def test_the_share_of_bad_records_counts_documents(typed):
         typed.consume(record, **limit)
     typed.consume(lines(order(4), order(5)), **limit)
     assert typed.values("id") == [2, 3, 4, 5, None]
+
+
+def test_a_document_for_which_an_expression_fails_does_not_spoil_its_neighbors(typed):
+    documents = b'{"id":1,"at":"2026-01-01"}', b'{"id":2,"at":"0000-00-00"}', b'{"id":3,"at":"2026-01-03"}'
+    select = ["id", "CAST(at AS DATE) AS at"]
+    typed.consume(lines(*documents), schema="id INT, at STRING", split="lines", select=select)
+    assert typed.values("id", "document_number", "data") == [
+        (1, None, None),
+        (3, None, None),
+        (None, 1, documents[1]),
+    ]

@@ -187,7 +187,7 @@ def test_a_frame_of_snappy_without_the_extra_is_a_bad_record_that_names_it(monke
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, zstd, framed, bytes])
 def test_the_first_bytes_of_a_record_show_its_compression(compress):
-    for plain in (PLAIN, b'{"id": 1}', b"[1]", b"id,name", b"", b"x"):
+    for plain in (PLAIN, b'{"id": 1}', b"[1]", b"id,name", b"", b"x", b"x 1"):
         (row,) = decoded([compress(plain)], AutoDecompress())
         assert (row["value"], row["error"]) == (plain, None)
 
