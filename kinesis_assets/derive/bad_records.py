@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
-from kinesis_assets.derive.data_files import BATCH_COLUMN, FOUND_COLUMN
+from kinesis_assets.derive.data_files import BATCH_COLUMN, DOCUMENT_COLUMN, FOUND_COLUMN
 from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, adding_order, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 FOUND_BY = RowOrder(BATCH_COLUMN, ())
 """The order of the rows of a table: that of the commits that added them."""
 
+IDENTITY = ErrorsSource.replaces
+"""The columns that identify a bad record, or a bad document of a record that was split."""
+
 _KEPT = (*RECORD_COLUMNS, "data", "error")
 """The columns of a bad record that is a row of its table."""
 
@@ -52,8 +55,17 @@ def kept_in_table(spark: SparkSession, snapshot: DerivedSnapshot) -> DataFrame:
             f"{', '.join(missing)}. Nothing was changed. Set on_bad_record to keep or separate, or return "
             "the columns of from_json"
         )
-    rows = read(spark, snapshot, _files_with_errors(snapshot), columns=[*_KEPT, BATCH_COLUMN])
-    return rows.where(F.col("error").isNotNull()).withColumnRenamed(BATCH_COLUMN, FOUND_COLUMN)
+    columns = [name for name in (*_KEPT, DOCUMENT_COLUMN, BATCH_COLUMN) if name in names]
+    rows = read(spark, snapshot, _files_with_errors(snapshot), columns=columns)
+    bad = rows.where(F.col("error").isNotNull()).withColumnRenamed(BATCH_COLUMN, FOUND_COLUMN)
+    return identified(bad)
+
+
+def identified(bad: DataFrame) -> DataFrame:
+    """Return bad records with all columns of their identity."""
+    if DOCUMENT_COLUMN in bad.columns:
+        return bad
+    return bad.withColumn(DOCUMENT_COLUMN, F.lit(None).cast("int"))
 
 
 def set_apart(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapshot | None) -> DataFrame:
@@ -125,8 +137,7 @@ def in_source(
         cache: Keeps rows once Spark has computed them.
     """
     types = {field.name: field.dataType for field in _read_source(spark, source, []).schema}
-    within = [name for name in RECORD_COLUMNS if name in types]
-    present = _present(spark, source, bad, cache) if len(within) == len(RECORD_COLUMNS) else None
+    present = _present(spark, source, bad, cache) if {*RECORD_COLUMNS} <= {*types} else None
     kept = [name for name in bad.columns if name in types and name != "error"]
     columns = [F.col(f"`{name}`").cast(types[name]).alias(name) for name in kept]
     rows = bad.select(*columns, F.coalesce(F.col(FOUND_COLUMN), F.lit(0)).alias(FOUND_COLUMN))
@@ -141,9 +152,26 @@ def in_source(
         for name in RECORD_COLUMNS:
             same &= F.col(name) == F.col(f"__{name}")
         rows = rows.join(found, same, "left").drop(*(f"__{name}" for name in RECORD_COLUMNS))
-    rows = rows.select(*(f"`{name}`" for name in types), FOUND_COLUMN)
-    schema = rows.withColumn(ORDER_COLUMN, F.lit("")).schema
+    return _ordered(rows.select(*(f"`{name}`" for name in types), FOUND_COLUMN))
+
+
+def whole_records(
+    spark: SparkSession, source: Source, documents: DataFrame, *, cache: Callable[[DataFrame], DataFrame]
+) -> DataFrame:
+    """Return the records of bad documents as rows of the source, as far as it has them, like `in_source`."""
+    found = documents.groupBy(*RECORD_COLUMNS).agg(
+        F.min(F.coalesce(F.col(FOUND_COLUMN), F.lit(0))).alias(FOUND_COLUMN)
+    )
+    rows = _present(spark, source, documents, cache)
+    columns = [f"`{name}`" for name in rows.columns]
+    return _ordered(rows.join(found, [*RECORD_COLUMNS]).select(*columns, FOUND_COLUMN))
+
+
+def _ordered(rows: DataFrame) -> DataFrame:
+    """Return rows of the source with the column of their order."""
+    within = [name for name in RECORD_COLUMNS if name in rows.columns]
     order = RowOrder(FOUND_COLUMN, (), within)
+    schema = rows.withColumn(ORDER_COLUMN, F.lit("")).schema
     return map_in_arrow(rows, adding_order(lambda batches: batches, order), schema).drop(FOUND_COLUMN)
 
 
@@ -192,6 +220,10 @@ def without_records(
     """
     snapshot.refuse_irreplaceable()
     files = _files_with_errors(snapshot)
+    names = {field["name"] for field in snapshot.schema["fields"]}
+    by = [
+        name for name in by if name in names
+    ]  # without documents, the table lacks the column of their numbers
     present = read(spark, snapshot, files, columns=[*by, "error"], with_place=True)
     bad = present.where(F.col("error").isNotNull())
     places = cache(matching(bad, records, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))

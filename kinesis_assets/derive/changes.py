@@ -201,7 +201,7 @@ def changes_of(
 def ordered_rows(
     spark: SparkSession, table: str, derivation: Derivation, source_rows: DataFrame
 ) -> CheckedRows:
-    """Return the rows of some rows of the source; those of an upsert with the columns of their order.
+    """Return the rows of some rows of the source, with the columns of their order if these carry it.
 
     The arguments and errors are those of `changes_of`. The derivation is no roll-up.
     """
@@ -212,8 +212,8 @@ def ordered_rows(
     rows = with_null_for_empty(checked.rows, replaced)
     if isinstance(mode, Upsert):
         _check_condition(table, rows, mode.delete_where)
-        rows = with_order(_with_valid_texts(rows, mode.columns))
-    return replace(checked, rows=rows)
+        rows = _with_valid_texts(rows, mode.columns)
+    return replace(checked, rows=with_order(rows))
 
 
 def _transformed(

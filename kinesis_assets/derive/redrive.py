@@ -21,15 +21,18 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.bad_records import (
     FOUND_BY,
+    IDENTITY,
+    identified,
     in_source,
     kept_in_table,
     set_apart,
+    whole_records,
     without_records,
 )
 from kinesis_assets.derive.changes import caching, counted, ordered_rows, refuse_empty_keys
 from kinesis_assets.derive.commit import commit, named_files, until_not_overtaken
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
-from kinesis_assets.derive.data_files import ERRORS_FOLDER, FOUND_COLUMN
+from kinesis_assets.derive.data_files import DOCUMENT_COLUMN, ERRORS_FOLDER, FOUND_COLUMN
 from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import Redriven, refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.growth import grow
@@ -72,7 +75,13 @@ if TYPE_CHECKING:
 MAX_REASONS = 20
 """The maximum number of different reasons that are reported."""
 
-_REASONS = "__reasons"
+_REASONS, _NUMBERS, _RECORD_ORDER = "__reasons", "__numbers", "__record_order"
+
+_LEFT = "of documents whose record is not in the source any more, or cannot be split as it was"
+"""The reason of bad documents that are not decoded again."""
+
+_NUMBER_DIGITS = 10
+"""Those with which the order of a record's documents ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,34 +203,51 @@ class _Attempt:
             InvalidInput: The transformation keeps no bad records, or it fails or is refused.
             LandingFailed: Records were decoded in one job, and not in another one.
         """
-        uri = self.table.uri
-        source_rows = in_source(self.spark, self.source, self.bad, cache=self.cache)
-        if self.derivation.mode is None:
-            source_rows = source_rows.drop(ORDER_COLUMN)
+        uri, number = self.table.uri, F.col(DOCUMENT_COLUMN)
+        documents, self.bad = self.bad.where(number.isNotNull()), self.bad.where(number.isNull())
+        records = in_source(self.spark, self.source, self.bad, cache=self.cache)
+        split, checked = None, None
+        if self.source.keeps_rows and not documents.isEmpty():
+            whole = self.cache(whole_records(self.spark, self.source, documents, cache=self.cache))
+            checked = self.transformed(records.unionByName(whole))
+            still = checked.rows if checked.separate is None else checked.separate
+            if DOCUMENT_COLUMN in still.columns and ORDER_COLUMN in checked.rows.columns:
+                split = SplitRecords(whole, documents, self.cache)
+        if split is None or checked is None:  # the transformation does not split records
+            checked = self.transformed(records)
+        self.checked = replace(checked, rows=self.cache(checked.rows))
+        self.rows = self.checked.of_table
+        if checked.separate is None:
+            self.still = self.checked.rows.where(F.col("error").isNotNull())
+            self.rows = self.rows.where(F.col("error").isNull())
         else:
-            source_rows = carry(source_rows, ORDER_COLUMN, in_order=False)
+            self.still = self.cache(checked.separate)
+            self.check_counts()
+        if split is not None:
+            self.bad = self.bad.unionByName(split.bad_of(self.still))
+            self.rows, self.still = split.rows_of(self.rows), split.still_of(self.still)
+        identity = [*IDENTITY, _REASONS]
+        changed = matching(_reasons_of(self.bad), _reasons_of(self.still), identity, "left_anti")
+        self.changed = self.cache(changed.select(*IDENTITY))
+        if checked.separate is None:
+            self.rows = self.rows.unionByName(self.still_changed)
+        refuse_empty_keys(uri, self.rows, self.derivation)
+        accepted_schema(self.present, self.columns, compared=self.compared)
+
+    def transformed(self, records: DataFrame) -> CheckedRows:
+        """Return the rows of some records.
+
+        Raises:
+            InvalidInput: The transformation keeps no bad records, or it fails or is refused.
+        """
+        uri, source_rows = self.table.uri, carry(records, ORDER_COLUMN, in_order=False)
         checked = ordered_rows(self.spark, uri, self.derivation, source_rows)
         if checked.separate is None if self.is_apart else not (checked.error_column and checked.keeps_errors):
             raise InvalidInput(
                 f"table {uri}: it has bad records, but would not keep them now. Nothing was changed. Set "
                 "on_bad_record to what it was, or return the columns of from_json"
             )
-        self.checked = replace(checked, rows=self.cache(checked.rows))
-        if checked.separate is None:
-            self.still = self.checked.rows.where(F.col("error").isNotNull())
-        else:
-            self.still = self.cache(checked.separate)
-            self.check_counts()
-        self.changed = self.cache(
-            matching(
-                _reasons_of(self.bad), _reasons_of(self.still), [*RECORD_COLUMNS, _REASONS], "left_anti"
-            ).select(*RECORD_COLUMNS)
-        )
-        self.rows = self.checked.of_table
-        if checked.separate is None:
-            self.rows = self.rows.where(F.col("error").isNull()).unionByName(self.still_changed)
-        refuse_empty_keys(uri, self.rows, self.derivation)
-        accepted_schema(self.present, self.columns, compared=self.compared)
+        return checked
 
     def check_counts(self) -> None:
         """Check that the records that are left out of the rows are those that are set apart."""
@@ -239,13 +265,15 @@ class _Attempt:
     @cached_property
     def decoded(self) -> int:
         """How many records can be decoded now."""
-        return max(0, self.records - self.still.count())
+        return max(0, self.bad.count() - self.still.count())
 
     @property
     def reasons(self) -> dict[str, int]:
         """Why the others cannot."""
         counts = self.still.groupBy("error").count().orderBy(F.desc("count"), "error")
-        return {row[0]: row[1] for row in counts.limit(MAX_REASONS).collect()}
+        found = {row[0]: row[1] for row in counts.limit(MAX_REASONS).collect()}
+        left = self.records - self.bad.count()
+        return found | ({_LEFT: left} if left else {})
 
     def write_and_commit(self) -> DerivedCommit:
         """Write the rows, and commit them upon the newest version of the table.
@@ -303,7 +331,12 @@ class _Attempt:
     @property
     def still_changed(self) -> DataFrame:
         """The records that are bad for another reason than before."""
-        return matching(self.still, self.changed, RECORD_COLUMNS, "left_semi")
+        still = identified(self.still)
+        records = matching(
+            still, self.changed.select(*RECORD_COLUMNS).distinct(), RECORD_COLUMNS, "left_semi"
+        )
+        others = matching(self.bad, self.changed, IDENTITY, "left_anti")
+        return matching(records, others, IDENTITY, "left_anti").select(*self.still.columns)
 
     def accepting(self) -> DerivedSnapshot:
         """Return the table's newest version. Add the columns of the rows, or let theirs grow, if needed."""
@@ -354,13 +387,13 @@ class _Attempt:
     def plan(self, base: DerivedSnapshot) -> ChangedRows:
         """Return what is written to a version of the table."""
         mode, cache = self.derivation.mode, self.cache
-        changed = ChangedRows(self.rows)
+        changed = ChangedRows(stored_rows(self.rows))
         if isinstance(mode, Upsert):
             tasks = shuffle_tasks(self.spark, 0)
             changed = upserted(self.spark, base, self.rows, mode, cache=cache, tasks=tasks, order=FOUND_BY)
         if self.is_apart:
             return changed
-        by, records = RECORD_COLUMNS, self.changed
+        by, records = IDENTITY, self.changed
         return without_records(self.spark, base, changed=changed, records=records, by=by, cache=cache)
 
     def write_apart(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
@@ -368,6 +401,50 @@ class _Attempt:
         schema = table_schema(self.table.uri, rows, (), ())
         job = replace(writing_job(self.table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
         return write(self.table, schema, ChangedRows(rows), job).files
+
+
+class SplitRecords:
+    """Records of which some documents are bad. All of their documents are decoded, and the others left out.
+
+    A document is known by its number, so the records must be split as they were before.
+
+    Args:
+        whole: The records, as rows of the source, with the column of their order.
+        documents: The bad documents.
+        cache: Keeps rows once Spark has computed them.
+    """
+
+    def __init__(
+        self, whole: DataFrame, documents: DataFrame, cache: Callable[[DataFrame], DataFrame]
+    ) -> None:
+        numbers = documents.groupBy(*RECORD_COLUMNS).agg(F.collect_set(DOCUMENT_COLUMN).alias(_NUMBERS))
+        orders = whole.select(*RECORD_COLUMNS, F.col(ORDER_COLUMN).alias(_RECORD_ORDER))
+        self._numbers = cache(orders.join(numbers, [*RECORD_COLUMNS]))
+        self._documents = documents
+
+    def bad_of(self, still: DataFrame) -> DataFrame:
+        """Return the bad documents that were decoded again: those of records that could be split."""
+        split = self._numbers
+        unsplit = identified(still).where(F.col(DOCUMENT_COLUMN).isNull()).select(*RECORD_COLUMNS)
+        split = split.join(unsplit, [*RECORD_COLUMNS], "left_anti")
+        return self._documents.join(split, [*RECORD_COLUMNS], "left_semi")
+
+    def still_of(self, still: DataFrame) -> DataFrame:
+        """Return the records and documents among some that are still bad which were bad before."""
+        rows = identified(still).join(self._numbers, [*RECORD_COLUMNS], "left")
+        was_bad = F.array_contains(_NUMBERS, F.col(DOCUMENT_COLUMN))
+        return rows.where(F.col(_NUMBERS).isNull() | was_bad).select(*still.columns)
+
+    def rows_of(self, rows: DataFrame) -> DataFrame:
+        """Return the rows among some, which have their order, of records and documents that were bad."""
+        size = F.length(ORDER_COLUMN) - _NUMBER_DIGITS
+        order = F.substring(F.col(ORDER_COLUMN), F.lit(1), size)
+        number = F.substring(F.col(ORDER_COLUMN), size + 1, F.lit(_NUMBER_DIGITS)).cast("int")
+        numbers = self._numbers.select(_RECORD_ORDER, _NUMBERS)
+        found = rows.join(numbers, order == F.col(_RECORD_ORDER), "left")
+        return found.where(F.col(_NUMBERS).isNull() | F.array_contains(_NUMBERS, number)).select(
+            *rows.columns
+        )
 
 
 def _present(errors: DerivedTable) -> DerivedSnapshot | None:
@@ -380,4 +457,4 @@ def _present(errors: DerivedTable) -> DerivedSnapshot | None:
 def _reasons_of(records: DataFrame) -> DataFrame:
     """Return the identities of bad records, with all reasons of each."""
     reasons = F.sort_array(F.collect_list("error")).alias(_REASONS)
-    return records.groupBy(*RECORD_COLUMNS).agg(reasons)
+    return identified(records).groupBy(*IDENTITY).agg(reasons)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kinesis_assets.derive.added_again import ConsumedRecords
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
-from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER, FOUND_COLUMN
+from kinesis_assets.derive.data_files import BATCH_COLUMN, DOCUMENT_COLUMN, ERRORS_FOLDER, FOUND_COLUMN
 from kinesis_assets.derive.derived_table import (
     REBUILD_COMMAND,
     SOURCE_PROPERTY,
@@ -426,7 +426,7 @@ class ErrorsSource(DerivedSource):
     The arguments and errors are those of `DerivedSource`.
     """
 
-    replaces = RECORD_COLUMNS
+    replaces = (*RECORD_COLUMNS, DOCUMENT_COLUMN)
 
     @property
     def origin_id(self) -> str:
@@ -443,7 +443,7 @@ class ErrorsSource(DerivedSource):
         fields = [field for field in TABLE_SCHEMA if field.name not in {"stream", RawSource.batch_column}]
         added = {
             "schema_id": pa.string(),
-            "document_number": pa.int32(),
+            DOCUMENT_COLUMN: pa.int32(),
             FOUND_COLUMN: pa.int64(),
             BATCH_COLUMN: pa.int64(),
         }

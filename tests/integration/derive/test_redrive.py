@@ -115,6 +115,19 @@ def test_records_that_can_be_decoded_now_become_rows_and_the_rest_stays_with_its
 
 
 @MODES
+def test_of_a_split_record_only_the_bad_documents_are_redriven(typed: TypedBench, apart: bool) -> None:
+    table = Redriven(typed, apart=apart, split="lines")
+    lines = [event("a", 1, 1), event("b", 1, "x"), OTHER, event("c", 1, 1)]
+    table.consume(b"\n".join(lines), event("d", 1, "y"))
+    made = table.redrive()
+    assert (made.records, made.decoded) == (3, 2)
+    assert table.good == [("a", "1"), ("b", "x"), ("c", "1"), ("d", "y")]
+    assert table.bad == [(OTHER, "id`")]
+    assert table.redrive("id STRING, at INT, v BOOLEAN").decoded == 0
+    assert table.bad == [(OTHER, "v`")]
+
+
+@MODES
 def test_a_redriven_record_has_its_place_among_the_commits_of_rows_with_equal_order(
     typed: TypedBench, apart: bool
 ) -> None:
