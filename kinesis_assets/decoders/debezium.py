@@ -97,7 +97,7 @@ class Debezium(ChangeDecoder):
                 return []
             rows = _flat_rows(shape, change, root) if is_flat else _envelope_rows(shape, change, root)
             if rows and read_source is not None:
-                source = read_source(payload)["source"]
+                source = read_source(payload).get("source")
                 rows = [{**row, SOURCE: source} for row in rows]
             return rows
 

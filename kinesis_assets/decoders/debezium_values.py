@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from uuid import UUID
@@ -15,10 +14,11 @@ import msgspec
 from pyspark.sql.types import DataType, DateType, DecimalType, TimestampNTZType, TimestampType
 
 from kinesis_assets.decoders.json_documents import TRUNCATED
-from kinesis_assets.decoders.spark_types import ExactDecimal, value_type
+from kinesis_assets.decoders.spark_types import ExactDecimal, parse_number, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from decimal import Decimal
 
 MICROSECONDS = 1_000_000
 
@@ -154,7 +154,7 @@ def _scaled(text: Any, scale: int) -> Decimal:
         raise ValueError(
             f"{str(text)[:_SHOWN]!r} is not base64 of an integer, as decimal.handling.mode=precise writes it"
         )
-    return Decimal(f"{int.from_bytes(unscaled, signed=True)}E{-scale}")
+    return parse_number(f"{int.from_bytes(unscaled, signed=True)}E{-scale}")
 
 
 def _converted(value: Any, kind: Any) -> Any:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from pyspark.sql.types import ByteType, DataType, DoubleType, FloatType, IntegerType, LongType, ShortType
 
-from kinesis_assets.decoders.spark_types import Float32
+from kinesis_assets.decoders.spark_types import Float32, parse_number
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MOST_DIGITS = 19  # of an integer of 64 bits
@@ -26,12 +26,9 @@ def exact_number(value: Any, wanted: str) -> int | Decimal:
         ValueError: It is something else.
     """
     if isinstance(value, str):
-        if _NUMBER.fullmatch(value):
-            try:
-                return Decimal(value)
-            except InvalidOperation:  # an exponent of more digits than any number in Python has
-                pass
-        raise ValueError(f"{value[:_SHOWN]!r} is not a number")
+        if not _NUMBER.fullmatch(value):
+            raise ValueError(f"{value[:_SHOWN]!r} is not a number")
+        return parse_number(value)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise ValueError(f"Expected `{wanted}`, got `{type(value).__name__}`")  # noqa: TRY004  # for msgspec
     return value

@@ -262,6 +262,14 @@ def test_source_is_the_block_of_the_envelope():
 
 
 @pytest.mark.parametrize(
+    "document",
+    [envelope("u", {"id": 2}, source=None), {"op": "u", "after": {"id": 2}}, {"id": 2, "__op": "u"}],
+)
+def test_a_change_without_the_block_has_no_source(document):
+    assert rows("_source struct<txId: long>", document) == [{"id": 2, "_operation": "update"}]
+
+
+@pytest.mark.parametrize(
     ("document", "reason"),
     [
         (envelope("c", None), "Expected `object`, got `null` - at `$.after`"),

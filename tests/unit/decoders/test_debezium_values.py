@@ -115,6 +115,7 @@ def test_values_with_a_schema(ddl, content, schema, expected):
         ("decimal(10,2)", {"scale": 1}, f"'None' is {NOT_BASE64}"),
         ("decimal(10,2)", {"scale": 3, "value": "BNI="}, "'1.234' is not a decimal(10,2)"),
         ("decimal(10,2)", {"scale": -999999999, "value": "AQ=="}, "'1E+999999999' is not a decimal(10,2)"),
+        ("decimal(10,2)", {"scale": 10**30, "value": "AQ=="}, "Number out of range"),
         ("decimal(10,2)", True, "Expected `decimal`, got `bool`"),
         ("date", 2932897, "2932897 is out of range"),
         ("date", -719163, "-719163 is out of range"),

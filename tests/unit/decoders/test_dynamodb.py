@@ -169,6 +169,7 @@ def test_attribute_values(ddl, attribute, expected):
         ("int", {"N": "2147483648"}, "Number out of range - at `$.dynamodb.NewImage.a.N`"),
         ("int", {"N": "1E+125"}, "Number out of range - at `$.dynamodb.NewImage.a.N`"),
         ("int", {"N": "1E+999999999"}, "Number out of range - at `$.dynamodb.NewImage.a.N`"),
+        ("int", {"N": f"1E+{'9' * 30}"}, "Number out of range - at `$.dynamodb.NewImage.a.N`"),
         ("int", {"N": "1.5"}, "'1.5' is not an integer - at `$.dynamodb.NewImage.a.N`"),
         ("int", {"N": "1E-130"}, "'1E-130' is not an integer - at `$.dynamodb.NewImage.a.N`"),
         ("int", {"N": "1_0"}, "'1_0' is not a number - at `$.dynamodb.NewImage.a.N`"),
