@@ -106,7 +106,8 @@ class DynamoDB(ChangeDecoder):
                         raise Undecodable(beneath(error, "$.dynamodb.OldImage")) from error
             table.check_key(row, path)
             row[OPERATION.name] = operation
-            unit = _UNITS[change.precision]
+            # Only records of DynamoDB Streams have a sequence number. Their times are in seconds.
+            unit = _UNITS[change.precision or "MILLISECOND"] if change.sequence is None else 1
             row[CHANGED_AT.name] = moment(change.at, unit, "$.dynamodb.ApproximateCreationDateTime")
             if read_source is not None:
                 row[SOURCE] = read_source(document)
@@ -125,7 +126,8 @@ def _record(table: ChangedTable) -> Any:
         [
             ("at", int, msgspec.field(name=name)),
             ("keys", keys, msgspec.field(name="Keys")),
-            ("precision", Literal[*_UNITS], msgspec.field(name=f"{name}Precision", default="MILLISECOND")),
+            ("precision", Literal[*_UNITS] | None, msgspec.field(name=f"{name}Precision", default=None)),
+            ("sequence", str | None, msgspec.field(name="SequenceNumber", default=None)),
             ("image", image | None, msgspec.field(name="NewImage", default=None)),
             ("old", msgspec.Raw, msgspec.field(name="OldImage", default=msgspec.Raw())),
         ],

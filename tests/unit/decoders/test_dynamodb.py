@@ -96,6 +96,13 @@ def test_the_time_of_a_change_has_its_precision(at, precision, expected):
     assert row["_changed_at"] == expected
 
 
+def test_the_time_of_a_record_of_dynamodb_streams_is_in_seconds():
+    document = change(at=1_767_323_045, precision=None)
+    document["dynamodb"]["SequenceNumber"] = "4421584500000000017450439091"
+    [row] = rows("qty int", document)
+    assert row["_changed_at"] == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
     ("ddl", "attribute", "expected"),
     [
