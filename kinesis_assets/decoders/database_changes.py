@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
 from kinesis_assets.decoders.decoder import Undecodable
-from kinesis_assets.decoders.formats import FORMATS, OPERATION, UNCHANGED
+from kinesis_assets.decoders.formats import FORMATS, OPERATION, SOURCE, UNCHANGED
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 INSERT, UPDATE, DELETE, LOAD = "insert", "update", "delete", "load"
 """The values of `OPERATION`. A load is a row that was there when the source began to record changes."""
-
-SOURCE = "_source"
-"""The field of a schema that is read from what a format says of a change, beside the row itself."""
 
 _TYPES: dict[str, DataType] = {
     "STRING": StringType(),
@@ -71,15 +69,9 @@ class ChangeDecoder:
                 f"the format {self.name} needs the columns of the table, not the type "
                 f"{columns.simpleString()}; give a struct"
             )
-        added = self._added
-        if taken := sorted({name for name in columns.names if name.lower() in added}):
-            raise InvalidInput(
-                f"the format {self.name} adds the column {taken[0]} itself; remove it from the schema"
-            )
-        if SOURCE in columns.names and not isinstance(columns[SOURCE].dataType, StructType):
-            raise InvalidInput(f"{SOURCE} must be a struct; give the fields that you need of it")
-        more = [StructField(name, kind) for name, kind in added.items()]
-        return replace(self, spark_type=StructType([*columns.fields, *more]))
+        self.changes.check_fields(Field(each.name, each.dataType.simpleString()) for each in columns.fields)
+        added = [StructField(name, kind) for name, kind in self._added.items()]
+        return replace(self, spark_type=StructType([*columns.fields, *added]))
 
     def make_step(self) -> Step:
         """See `Decoder`."""

@@ -14,7 +14,6 @@ from kinesis_assets.decoders.database_changes import (
     DELETE,
     INSERT,
     LOAD,
-    SOURCE,
     UPDATE,
     ChangeDecoder,
     beneath,
@@ -22,7 +21,7 @@ from kinesis_assets.decoders.database_changes import (
 )
 from kinesis_assets.decoders.debezium_values import column_type, is_available, may_lack_values
 from kinesis_assets.decoders.decoder import Undecodable
-from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, POSITION
+from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, POSITION, SOURCE
 from kinesis_assets.decoders.json_documents import INVALID, json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import typed_dict
 

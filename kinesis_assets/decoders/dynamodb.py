@@ -28,7 +28,6 @@ from pyspark.sql.types import (
 from kinesis_assets.decoders.database_changes import (
     DELETE,
     INSERT,
-    SOURCE,
     UPDATE,
     ChangeDecoder,
     beneath,
@@ -36,7 +35,7 @@ from kinesis_assets.decoders.database_changes import (
 )
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.exact_numbers import EXACT, exact_number
-from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION
+from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, SOURCE
 from kinesis_assets.decoders.json_documents import INVALID, TRUNCATED, json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import JsonText, typed_dict, value_type
 

@@ -19,7 +19,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 
 class SchemaKind(Enum):
@@ -61,6 +61,9 @@ POSITION = Field("_position", "STRING")
 UNCHANGED = Field("_unchanged", "ARRAY<STRING>")
 """The columns whose values a change does not know, because they are as they were."""
 
+SOURCE = "_source"
+"""The field of a schema that is what a format of changes says of a change, beside the row itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -77,6 +80,17 @@ class Changes:
     order_by: tuple[str, ...]
     delete_where: str = "_operation = 'delete'"
     tombstones: tuple[bytes, ...] = ()
+
+    def check_fields(self, fields: Iterable[Field]) -> None:
+        """Raise `InvalidInput` if a schema has a field that it cannot have."""
+        added = {each.name for each in self.columns}
+        for field in fields:
+            if field.name.lower() in added:
+                raise InvalidInput(
+                    f"the format adds the column {field.name} itself; remove it from the schema"
+                )
+            if field.name == SOURCE and not field.type.upper().startswith("STRUCT"):
+                raise InvalidInput(f"{SOURCE} must be a struct; give the fields that you need of it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +156,17 @@ class Format:
         raise InvalidInput(
             f"schema: with the format {self.name}, give {_either([each.value for each in self.schemas])}"
         )
+
+    def fields_of(self, fields: Sequence[Field]) -> list[Field]:
+        """Return the fields that the decoder returns for those of a schema.
+
+        Raises:
+            InvalidInput: The schema has a field that it cannot have.
+        """
+        if self.changes is None:
+            return [*fields]
+        self.changes.check_fields(fields)
+        return [*fields, *self.changes.columns]
 
     def check_extra(self) -> None:
         """Raise `InvalidInput` if the extra that the format needs is not installed."""

@@ -110,24 +110,23 @@ class KinesisTableComponent(TableSettings, YamlComponent):
         settings = self._with_folder(folder)
         if self.registered_schema is not None:
             return TypedRows(settings, ""), None
-        added = () if format_.changes is None else format_.changes.columns
         kind = format_.kind_of(self.schema_)
         if kind is SchemaKind.DDL:
             try:
-                fields = parse_columns(str(self.schema_))
+                fields = format_.fields_of(parse_columns(str(self.schema_)))
             except InvalidInput as error:
                 raise InvalidInput(f"schema: {error}") from None
-            return TypedRows(settings, str(self.schema_)), [*fields, *added]
+            return TypedRows(settings, str(self.schema_)), fields
         path = folder / (str(self.schema_) if self.message is None else self.message.file)
         try:
             content, columns = self._read(path, kind)
-            fields = parse_columns(columns)
+            fields = format_.fields_of(parse_columns(columns))
         except InvalidInput as error:
             instead = ", or give the columns as DDL" if SchemaKind.DDL in format_.schemas else ""
             raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None
         schema = content.decode() if format_.takes_definition else columns
         is_kept = kind in (SchemaKind.AVRO, SchemaKind.PROTOBUF) and not format_.takes_definition
-        return TypedRows(settings, schema, content if is_kept else b""), [*fields, *added]
+        return TypedRows(settings, schema, content if is_kept else b""), fields
 
     def _read(self, path: Path, kind: SchemaKind) -> tuple[bytes, str]:
         from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files

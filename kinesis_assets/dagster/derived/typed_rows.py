@@ -106,7 +106,8 @@ class TypedRows:
         if changes is None or UNCHANGED not in changes.columns or not (select and self.settings.key):
             return select
         names = {found.name for each in select if (found := selected(each)) is not None}
-        return select if UNCHANGED.name in names or "*" in select else [*select, UNCHANGED.name]
+        is_there = UNCHANGED.name in names or any(each.strip() == "*" for each in select)
+        return select if is_there else [*select, UNCHANGED.name]
 
     def _decoded(self, new: DataFrame) -> DataFrame:
         from kinesis_assets.decoders import decode  # noqa: PLC0415  # loads PySpark

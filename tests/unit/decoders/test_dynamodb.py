@@ -309,7 +309,7 @@ def test_source_is_the_record_itself():
     ("ddl", "part"),
     [
         ("a map<int, int>", "map with string keys"),
-        ("_operation string", "adds the column _operation itself"),
+        ("_operation string", "the format adds the column _operation itself"),
         ("_source string", "_source must be a struct"),
     ],
 )

@@ -13,7 +13,8 @@ import pytest
 from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import formats
-from kinesis_assets.decoders.formats import FORMATS, Changes, SchemaKind, find_format
+from kinesis_assets.decoders.formats import FORMATS, UNCHANGED, Changes, SchemaKind, find_format
+from kinesis_assets.derive.partial_rows import UNCHANGED_COLUMN
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components
 from support.dagster_components import dagsters_own_warnings
@@ -132,6 +133,27 @@ def test_a_format_of_changes_has_defaults_in_a_table_with_a_key():
 def test_the_defaults_of_a_format_of_changes_can_be_replaced():
     settings = TableSettings(**TABLE | CHANGES, order_by=["id"], delete_where=None)
     assert (settings.order_by, settings.delete_where) == (["id"], None)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (
+            "id BIGINT, `_Operation` STRING",
+            "the format adds the column _Operation itself; remove it from the schema",
+        ),
+        ("id BIGINT, _source STRING", "_source must be a struct; give the fields that you need of it"),
+    ],
+)
+@dagsters_own_warnings
+def test_a_field_that_changes_cannot_have_is_refused_with_its_file_and_line(schema, reason):
+    with pytest.raises(Exception, match="KinesisTableComponent") as caught:
+        dagster_components.loaded(KinesisTableComponent, **TABLE | {"format": "dms", "schema": schema})
+    assert re.search(rf"defs\.yaml:\d+: schema: {reason}", str(caught.value.__cause__))
+
+
+def test_the_columns_of_unknown_values_are_named_where_upserts_find_them():
+    assert UNCHANGED.name == UNCHANGED_COLUMN
 
 
 @pytest.mark.slow
