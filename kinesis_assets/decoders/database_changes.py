@@ -47,19 +47,20 @@ class ChangeDecoder:
     Attributes:
         spark_type: The columns of the database's table, as DDL or as a Spark type. A column may be left out.
         key: The columns that identify a row. A change in which one of them is null cannot be decoded.
-        renamed: By column, the names that it has in the table in which rows are stored, if it has others.
+        stored_as: By column in lower case, the names under which its values are stored. By default it is its
+            own name.
     """
 
     spark_type: str | DataType
     key: Sequence[str] = ()
-    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stored_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     name: ClassVar[str]
     multiplies: ClassVar[bool] = False
 
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
         """See `DecoderSettings`."""
-        return cls(settings.schema, settings.key, settings.renamed)
+        return cls(settings.schema, settings.key, settings.stored_as)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type, which has the added columns; see `Decoder`."""
@@ -95,7 +96,7 @@ class ChangeDecoder:
         declared = cast("StructType", self.spark_type).fields[: -len(self._added)]
         columns = StructType([each for each in declared if each.name != SOURCE])
         source = next((each.dataType for each in declared if each.name == SOURCE), None)
-        return ChangedTable(columns, source, self.key, self.renamed)
+        return ChangedTable(columns, source, self.key, self.stored_as)
 
     @property
     def changes(self) -> Changes:
@@ -120,12 +121,13 @@ class ChangedTable:
         columns: StructType,
         source: DataType | None,
         key: Sequence[str],
-        renamed: Mapping[str, Sequence[str]],
+        stored_as: Mapping[str, Sequence[str]],
     ) -> None:
         self.columns = columns
         self.source = source
-        self._renamed = renamed
-        self._key = [name for name in key if name in columns.names]
+        self._stored_as = stored_as
+        wanted = {name.lower() for name in key}
+        self._key = [name for name in columns.names if name.lower() in wanted]
         self._required = [each.name for each in columns.fields if not each.nullable]
 
     @property
@@ -158,7 +160,7 @@ class ChangedTable:
         image.update(added)
         if unchanged:
             image[UNCHANGED.name] = [
-                column for name in unchanged for column in self._renamed.get(name, (name,))
+                column for name in unchanged for column in self._stored_as.get(name.lower(), (name,))
             ]
         if operation != UPDATE or before is None or not self._moved(before, image):
             return [image]

@@ -91,7 +91,7 @@ class DecoderSettings:
         registered: The schema that is read from the registry; None for others.
         registry: The setting `registry`.
         key: The fields that are columns of the setting `key`, unless these are computed.
-        renamed: By field, the columns that have its value under another name.
+        stored_as: By field in lower case, the columns that `select` makes of it, as it is, renamed or cast.
         file: The content of the schema's file: an Avro schema, which is then the reader's, or a descriptor
             set. It is empty for others.
         message: The full name of a message in the descriptor set.
@@ -101,7 +101,7 @@ class DecoderSettings:
     registered: RegisteredName | None = None
     registry: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
-    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stored_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     file: bytes = b""
     message: str = ""
 

@@ -74,17 +74,15 @@ def selected(expression: str) -> Selected | None:
     return Selected(_group(match, "alias", "cast_alias") or column, column, of_record, match["type"])
 
 
-def renamed_fields(select: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of columns that have the value of a field, as it is or cast, by the field's name.
-
-    Fields are left out whose columns all have their names.
-    """
+def columns_of_fields(select: Sequence[str]) -> dict[str, list[str]]:
+    """Return the columns that are a field as it is, renamed or cast, by the field's name in lower case."""
+    is_whole = any(each.strip() == "*" for each in select)
     names: dict[str, list[str]] = {}
     for expression in select:
         if (found := selected(expression)) is not None and found.column is not None and not found.of_record:
-            own = [found.column] if any(each.strip() == "*" for each in select) else []
-            names.setdefault(found.column, own).append(found.name)
-    return {field: columns for field, columns in names.items() if columns != [field]}
+            own = [found.column] if is_whole else []
+            names.setdefault(found.column.lower(), own).append(found.name)
+    return names
 
 
 def _group(match: re.Match[str], *names: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.derived.derived_asset import BadRecordLimit
-from kinesis_assets.dagster.derived.selected_columns import renamed_fields, selected
+from kinesis_assets.dagster.derived.selected_columns import columns_of_fields, selected
 from kinesis_assets.decoders.decoder import DecoderSettings
 from kinesis_assets.decoders.formats import UNCHANGED, find_format
 from kinesis_assets.decoders.json_paths import Only, Unnest
@@ -128,14 +128,14 @@ class TypedRows:
 
     def _decoder(self) -> Decoder:
         message = self.settings.message
-        renamed = renamed_fields(self.settings.select)
-        fields = {column: field for field, columns in renamed.items() for column in columns}
+        stored_as = columns_of_fields(self.settings.select)
+        fields = {column: field for field, columns in stored_as.items() for column in columns}
         settings = DecoderSettings(
             self.schema,
             self.settings.registered_schema,
             self.settings.registry,
             tuple(fields.get(column, column) for column in self.settings.key),
-            renamed=renamed,
+            stored_as=stored_as,
             file=self.file,
             message="" if message is None else message.message,
         )

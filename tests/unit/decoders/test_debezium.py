@@ -322,9 +322,9 @@ def test_a_required_column_that_is_null_is_an_error():
 
 
 def test_unchanged_columns_have_the_names_under_which_they_are_stored():
-    renamed = {"a": ["note", "short_note"], "b": ["b", "c"]}
-    decoder = Debezium(spark_type("id long, a string, b string"), ("id",), renamed)
-    document = envelope("u", {"id": 1, "a": NOT_AVAILABLE, "b": NOT_AVAILABLE})
+    stored_as = {"a": ["note", "short_note"], "b": ["b", "c"]}
+    decoder = Debezium(spark_type("id long, A string, b string"), ("id",), stored_as)
+    document = envelope("u", {"id": 1, "A": NOT_AVAILABLE, "b": NOT_AVAILABLE})
     assert rows_of(decoder, document) == [
         {"id": 1, **added("update", _unchanged=["note", "short_note", "b", "c"])}
     ]

@@ -105,6 +105,11 @@ def test_a_row_is_moved_if_one_column_of_its_key_is_another():
     ]
 
 
+def test_the_case_of_a_key_makes_no_difference():
+    found = rows("total int", change("update", {"id": 5}, before={"id": 4}), key=("ID",))
+    assert [row["id"] for row in found] == [4, 5]
+
+
 def test_without_a_key_a_change_is_one_row():
     [row] = rows("total int", change("update", {"id": 5}, before={"id": 4}), key=())
     assert row["id"] == 5

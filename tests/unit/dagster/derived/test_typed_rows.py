@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.derived.selected_columns import renamed_fields
+from kinesis_assets.dagster.derived.selected_columns import columns_of_fields
 from kinesis_assets.dagster.derived.typed_rows import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.schemas.ddl import KEEPING
@@ -80,16 +80,16 @@ def test_a_table_of_errors_passes_on_the_columns_of_the_raw_table():
 
 
 @pytest.mark.parametrize(
-    ("select", "renamed"),
+    ("select", "columns"),
     [
         ([], {}),
         (["*"], {}),
-        (["id", "`a b`", "upper(id) AS id2"], {}),
+        (["id", "`A b`", "upper(id) AS id2"], {"id": ["id"], "a b": ["A b"]}),
         (["id AS order_id", "CAST(amount AS DOUBLE) AS price"], {"id": ["order_id"], "amount": ["price"]}),
         (["amount", "TRY_CAST(amount AS INT) AS whole"], {"amount": ["amount", "whole"]}),
         (["*", "`a b` AS ab"], {"a b": ["a b", "ab"]}),
         (["_record.stream AS id"], {}),
     ],
 )
-def test_fields_that_columns_have_under_other_names_are_found(select, renamed):
-    assert renamed_fields(select) == renamed
+def test_the_columns_that_are_fields_are_found(select, columns):
+    assert columns_of_fields(select) == columns
