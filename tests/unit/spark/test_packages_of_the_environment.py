@@ -17,8 +17,8 @@ from kinesis_assets.spark.packages import pack_environment, task_requirements
 NEEDED = {
     *("botocore", "certifi", "jmespath", "python-dateutil", "six", "typing_extensions", "urllib3"),
     *("fastavro", "grpcio-tools", "httptools", "msgspec", "numpy", "protobuf", "pyarrow", "pybase64"),
-    *("Authlib", "anyio", "attrs", "cachetools", "cffi", "confluent-kafka", "cryptography", "h11"),
-    *("httpcore2", "httpx2", "idna", "joserfc", "truststore"),
+    *("Authlib", "anyio", "attrs", "cachetools", "cffi", "confluent-kafka", "cramjam", "cryptography"),
+    *("h11", "httpcore2", "httpx2", "idna", "joserfc", "truststore"),
 }
 
 
