@@ -70,13 +70,13 @@ class ConfluentRegistry:
         return self
 
     def get(self, schema_id: int) -> SchemaVersion | None:
-        """Get a schema by its id, or None if it does not exist. The process caches results.
+        """Get a schema by its id, or None if it does not exist. The client caches results.
 
         Raises:
             RegistryCallFailed: The call to the registry failed.
         """
         try:
-            return _by_id(self, schema_id)
+            return _requested(self, f"schema {schema_id}", "get_schema", schema_id)
         except LookupError:
             return None
 
@@ -87,10 +87,13 @@ class ConfluentRegistry:
             InvalidInput: The registry has no such version.
             RegistryCallFailed: The call to the registry failed.
         """
+        what = _described(subject, number)
         try:
-            return _latest(self, subject) if number is None else _numbered(self, subject, number)
+            if number is not None:
+                return _requested(self, what, "get_version", subject, number)
+            _client(self).clear_latest_caches()
+            return _requested(self, what, "get_latest_version", subject)
         except LookupError as error:
-            what = _described(subject, number)
             raise InvalidInput(f"{what} is not found at {self.url}: {error}; correct the name") from None
 
     def type_of(self, subject: str, number: int | None = None, message: str | None = None) -> PayloadType:
@@ -118,21 +121,6 @@ def _client(registry: ConfluentRegistry) -> Any:
     if registry.username is not None:
         settings["basic.auth.user.info"] = f"{registry.username}:{registry.password}"
     return SchemaRegistryClient(settings)
-
-
-@lru_cache(maxsize=1024)
-def _by_id(registry: ConfluentRegistry, schema_id: int) -> SchemaVersion:
-    return _requested(registry, f"schema {schema_id}", "get_schema", schema_id)
-
-
-@lru_cache(maxsize=64)
-def _numbered(registry: ConfluentRegistry, subject: str, number: int) -> SchemaVersion:
-    return _requested(registry, _described(subject, number), "get_version", subject, number)
-
-
-def _latest(registry: ConfluentRegistry, subject: str) -> SchemaVersion:
-    _client(registry).clear_latest_caches()
-    return _requested(registry, _described(subject, None), "get_latest_version", subject)
 
 
 def _requested(registry: ConfluentRegistry, what: str, method: str, *arguments: Any) -> SchemaVersion:
