@@ -130,25 +130,32 @@ for line in sys.stdin:
 def found_by_delta_spark(
     uri: str, columns: Sequence[str], conditions: Iterable[Filter]
 ) -> list[Counter[tuple[Any, ...]]]:
-    """Return the rows that delta-spark finds with each filter, with dates and decimals as texts.
+    """Return the rows of a table that delta-spark finds with each filter, see `read_by_delta_spark`."""
+    return read_by_delta_spark((uri, columns, condition) for condition in conditions)
+
+
+def read_by_delta_spark(
+    requests: Iterable[tuple[str, Sequence[str], Filter]],
+) -> list[Counter[tuple[Any, ...]]]:
+    """Return the rows that delta-spark finds in tables, with dates and decimals as texts.
 
     It runs in the environment of the benchmarks, because it needs another version of Spark.
 
     Args:
-        columns: The columns, or expressions in Spark SQL.
+        requests: The URI of a table, the columns, or expressions in Spark SQL, and the filter of each.
     """
     try:
         python = delta_python()
     except PeerUnavailable as error:
         give_up(f"delta-spark cannot be installed: {error}")
-    requests = [
+    lines = [
         json.dumps([uri, list(columns), each.column, each.value, each.is_bound], default=str)
-        for each in conditions
+        for uri, columns, each in requests
     ]
     done = subprocess.run(
         [python, "-c", _SPARK],
         cwd=ROOT,
-        input="\n".join(requests),
+        input="\n".join(lines),
         capture_output=True,
         text=True,
         check=False,
