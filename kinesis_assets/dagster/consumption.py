@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable
-    from kinesis_assets.derive.policy import OnDeleted
+    from kinesis_assets.derive.policy import OnDeleted, Retention
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
@@ -47,6 +47,7 @@ class Consumption:
         place: The file and the line that name the source, for errors; empty if they are not known.
         of_errors: Whether its source are the records that the table of *upstream* has set apart.
         groups: The columns of the groups of a roll-up; empty if it is none.
+        retention: How long the table keeps rows; None if it keeps all.
     """
 
     stream: StreamNames
@@ -60,6 +61,7 @@ class Consumption:
     of_errors: bool = False
     groups: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
+    retention: Retention | None = None
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`."""

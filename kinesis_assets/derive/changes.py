@@ -23,22 +23,19 @@ from kinesis_assets.derive.data_files import PLACE, RecordCounts
 from kinesis_assets.derive.derivation import CheckedRows, Rollup, Upsert
 from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
-from kinesis_assets.derive.row_order import ORDER_COLUMN
-from kinesis_assets.derive.upsert import (
+from kinesis_assets.derive.rollup import (
     FIRST_ARRIVAL,
-    ChangedRows,
     first_arrivals,
     incomplete_groups,
     incomplete_rows,
     other_group,
     rolled_up,
     rows_of_groups,
-    stored_rows,
     touched_groups,
-    upserted,
     with_first_arrival,
-    with_order,
 )
+from kinesis_assets.derive.row_order import ORDER_COLUMN
+from kinesis_assets.derive.upsert import ChangedRows, stored_rows, upserted, with_order
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 from kinesis_assets.spark.carried_column import carried, carry, with_carried
 from kinesis_assets.spark.pyspark_internals import is_remote, is_spark_3
@@ -152,12 +149,12 @@ def changes_of(
             incomplete = lacking = None
             if set(mode.by) <= set(new.columns):  # otherwise they are refused
                 _check_returned_groups(table, new, groups, mode.by)
-                if source.date_column is not None:
+                if source.expiry_column is not None:
                     _check_returned_names(table, new)
                     arrivals = cache(first_arrivals(spark, source, groups, mode.by, partition_by))
                     new = with_first_arrival(new, arrivals, mode.by)
                     if present is not None:
-                        incomplete = incomplete_groups(spark, present, arrivals, mode.by, source.floor)
+                        incomplete = incomplete_groups(spark, present, arrivals, mode.by, source)
             if incomplete is not None:
                 incomplete = cache(incomplete)
                 lacking = incomplete_rows(incomplete, mode.by)
@@ -314,11 +311,12 @@ def _check_returned_groups(table: str, new: DataFrame, groups: DataFrame, by: Se
 
 
 def _check_returned_names(table: str, new: DataFrame) -> None:
-    """Check that new rows have no column that each roll-up of a raw table gets."""
+    """Check that new rows have no column that each roll-up of a table whose rows expire gets."""
     if FIRST_ARRIVAL in map(str.lower, new.columns):
         raise InvalidInput(
-            f"table {table}: the function returns {FIRST_ARRIVAL}, which each roll-up of a raw table has for "
-            "the first arrival date of a group. Nothing was written. Rename the column"
+            f"table {table}: the function returns {FIRST_ARRIVAL}, which each roll-up of a raw table, or of "
+            "a derived one with retention_days, has for the first date of a group. Nothing was written. "
+            "Rename the column"
         )
 
 

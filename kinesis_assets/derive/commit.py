@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Definition,
         DerivedSnapshot,
         DerivedTable,
+        Expiry,
         Redriven,
         Tombstones,
     )
@@ -69,6 +70,7 @@ def commit(
     consumed: int | None = None,
     tombstones: Tombstones | None = None,
     maintains: bool = False,
+    expiry: Expiry | None = None,
     by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.
@@ -94,6 +96,7 @@ def commit(
         tombstones: All deletions that the table remembers from now on; None for those of the commit before,
             unless *restarts*.
         maintains: See `DerivedCommit`.
+        expiry: The rows of removed files that are deleted because of their age; None if there are none.
         by: The Dagster run id or the person that commits.
 
     Returns:
@@ -145,7 +148,8 @@ def commit(
                 examined=snapshot.version,
                 cursor=cursor,
                 rows=sum(file.new_rows for file in manifest.files),
-                deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced)),
+                deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced))
+                + (0 if expiry is None else expiry.rows),
                 records=None if counts is None else counts.records,
                 bad_records=None if counts is None else counts.errors,
                 replaced=named_files(manifest.replaced),
@@ -158,6 +162,8 @@ def commit(
                 consumed=consumed,
                 tombstones=remembered if remembered.files else None,
                 maintains=maintains,
+                floor=expiry.floor if expiry is not None else None if before is None else before.floor,
+                expired=() if expiry is None else expiry.batches,
             )
             snapshot.commit(entry, manifest.files, removed, exclusive=base is not None, columns=columns)
         return None

@@ -12,7 +12,7 @@ reverts files but not transactions, so the position is ahead of the rows afterwa
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
@@ -292,6 +292,33 @@ class Redriven(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return self.records - self.decoded
 
 
+class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first date of the rows that a table keeps.
+
+    Attributes:
+        column: The column with the date, in UTC.
+        rows: Number of rows before it that were deleted since the table was last started.
+    """
+
+    column: str
+    first: date
+    rows: int = 0
+
+
+class Expiry(msgspec.Struct, frozen=True):
+    """The rows that a maintenance deletes because of their age.
+
+    Attributes:
+        floor: The first date of the rows that are kept.
+        rows: Number of rows.
+        batches: How many of them each batch had that a consumer of the table may not have consumed.
+    """
+
+    floor: Floor
+    rows: int
+    batches: tuple[DeletedRows, ...]
+
+
 class Kind(StrEnum):
     """How the rows of a derived table replace others."""
 
@@ -407,6 +434,9 @@ class DerivedCommit(
             earlier commits; None if it is unknown, or if the source replaces rows.
         tombstones: All deletions that the table remembers; None if there are none.
         maintains: Whether a maintenance made it, which leaves the position where it was.
+        floor: The first date of the rows that the table keeps; None if it keeps all.
+        expired: The rows that it deleted because of their age, by batch, without those of batches that every
+            consumer of the table has consumed.
     """
 
     format: int
@@ -431,6 +461,8 @@ class DerivedCommit(
     consumed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     tombstones: Tombstones | None = None
     maintains: bool = False
+    floor: Floor | None = None
+    expired: tuple[DeletedRows, ...] = ()
 
     arn: ClassVar[None] = None
     """The source may be derived from several streams."""

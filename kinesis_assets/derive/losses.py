@@ -239,8 +239,8 @@ def restored_rows(source: Source, newest: DerivedCommit | None, through: Cursor)
 def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
     """Return how many rows a table has consumed that its source no longer has; None if it is unknown.
 
-    Of a derived source they are not counted: what it no longer has is not part of it, unless it has forgotten
-    records that it had set apart.
+    Of a derived source they are not counted: what it no longer has is not part of it, unless rows have
+    expired, or it has forgotten records that it had set apart.
 
     Args:
         newest: The newest commit of the table; None if there is none.
@@ -252,7 +252,7 @@ def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
     if newest is None:
         return 0
     if not source.keeps_rows:
-        return None if source.forgotten else 0
+        return None if source.forgotten or source.expired_rows else 0
     if newest.consumed is None:
         return None
     cursor = newest.cursor

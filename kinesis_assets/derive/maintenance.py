@@ -14,8 +14,9 @@ one of them, and fails with `SourceCommitsMissing`.
 
 Performs the due maintenance of a derived table, in the order of its steps. Every step is a commit of its
 own, or deletes files that nothing refers to. A process that dies between two steps leaves the rest to the
-next maintenance. Neither rows nor positions change, so tables that are derived from this one go on exactly
-where they were, unless they are further behind than the entries that are kept.
+next maintenance. Positions do not change, and rows only expire, see `derive.expiry`. So tables that are
+derived from this one go on exactly where they were, unless they are further behind than the entries that are
+kept.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from kinesis_assets.derive.data_files import (
     statistics_of,
 )
 from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, entry_path, refuse_rewritten
+from kinesis_assets.derive.expiry import expire
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.tombstones import forget, unnamed_files
 from kinesis_assets.derive.write import writing_job
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.derive.derived_table import CommitEntries, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.policy import Retention
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 
@@ -293,6 +296,7 @@ def maintain(
     table: DerivedTable,
     service_time: datetime,
     *,
+    retention: Retention | None = None,
     dry_run: bool = False,
     machine: Callable[[], datetime] = machine_time,
     limits: MaintenanceLimits = DEFAULT_LIMITS,
@@ -301,6 +305,7 @@ def maintain(
 
     Args:
         service_time: The time of the service of its stream, as just returned.
+        retention: How long the table keeps rows; None to delete none.
         machine: This machine's clock.
         limits: From how many files on a step is due.
 
@@ -326,6 +331,8 @@ def maintain(
     if not dry_run:
         require_writable(table.uri, table.files)
     operations = DeltaOperations(table)
+    if retention is not None:
+        yield from expire(table, retention, clock, dry_run=dry_run)
     yield from compact(table, clock, limits, dry_run=dry_run)
     yield from forget(table, clock, limits, dry_run=dry_run)
     yield from vacuum(table, operations, clock, dry_run=dry_run)

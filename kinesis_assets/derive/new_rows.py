@@ -167,6 +167,7 @@ def _history(
                 if commit.rewound or _has_unread(start, commit)
                 for each in commit.deleted
             ),
+            *_expired(commits, selection),
         ],
     )
 
@@ -174,6 +175,12 @@ def _history(
 def _has_unread(start: Cursor, commit: SourceCommit) -> bool:
     """Return whether the rows that expired may include some of the history that were not consumed before."""
     return commit.floor is not None and (start.unread is None or commit.floor > start.unread)
+
+
+def _expired(commits: Sequence[SourceCommit], selection: Selection) -> list[DeletedRows]:
+    """Return the rows of selected batches that a derived source has deleted because of their age since."""
+    expired = (each for commit in commits for each in commit.expired)
+    return [each for each in expired if each.batch_id is not None and selection.includes(each.batch_id)]
 
 
 def _first_date(source: Source, files: Sequence[RankedFile], through: int | None) -> date | None:
@@ -226,6 +233,7 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
         lost=[
             *(each for commit in taken if commit.rewound for each in commit.deleted),
             *deleted_rows(source, commits, missing),
+            *_expired(commits, selection),
         ],
         again=source.added_again(start, taken),
     )

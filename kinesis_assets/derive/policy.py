@@ -15,6 +15,18 @@ TIME_ZONE = "UTC"
 """The default of the time zone of expressions."""
 
 
+class Retention(NamedTuple):
+    """How long a derived table keeps rows.
+
+    Attributes:
+        column: The column with the date or the time of a row.
+        days: Age after which maintenance deletes rows.
+    """
+
+    column: str
+    days: int
+
+
 class OnDeleted(StrEnum):
     """The policy for rows of the source that were deleted, which a run has consumed or was to consume.
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from kinesis_assets.derive.cursor import Records
+    from kinesis_assets.derive.derived_table import Floor
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
@@ -124,6 +125,11 @@ class Source(ABC):
         """The rows before `start` that the table had once, as far as they are part of what it stands for."""
         return []
 
+    @property
+    def expired_rows(self) -> int:
+        """Number of rows that a derived table has deleted because of their age since it was last started."""
+        return 0
+
     def accepted(self, cursor: Cursor) -> Cursor:
         """Return the position of a consumer in this table.
 
@@ -179,8 +185,13 @@ class Source(ABC):
         """Return commits with the number of their rows. Raises the errors of `commits_since`."""
 
     @property
+    def expiry_column(self) -> str | None:
+        """The column by whose date rows expire; None if they do not."""
+        return self.date_column
+
+    @property
     def floor(self) -> date | None:
-        """The first arrival date of the rows that the table keeps; None if it keeps all."""
+        """The first date of the rows that the table keeps, in that column; None if it keeps all."""
         return None
 
     def recorded_batches(self) -> tuple[int, ...]:
@@ -395,6 +406,26 @@ class DerivedSource(Source):
         return Cursor(source=self.id, commit=None if newest is None else newest.commit_id)
 
     @property
+    def expiry_column(self) -> str | None:
+        """The column by whose date rows expire; None if they do not."""
+        return None if self._floor is None else self._floor.column
+
+    @property
+    def floor(self) -> date | None:
+        """The first date of the rows that the table keeps, in that column; None if it keeps all."""
+        return None if self._floor is None else self._floor.first
+
+    @property
+    def expired_rows(self) -> int:
+        """Number of rows that the table has deleted because of their age, see `Source`."""
+        return 0 if self._floor is None else self._floor.rows
+
+    @property
+    def _floor(self) -> Floor | None:
+        newest = self._snapshot.newest
+        return None if newest is None else newest.floor
+
+    @property
     def keeps_rows(self) -> bool:
         """Whether rows stay until an amendment deletes them."""
         return False
@@ -404,7 +435,13 @@ class DerivedSource(Source):
         since = self._snapshot.table.entries.since(self._snapshot.newest, cursor.commit)
         try:
             found = [
-                SourceCommit(entry.commit_id, entry.batch_id, rows=entry.rows, replaced=entry.replaced)
+                SourceCommit(
+                    entry.commit_id,
+                    entry.batch_id,
+                    rows=entry.rows,
+                    replaced=entry.replaced,
+                    expired=entry.expired,
+                )
                 for entry in islice(since, limit)
             ]
         except PositionsUnreadable as error:
@@ -454,6 +491,11 @@ class ErrorsSource(DerivedSource):
         """The cursor after all records of this version."""
         newest = self._snapshot.newest
         return Cursor(source=self.id, commit=None if newest is None else newest.last_errors)
+
+    @property
+    def _floor(self) -> None:
+        """Nothing: the records do not expire with the rows of the table."""
+        return
 
     @cached_property
     def start(self) -> Cursor:

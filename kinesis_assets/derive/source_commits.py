@@ -29,6 +29,7 @@ class SourceCommit:
         is_alone: Whether it is consumed in a step of its own.
         rewound: The shards of which it deleted rows because their positions were set back.
         floor: The first arrival date of rows that it left, if it deleted others because of their age.
+        expired: The rows of other batches that it deleted because of their age, if the table is derived.
     """
 
     id: int
@@ -41,6 +42,7 @@ class SourceCommit:
     rewound: tuple[str, ...] = ()
     floor: date | None = None
     ranges: Mapping[str, RangeStats] = field(default_factory=dict)
+    expired: tuple[DeletedRows, ...] = ()
 
     @property
     def deleted(self) -> list[DeletedRows]:

@@ -183,6 +183,7 @@ def _asset(
         of_errors=of_errors,
         groups=tuple(settings.by) if isinstance(settings, RollupSettings) else (),
         partition_by=tuple(settings.partition_by),
+        retention=settings.retention,
     )
 
     @shown_as_failures()

@@ -114,6 +114,8 @@ def check_columns(settings: TableSettings, fields: Sequence[Field] | None) -> No
     for setting in ("key", "order_by", "partition_by"):
         for name in getattr(settings, setting):
             _check_use(setting, name, table)
+    if settings.retention_column is not None:
+        _check_use("retention_column", settings.retention_column, table)
     if settings.delete_where is not None and table is not None:
         _Scope({name.lower(): name for name in table}, ()).check_condition(
             "delete_where", settings.delete_where

@@ -27,6 +27,7 @@ from kinesis_assets.errors import (
 )
 
 if TYPE_CHECKING:
+    from kinesis_assets.derive.policy import Retention
     from kinesis_assets.table.maintenance.retention import Needed
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.table import PositionedTable
@@ -72,7 +73,10 @@ def build_maintenance_job(
         raw_steps = _raw_steps(opened, context.run_id, needed, dry_run=dry_run)
         partitions = prune_partitions(opened, context.instance, dry_run=dry_run)
         due: dict[dg.AssetKey, Iterator[Step]] = {names.raw_key: chain(raw_steps, partitions)}
-        due |= {key: derived_steps(opened, each.table, dry_run=dry_run) for key, each in derived.items()}
+        due |= {
+            key: derived_steps(opened, each.table, each.retention, dry_run=dry_run)
+            for key, each in derived.items()
+        }
         for key, steps in due.items():
             try:
                 _report(context, stream, key, steps, opened.table if key == names.raw_key else None)
@@ -141,11 +145,14 @@ def _raw_steps(opened: OpenStream, run_id: str, needed: "Needed", *, dry_run: bo
     )
 
 
-def derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[Step]":
+def derived_steps(
+    opened: OpenStream, uri: str, retention: "Retention | None" = None, *, dry_run: bool
+) -> "Iterator[Step]":
     """Perform the due steps of a derived table, by the time of its stream's service.
 
     Args:
         uri: The path or URI of the derived table.
+        retention: How long it keeps rows; None to delete none.
         dry_run: Whether to report the steps only, without performing them.
 
     Yields:
@@ -155,7 +162,8 @@ def derived_steps(opened: OpenStream, uri: str, *, dry_run: bool) -> "Iterator[S
     from kinesis_assets.derive.maintenance import maintain  # noqa: PLC0415  # as above
 
     table = DerivedTable(uri, role=opened.role)
-    yield from maintain(table, opened.client.describe().service_time, dry_run=dry_run)
+    service_time = opened.client.describe().service_time
+    yield from maintain(table, service_time, retention=retention, dry_run=dry_run)
 
 
 def _report(

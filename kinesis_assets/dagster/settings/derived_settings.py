@@ -14,7 +14,7 @@ from kinesis_assets.dagster.settings.asset_settings import AssetSettings, Descri
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Columns, Settings, valid
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
+from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted, Retention
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.store.storage import TableFolder
 
@@ -102,6 +102,21 @@ class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
 
     known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name", "time_zone"})
 
+    retention_days: int | None = Field(
+        default=None,
+        ge=1,
+        le=36_500,
+        description="Age of rows, by retention_column, after which maintenance permanently deletes them. "
+        "Tables below keep what they have derived from them. By default no rows are deleted.",
+        examples=[90],
+        json_schema_extra={UNIT: "days"},
+    )
+    retention_column: str | None = Field(
+        default=None,
+        description="Column with the date, or the timestamp, by which rows expire, in UTC. Rows in which it "
+        "is null are kept. Required with retention_days.",
+        examples=["order_date"],
+    )
     checks: DerivedChecksField = Field(
         default={},
         description="Bounds and severities of the asset checks of the table, by the name of the check; off "
@@ -118,9 +133,24 @@ class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
         """
         return DerivedChecks.parse(self.checks)
 
+    @property
+    def retention(self) -> Retention | None:
+        """How long the table keeps rows; None if it keeps all."""
+        if self.retention_days is None or self.retention_column is None:
+            return None
+        return Retention(self.retention_column, self.retention_days)
+
     @model_validator(mode="after")
     def _check_checks(self) -> Self:
         _ = self.checks_of_table
+        return self
+
+    @model_validator(mode="after")
+    def _check_retention(self) -> Self:
+        if (self.retention_days is None) != (self.retention_column is None):
+            missing = "retention_days" if self.retention_days is None else "retention_column"
+            other = "retention_column" if self.retention_days is None else "retention_days"
+            raise InvalidInput(f"{missing}: required with {other}, since both say which rows expire")
         return self
 
 

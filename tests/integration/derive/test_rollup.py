@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from deltalake import DeltaTable
@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.policy import Deletion, OnDeleted
+from kinesis_assets.derive.maintenance import maintain
+from kinesis_assets.derive.policy import Deletion, OnDeleted, Retention
 from kinesis_assets.errors import InvalidInput, SourceRowsDeleted
 from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.derived import DerivedBench, order
@@ -274,3 +275,32 @@ def test_a_late_row_of_an_expired_day_does_not_replace_the_count_of_the_day(benc
         per_part.run()
     per_part.run(on_deleted=OnDeleted.IGNORE)
     assert per_part.values("count") == [2]
+
+
+def test_groups_of_which_rows_of_a_derived_table_have_expired_keep_their_rows(consume, newest, revenue):
+    now = datetime.now(UTC)
+    old, today = (str((now - timedelta(days=days)).date()) for days in (100, 0))
+
+    def expire_after(days):
+        retention = Retention("day", days)
+        list(maintain(newest.table, now, retention=retention, machine=lambda: now))
+
+    consume(
+        order(1, 1.0, item="a", day=old), order(2, 2.0, item="b", day=today), order(3, 3.0, item="c", day=old)
+    )
+    expire_after(1000)
+    consume(order(4, 4.0, item="a", day=today))
+    expire_after(30)
+    assert newest.values("id") == [2, 4]
+    revenue.run()
+    before = [("a", 5.0), ("b", 2.0), ("c", 3.0)]
+    assert revenue.values("item", "revenue") == before
+    with pytest.raises(SourceRowsDeleted, match="2 groups"):
+        consume(*(order(id_, 6.0, item=item, day=day) for id_, item, day in ((6, "a", today), (7, "c", old))))
+    assert revenue.values("item", "revenue") == before
+    with pytest.raises(SourceRowsDeleted, match="an unknown number"):
+        revenue.run(on_deleted=OnDeleted.REBUILD)
+    revenue.run(on_deleted=OnDeleted.IGNORE)
+    assert revenue.values("item", "revenue") == before
+    consume(order(8, 8.0, item="b", day=today))
+    assert revenue.values("item", "revenue") == [("a", 5.0), ("b", 10.0), ("c", 3.0)]

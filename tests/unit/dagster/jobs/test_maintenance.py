@@ -19,6 +19,7 @@ from kinesis_assets.errors import (
     InvalidInput,
     MaintenanceFailed,
     TableRewritten,
+    TableUnsuitable,
 )
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.commits.commit import freeze
@@ -249,6 +250,16 @@ def test_a_derived_table_without_an_automation_condition_is_maintained(
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[asset]))
     steps = list(run_maintenance(definitions, StreamNames(stream), instance, dry_run=False))
     assert "compact" in {step["step"] for step in steps if step["asset"] == "orders"}
+
+
+def test_the_rows_of_a_derived_table_expire_by_its_own_settings(
+    project, stream, instance, empty_table, orders
+):
+    del empty_table
+    asset = table_of("orders", stream, orders.table.uri, retention_days=30, retention_column="value")
+    definitions = dg.Definitions.merge(project.definitions, dg.Definitions(assets=[asset]))
+    with pytest.raises(TableUnsuitable, match="retention_column: value"):
+        list(run_maintenance(definitions, StreamNames(stream), instance, dry_run=False))
 
 
 def test_a_table_that_fails_does_not_stop_the_others(with_derived, stream, instance, orders, copies):

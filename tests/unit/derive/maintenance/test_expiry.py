@@ -1,0 +1,281 @@
+"""Retention of derived tables: which rows expire, and what tables below make of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets import new_rows
+from kinesis_assets.derive import expiry as expiry_module
+from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.cursor import Cursor
+from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
+from kinesis_assets.derive.derived_table import DerivedTable, Floor, refuse_rewritten
+from kinesis_assets.derive.losses import lost_rows
+from kinesis_assets.derive.maintenance import maintain
+from kinesis_assets.derive.policy import Retention
+from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.write import writing_job
+from kinesis_assets.errors import ClocksDisagree, TableUnsuitable
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
+from support.shifted_clock import ShiftedClock
+from support.timing import WRITING
+
+NOON = datetime.combine(datetime.now(UTC).date(), datetime.min.time(), UTC) + timedelta(hours=12)
+TODAY = NOON.date()
+TYPES = {"key": "long", "day": "date", "at": "timestamp", "local": "timestamp_ntz", BATCH_COLUMN: "long"}
+EXPIRE = ("expire", f"before {TODAY - timedelta(days=90)}")
+
+
+def ago(days: float) -> datetime:
+    return NOON - timedelta(days=days)
+
+
+@dataclass
+class Dated:
+    """A table of keys whose dates and times are some days ago; of None, they are null."""
+
+    table: DerivedTable
+
+    def planned(self, *rows: tuple[int, float | None]):
+        """Write a file for each call, and return the function that commits it."""
+        base, batch_id = self.table.snapshot(), new_id(self.table.clock)
+        job = writing_job(self.table, base.schema, base.partition_columns, batch_id)
+        writer = DerivedFileWriter(job)
+        times = [None if days is None else ago(days) for _, days in rows]
+        values: list[dict[str, Any]] = [
+            {
+                "key": key,
+                "day": time and time.date(),
+                "at": time,
+                "local": time and time.replace(tzinfo=None),
+                BATCH_COLUMN: batch_id,
+            }
+            for (key, _), time in zip(rows, times, strict=True)
+        ]
+        writer.write(pa.RecordBatch.from_pylist(values, job.schema))
+        manifest = Manifest(tuple(writer.close()))
+        return lambda: commit(
+            self.table,
+            expected=base.commit_id,
+            cursor=Cursor(source="source", commit=batch_id),
+            batch_id=batch_id,
+            manifest=manifest,
+        )
+
+    def append(self, *rows: tuple[int, float | None]):
+        return self.planned(*rows)()
+
+    def expire(self, column="day", service=NOON, machine=NOON, **options):
+        """Run maintenance with a retention of 90 days, and return its steps that delete rows."""
+        found = maintain(
+            self.table, service, retention=Retention(column, 90), machine=lambda: machine, **options
+        )
+        return [step for step in found if step.step == "expire"]
+
+    def compact(self):
+        list(maintain(self.table, NOON, machine=lambda: NOON, limits=MaintenanceLimits(small_files=2)))
+
+    @property
+    def keys(self) -> list[int]:
+        return sorted(DeltaTable(self.table.uri).to_pyarrow_table()["key"].to_pylist())
+
+    @property
+    def files(self) -> set[str]:
+        return {file.path for file in self.table.snapshot().data_files()}
+
+
+@pytest.fixture
+def dated(tmp_path):
+    """Return a function that creates a table."""
+
+    def build(*partition_by: str) -> Dated:
+        table = DerivedTable(str(tmp_path / "dated"), WRITING)
+        fields = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()
+        ]
+        table.open_or_create("source", {"type": "struct", "fields": fields}, partition_by)
+        return Dated(table)
+
+    return build
+
+
+@pytest.mark.parametrize("column", ["day", "at", "local"])
+def test_rows_before_the_first_date_that_is_kept_are_deleted_and_nulls_and_the_future_stay(dated, column):
+    table = dated()
+    table.append((1, 91), (2, 90.4), (3, 89), (4, None), (5, -1000))
+    table.append((6, 1000))
+    table.append((8, 0), (9, None))
+    table.append((10, 90.4))
+    table.append((11, None))
+    table.append((12, 91), (13, None))
+    table.append((14, 91))
+    table.append((15, 91), (16, 90.4))
+    steps = table.expire(column)
+    assert [(step.rows, step.files) for step in steps] == [(2, 2), (3, 3)]
+    assert table.keys == [2, 3, 4, 5, 8, 9, 10, 11, 13, 16]
+    assert table.table.snapshot().newest.floor == Floor(column, TODAY - timedelta(days=90), 5)
+    assert table.expire(column) == []
+
+
+def test_whole_partitions_are_removed_without_writing_a_file(dated):
+    table = dated("day")
+    table.append((1, 91), (2, 89), (3, None))
+    before = table.files
+    (step,) = table.expire()
+    assert (step.rows, step.files, table.keys) == (1, 1, [2, 3])
+    assert table.files < before
+
+
+def test_files_of_each_partition_are_written_again_in_commits_of_their_own(dated):
+    table = dated("key")
+    table.append((1, 91), (1, 0), (2, 91), (2, 0))
+    steps = table.expire()
+    assert [(step.of.partition(" in ")[2], step.rows) for step in steps] == [("key=1", 1), ("key=2", 1)]
+    assert table.keys == [1, 2]
+
+
+@pytest.mark.parametrize(("service", "machine"), [(0, 1000), (1000, 0)])
+def test_nothing_is_deleted_by_a_clock_that_another_one_does_not_confirm(dated, service, machine):
+    table = dated()
+    table.append((1, 0))
+    with pytest.raises(ClocksDisagree):
+        table.expire(service=ago(-service), machine=ago(-machine))
+    assert table.keys == [1]
+
+
+def test_a_dry_run_deletes_nothing(dated):
+    table = dated()
+    table.append((1, 91))
+    table.append((2, 91), (3, 0))
+    assert [step.state for step in table.expire(dry_run=True)] == [State.PLANNED] * 2
+    assert table.keys == [1, 2, 3]
+
+
+@pytest.mark.parametrize("column", ["no_column", "key"])
+def test_a_column_without_dates_is_refused(dated, column):
+    table = dated()
+    table.append((1, 91))
+    with pytest.raises(TableUnsuitable, match=rf"retention_column: {column}.*no row was deleted"):
+        table.expire(column)
+    assert table.keys == [1]
+
+
+def test_rows_that_expire_leave_the_position_and_are_no_sign_of_a_restore(dated):
+    table = dated()
+    before = table.append((1, 91), (2, 0))
+    table.expire()
+    newest = table.table.snapshot().newest
+    assert (newest.cursor, newest.deleted, newest.rows, newest.maintains) == (before.cursor, 1, 0, True)
+    refuse_rewritten(table.table.snapshot())
+
+
+def test_a_step_that_appends_lands_although_rows_expired_meanwhile(dated):
+    table = dated()
+    table.append((1, 91))
+    step = table.planned((2, 0))
+    table.expire()
+    step()
+    assert table.keys == [2]
+    assert table.table.snapshot().newest.floor.rows == 1
+
+
+def test_rows_expire_although_a_step_appends_meanwhile(dated, when):
+    table = dated()
+    table.append((1, 91), (2, 0))
+    when(expiry_module, "commit", lambda: table.append((3, 0)))
+    (step,) = table.expire()
+    assert (step.state, table.keys) == (State.DONE, [2, 3])
+
+
+def test_rows_are_left_if_their_files_are_replaced_meanwhile(dated, when):
+    table = dated()
+    table.append((1, 91), (2, 0))
+
+    table.append((3, 0))
+    when(expiry_module, "until_not_overtaken", table.compact)
+    (step,) = table.expire()
+    assert (step.state, table.keys) == (State.LEFT, [1, 2, 3])
+
+
+def test_a_consumer_that_has_consumed_the_rows_misses_nothing(dated):
+    table = dated()
+    table.append((1, 91), (2, 0))
+    cursor = new_rows(table.table.uri).cursor
+    table.expire()
+    rows = new_rows(table.table.uri, cursor)
+    assert (rows.files, rows.lost, rows.replaced) == ([], [], [])
+
+
+def test_a_consumer_that_has_not_consumed_the_rows_learns_which_have_expired(dated):
+    table = dated()
+    table.append((1, 0))
+    cursor = new_rows(table.table.uri).cursor
+    commits = [table.append((2, 91), (3, 91), (4, 0)), table.append((5, 91))]
+    table.expire()
+    table.append((6, 0))
+    first = new_rows(table.table.uri, cursor, max_bytes=1)
+    rest = new_rows(table.table.uri, first.cursor)
+    day = TODAY - timedelta(days=90)
+    assert first.deleted == [f"2 rows of batch {commits[0].batch_id} that arrived before {day}"]
+    assert rest.deleted == [f"1 rows of batch {commits[1].batch_id} that arrived before {day}"]
+    assert new_rows(table.table.uri).lost == []
+
+
+def test_the_rows_of_each_batch_of_a_compacted_file_are_counted(dated):
+    table = dated()
+    batches = [table.append((1, 91)).batch_id, table.append((2, 91), (3, 91)).batch_id]
+    table.compact()
+    (step,) = table.expire()
+    expired = table.table.snapshot().newest.expired
+    assert (step.rows, [(each.batch_id, each.rows) for each in expired]) == (
+        3,
+        [*zip(batches, [1, 2], strict=True)],
+    )
+
+
+def test_rows_of_the_history_that_expire_before_they_are_consumed_are_lost_once(dated):
+    table = dated()
+    for key in range(3):
+        table.append((key, 91), (key, 0))
+    first = new_rows(table.table.uri, max_bytes=1)
+    assert first.more
+    table.expire()
+    lost, cursor = [], first.cursor
+    while True:
+        rows = new_rows(table.table.uri, cursor, max_bytes=1)
+        lost += rows.lost
+        cursor = rows.cursor
+        if not rows.more:
+            break
+    assert [each.rows for each in lost] == [1, 1]
+
+
+def test_a_table_below_does_not_start_again_on_its_own_once_rows_have_expired(dated):
+    table = dated()
+    table.append((1, 0))
+    newest = table.table.snapshot().newest
+    table.expire()
+    assert lost_rows(open_source(table.table.uri), newest) == 0
+    table.append((2, 91))
+    table.expire()
+    assert lost_rows(open_source(table.table.uri), newest) is None
+
+
+def test_batches_that_every_consumer_has_consumed_are_not_named(dated):
+    table = dated()
+    clock = ShiftedClock()
+    clock.advance(-24 * 40)
+    recent, table.table = table.table, DerivedTable(table.table.uri, replace(WRITING, clock=clock))
+    table.append((1, 91))
+    table.table = recent
+    batch = table.append((2, 91)).batch_id
+    table.expire()
+    expired = table.table.snapshot().newest.expired
+    assert [(each.batch_id, each.rows) for each in expired] == [(batch, 1)]
