@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
-import msgspec
 import pytest
 
 from benchmarks.harness.waiting import SECONDS, wait_until
@@ -19,7 +18,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.commit_ids import new_id
+from support.forged_positions import forge_shards
 from support.stream_names import raw_key
 from support.two_shards import FIRST
 
@@ -93,19 +92,8 @@ def read(opened, records: int | None = None) -> None:
 
 def forge_a_break(opened) -> None:
     """Commit a position that no run would commit."""
-    snapshot = opened.table.snapshot()
-    now = snapshot.positions(opened.client.describe().identity)
-    shards = {FIRST: msgspec.structs.replace(now.shards[FIRST], position=Position.after("9" * 56))}
-    forged = msgspec.structs.replace(
-        now,
-        commit_id=new_id(),
-        previous=now.commit_id,
-        generation=now.generation + 1,
-        batch_id=new_id(),
-        added={},
-        shards=shards,
-    )
-    snapshot.commit([], identity=now.identity, positions=forged)
+    now = opened.table.snapshot().positions(opened.client.describe().identity)
+    forge_shards(opened.table, now, FIRST, position=Position.after("9" * 56))
 
 
 def test_the_daemon_turns_checks_red_and_green_without_a_run(opened, daemon, project, tmp_path, faults):

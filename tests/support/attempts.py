@@ -187,7 +187,8 @@ def initialize_racer(barrier: Barrier) -> None:
     _barrier = barrier
 
 
-def _wait() -> None:
+def wait_for_others() -> None:
+    """Wait at the barrier."""
     assert _barrier is not None
     _barrier.wait(timeout=SECONDS)
 
@@ -195,7 +196,7 @@ def _wait() -> None:
 def race_to_freeze(uri: str, start: str) -> StreamPositions:
     """Freeze a stream at the same moment as the other processes."""
     table = PositionedTable(uri)
-    _wait()
+    wait_for_others()
     return freeze_all(table, shards("a", "b"), Position.parse(start))
 
 
@@ -209,7 +210,7 @@ def race_to_commit(uri: str, shard_id: str, rounds: int) -> tuple[int, int]:
     won = 0
     for _ in range(rounds):
         attempt = Attempt(table, current_positions(table), {shard_id: 3})
-        _wait()
+        wait_for_others()
         result = attempt.commit()
         assert all(isinstance(error, PositionConflict) for error in result.conflicts.values())
         won += not result.conflicts

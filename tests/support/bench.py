@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from deltalake import DeltaTable
 
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
@@ -18,9 +17,9 @@ from kinesis_assets.operations.adopt import AdoptResult, adopt
 from kinesis_assets.operations.replay.outcome import ReplayWindow
 from kinesis_assets.operations.replay.run import Fill, replay
 from kinesis_assets.operations.seek.run import SeekResult, seek
-from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
+from support.forged_positions import forge, forge_shards
 from support.single_task import fill_as_in_spark, land_as_in_spark
 from support.stream_calls import StreamCalls
 from support.timing import REPLAYING
@@ -209,25 +208,11 @@ class Bench(StreamCalls):
 
     def forge(self, **changes: Any) -> StreamPositions:
         """Commit positions that no run would commit: the current ones, with changes."""
-        now = self.positions
-        forged = msgspec.structs.replace(
-            now,
-            commit_id=new_id(),
-            previous=now.commit_id,
-            generation=changes.pop("generation", now.generation + 1),
-            batch_id=new_id(),
-            added=changes.pop("added", {}),
-            **changes,
-        )
-        self.table.snapshot().commit([], identity=now.identity, positions=forged)
-        return forged
+        return forge(self.table, self.positions, **changes)
 
     def forge_shards(self, *shard_ids: str, **changes: Any) -> StreamPositions:
         """Commit the current positions with changes of some shards."""
-        shards = dict(self.positions.shards)
-        for shard_id in shard_ids:
-            shards[shard_id] = msgspec.structs.replace(shards[shard_id], **changes)
-        return self.forge(shards=shards)
+        return forge_shards(self.table, self.positions, *shard_ids, **changes)
 
     def amend(self, **fields: Any) -> Amendment:
         """Commit an amendment."""

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.errors import CursorConflict, PositionConflict
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import Attempt, current_positions, freeze_all, shards
+from support.attempts import Attempt, current_positions, freeze_all, shards, wait_for_others
 from support.plain_derived import PlainDerived
 from support.shifted_clock import ShiftedClock
 
 if TYPE_CHECKING:
-    from multiprocessing.synchronize import Barrier
-
     from kinesis_assets.table.positions.positions import StreamPositions
-
-_barrier: Barrier | None = None
-
-
-def initialize_racer(barrier: Barrier) -> None:
-    """Initialize a process, which then waits at the barrier before each race."""
-    global _barrier  # noqa: PLW0603  # an initializer is the only way to pass it to a pool
-    _barrier = barrier
-
-
-def _wait() -> None:
-    assert _barrier is not None
-    _barrier.wait(timeout=SECONDS)
 
 
 def _policy(offset: float) -> TablePolicy:
@@ -41,7 +25,7 @@ def _policy(offset: float) -> TablePolicy:
 def race_to_create(uri: str, offset: float) -> StreamPositions:
     """Create a table and freeze its stream."""
     table = PositionedTable(uri, _policy(offset))
-    _wait()
+    wait_for_others()
     return freeze_all(table, shards("a"))
 
 
@@ -49,9 +33,9 @@ def race_to_commit(uri: str, shard_id: str, offset: float, rounds: int) -> list[
     """Commit to a shard in each round from its position, and return which commits won."""
     table, won = PositionedTable(uri, _policy(offset)), []
     for _ in range(rounds):
-        _wait()
+        wait_for_others()
         attempt = Attempt(table, current_positions(table), {shard_id: 3})
-        _wait()
+        wait_for_others()
         conflicts = attempt.commit().conflicts
         assert all(isinstance(error, PositionConflict) for error in conflicts.values())
         won.append(not conflicts)
@@ -62,11 +46,11 @@ def race_to_consume(uri: str, replacing: bool, offset: float, rounds: int) -> li
     """Commit the next row of the source in each round, and return which commits won."""
     derived, won = PlainDerived(uri, partitioned=False, policy=_policy(offset)), []
     for number in range(1, rounds + 1):
-        _wait()
+        wait_for_others()
         cursor = Cursor(source="source", commit=number)
         row = (0, number, None)
         commit = derived.planned([row], replacing=replacing, cursor=cursor)
-        _wait()
+        wait_for_others()
         try:
             commit()
         except CursorConflict:

@@ -12,14 +12,19 @@ from botocore.exceptions import ClientError
 from deltalake import DeltaTable
 
 from integration.s3.racers import (
-    initialize_racer,
     race_to_commit,
     race_to_consume,
     race_to_create,
 )
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.table.table import PositionedTable
-from support.attempts import assert_rows_are_what_positions_say, freeze_all, rows_by_shard, shards
+from support.attempts import (
+    assert_rows_are_what_positions_say,
+    freeze_all,
+    initialize_racer,
+    rows_by_shard,
+    shards,
+)
 from support.plain_derived import PlainDerived
 
 if TYPE_CHECKING:

@@ -8,17 +8,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
-import msgspec
 import pytest
 
 from kinesis_assets.dagster.checks.results import TIME_TO_REPORT, CheckResult, Reports
 from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.positions import Seek
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.daemon import FIRST, LAST, Daemon
+from support.forged_positions import forge_shards
 from support.shard_ids import A, B
 from support.stream_names import raw_key
 
@@ -52,18 +51,7 @@ def commit(daemon, *shard_ids):
 
 def forge(daemon, **changes):
     """Commit a change of the position of A that no run would commit."""
-    now = daemon.positions
-    shards = now.shards | {A: msgspec.structs.replace(now.shards[A], **changes)}
-    forged = msgspec.structs.replace(
-        now,
-        commit_id=new_id(),
-        previous=now.commit_id,
-        generation=now.generation + 1,
-        batch_id=new_id(),
-        added={},
-        shards=shards,
-    )
-    daemon.opened.table.snapshot().commit([], identity=now.identity, positions=forged)
+    forge_shards(daemon.opened.table, daemon.positions, A, **changes)
 
 
 def evaluations(daemon):
