@@ -27,14 +27,20 @@ if TYPE_CHECKING:
     from types import FrameType
 
 COMMITS = ["table/positions", "table/commits"]
+TABLES = [
+    *COMMITS,
+    "table/test_ownership.py",
+    "ingest/test_table_identity.py",
+    "ingest/test_recreated_stream.py",
+]
 TESTS = {
     "ingest/manifest.py": ["security", "ingest/test_manifest.py"],
     "ingest/plan.py": ["ingest"],
     "ingest/run.py": ["ingest"],
     "ingest/shard_lists.py": ["ingest"],
     "kinesis/data_loss.py": ["kinesis/reading"],
-    "table/commits/commit.py": COMMITS,
-    "table/commits/commit_loop.py": COMMITS,
+    "table/commits/commit.py": [*TABLES, "ingest/test_allowance.py"],
+    "table/commits/commit_loop.py": TABLES,
     "table/positions/merge.py": COMMITS,
     "table/positions/position_changes.py": COMMITS,
     "table/positions/positions.py": COMMITS,

@@ -120,11 +120,19 @@ def _changes(tree: ast.Module) -> Iterator[tuple[_Function, ast.AST, _Change]]:
     """Yield each node in the body of a function with what may replace it."""
     functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
     inner = {child for each in functions for child in ast.walk(each) if child is not each}
+    types = {child for each in ast.walk(tree) for hint in _hints(each) for child in ast.walk(hint)}
     for function in (each for each in functions if each not in inner):
         for statement in function.body:
             for node in ast.walk(statement):
-                for changed in _changes_of(node):
+                for changed in _changes_of(node) if node not in types else ():
                     yield function, node, changed
+
+
+def _hints(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the types of a node's names, which have no effect."""
+    for name in ("annotation", "returns"):
+        if (hint := getattr(node, name, None)) is not None:
+            yield hint
 
 
 def _changes_of(node: ast.AST) -> Iterator[_Change]:
