@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType
 
 from kinesis_assets.derive.bad_records import without_records
 from kinesis_assets.derive.data_files import PLACE, RecordCounts
-from kinesis_assets.derive.derivation import CheckedRows, Rollup, Upsert
+from kinesis_assets.derive.derivation import CheckedRows, Rollup, Router, Upsert
 from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import (
@@ -170,12 +170,12 @@ def changes_of(
             yield StepChanges(CheckedRows(new), plan=of_groups, lacking=lacking)
             return
         source_rows = read_rows(spark, source, rows, in_order=mode is not None)
-        if mode is not None:
+        if isinstance(mode, Upsert):
             source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
         checked = ordered_rows(spark, table, derivation, source_rows)
         count = None if checked.records is None else partial(counted, checked.records, "error")
         replaces = source.replaces if rows.replaced else ()
-        if mode is None and not replaces:
+        if not isinstance(mode, Upsert) and not replaces:
             yield StepChanges(checked, count)
             return
         checked = replace(checked, rows=cache(checked.rows))
@@ -183,7 +183,7 @@ def changes_of(
             count = partial(counted, checked.rows, checked.error_column)
         new = checked.of_table
         plan: Callable[[DerivedSnapshot], ChangedRows]
-        if mode is None:
+        if not isinstance(mode, Upsert):
             others = read(spark, source.snapshot, rows.replaced, schema=source.schema, columns=replaces)
             changed = ChangedRows(new)
             plan = partial(without_records, spark, changed=changed, records=others, by=replaces, cache=cache)
@@ -205,7 +205,9 @@ def ordered_rows(
     checked = _transformed(spark, table, derivation.transform, source_rows)
     mode = derivation.mode
     key = mode.key if isinstance(mode, Upsert) else ()
-    replaced = [name for name in derivation.partition_by if name not in key]
+    # A router returns no empty text, and its rows do not enter the JVM.
+    by = () if isinstance(mode, Router) else derivation.partition_by
+    replaced = [name for name in by if name not in key]
     rows = with_null_for_empty(checked.rows, replaced)
     if isinstance(mode, Upsert):
         _check_condition(table, rows, mode.delete_where)

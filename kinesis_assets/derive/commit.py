@@ -7,13 +7,16 @@ committed nevertheless: only the entries from the newest one back to the expecte
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.data_files import ROUTE_COLUMN, Manifest
 from kinesis_assets.derive.derived_table import (
     FORMAT,
     NO_TOMBSTONES,
+    UNMATCHED,
     DerivedCommit,
+    Kind,
     ReplacedFile,
     refuse_rewritten,
 )
@@ -159,6 +162,7 @@ def commit(
                 on_deleted=decision.policy,
                 given_up=decision.given_up,
                 definition=definition,
+                routed=_routed(manifest, definition),
                 consumed=consumed,
                 tombstones=remembered if remembered.files else None,
                 maintains=maintains,
@@ -191,6 +195,15 @@ def _refuse_moved_cursor(newest: DerivedSnapshot, expected: int | None) -> None:
 def named_files(files: Sequence[DerivedFile]) -> tuple[ReplacedFile, ...]:
     """Return files that are not part of the table as a commit entry names them."""
     return tuple(ReplacedFile(file.path, file.size, file.rows) for file in files)
+
+
+def _routed(manifest: Manifest, definition: Definition | None) -> dict[str, int]:
+    """Return the number of rows of each route, see `DerivedCommit`."""
+    found: Counter[str] = Counter()
+    if definition is not None and definition.kind is Kind.ROUTER:
+        for file in manifest.files:
+            found[file.partition[ROUTE_COLUMN] or UNMATCHED] += file.new_rows
+    return dict(found)
 
 
 def until_not_overtaken(table: DerivedTable, attempt: Callable[[], _Commit]) -> _Commit:

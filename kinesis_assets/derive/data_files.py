@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 import msgspec
@@ -94,6 +95,27 @@ TOMBSTONES_FOLDER = "_kinesis/tombstones"
 
 GROWTH_FOLDER = "_kinesis/growth"
 """The folder, in that of the table, with files that name the copies of its files with wider types."""
+
+ROUTES_FOLDER = "_kinesis/routes"
+"""The folder, in that of a router, by which some of its rows are named as a source. It has no files."""
+
+ROUTE_COLUMN = "route"
+"""The partition column of a router with the value by which a row was routed; null if no route has it."""
+
+COMMIT_ORDER_COLUMN = "commit_order"
+"""The column of a router with the place of the commit of a record among those of one commit of the router."""
+
+
+def routes_folder(router: str, values: Iterable[str]) -> str:
+    """Return the path or URI that names the rows of a router with some values of its column `route`."""
+    return f"{router.rstrip('/')}/{ROUTES_FOLDER}/{'&'.join(quote(value, safe='') for value in values)}"
+
+
+def router_and_values(uri: str) -> tuple[str, frozenset[str]] | None:
+    """Return what `routes_folder` was called with; None if it has not returned this path or URI."""
+    router, folder, values = uri.rpartition(f"/{ROUTES_FOLDER}/")
+    return (router, frozenset(map(unquote, values.split("&")))) if folder else None
+
 
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)
 """The types whose smallest and greatest value a file's statistics name. Those of others would have to be

@@ -98,6 +98,19 @@ class Rollup:
 
 
 @dataclass(frozen=True, slots=True)
+class Router:
+    """Rows are appended, and others consume those with some values of the column `data_files.ROUTE_COLUMN`.
+
+    The function gets rows with the column `row_order.ORDER_COLUMN`, the order of their commits.
+
+    Attributes:
+        routes: The number of values that the column can have, null included.
+    """
+
+    routes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Derivation:
     """How a derived table is computed.
 
@@ -119,7 +132,7 @@ class Derivation:
 
     source: str
     transform: Transform
-    mode: Upsert | Rollup | None = None
+    mode: Upsert | Rollup | Router | None = None
     partition_by: tuple[str, ...] = ()
     on_deleted: OnDeleted = OnDeleted.FAIL
     max_bytes: int = MAX_BYTES
@@ -133,6 +146,8 @@ class Derivation:
         """The owner and the definition that the table's commits record."""
         if self.mode is None:
             return Definition(owner=self.owner, kind=Kind.APPEND)
+        if isinstance(self.mode, Router):
+            return Definition(owner=self.owner, kind=Kind.ROUTER)
         if isinstance(self.mode, Rollup):
             return Definition(owner=self.owner, kind=Kind.ROLLUP, key=self.mode.by)
         return Definition(owner=self.owner, kind=Kind.UPSERT, key=self.mode.key)

@@ -211,6 +211,10 @@ REBUILD_COMMAND = "`kinesis-assets rebuild`"
 _WAY_OUT = f"Restore the original file; or run {REBUILD_COMMAND}, which derives all rows again without it"
 
 
+UNMATCHED = ""
+"""The key of the number of rows of a router that no route has."""
+
+
 class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file that is not part of the table: with rows that a commit replaced or deleted, or set apart.
 
@@ -325,6 +329,7 @@ class Kind(StrEnum):
     APPEND = "append"
     UPSERT = "upsert"
     ROLLUP = "roll-up"
+    ROUTER = "router"
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -430,6 +435,8 @@ class DerivedCommit(
         on_deleted: The policy that decided, if rows of the source were deleted.
         given_up: The rows of the source that were deleted, and are not or no longer derived from here.
         definition: The owner and the definition of the table; None in those of older releases.
+        routed: Of a router, the number of rows that it added for each value of the column `route`; under an
+            empty text that of rows with null.
         consumed: Number of rows of the source that were consumed since the table was last started, also by
             earlier commits; None if it is unknown, or if the source replaces rows.
         tombstones: All deletions that the table remembers; None if there are none.
@@ -458,6 +465,7 @@ class DerivedCommit(
     on_deleted: OnDeleted | None = None
     given_up: tuple[DeletedRows, ...] = ()
     definition: Definition | None = None
+    routed: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     consumed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     tombstones: Tombstones | None = None
     maintains: bool = False
@@ -466,6 +474,12 @@ class DerivedCommit(
 
     arn: ClassVar[None] = None
     """The source may be derived from several streams."""
+
+    @property
+    def unmatched(self) -> int | None:
+        """Number of rows that it added which no route has; None if the table is no router."""
+        is_router = self.definition is not None and self.definition.kind is Kind.ROUTER
+        return self.routed.get(UNMATCHED, 0) if is_router else None
 
     @property
     def records_errors(self) -> bool:

@@ -1,8 +1,9 @@
 """The order of a source's rows, by which of two rows that are equal in `order_by` the newer one is found.
 
 The rows of a later commit are newer. Within a commit of a raw table the greater sequence number is newer, and
-then the greater sub-sequence number: so each shard's own order holds, and that of parents and children. Rows
-of one commit of a derived table have no order but that of their values. The order is a column of texts. Tasks
+then the greater sub-sequence number: so each shard's own order holds, and that of parents and children. A
+router stores the same order for its rows. Rows of one commit of any other derived table have no order but
+that of their values. The order is a column of texts. Tasks
 add it to the rows that they read, and Spark carries it through a transformation, see `spark.carried_column`.
 
 Spark tasks import this module.
@@ -38,7 +39,7 @@ class RowOrder:
             ids: the rows that a source had when its consumer started, whose commits need not be recorded any
             more. None if they were not read.
         within: Columns by which the rows of a commit are ordered, most significant first. Of two values the
-            longer one is greater, as of two numbers.
+            longer one is greater, as of two numbers, and null is less than any.
     """
 
     batch_column: str
@@ -54,7 +55,7 @@ class RowOrder:
             texts = [ranks.get(each, f"0{each:0{_ID_DIGITS}}") for each in ids.dictionary.to_pylist()]
             parts = [pa.array(texts, pa.string()).take(ids.indices)]
             for name in self.within:
-                text = batch[name].cast(pa.string())
+                text = pc.fill_null(batch[name].cast(pa.string()), "")
                 parts += [pc.utf8_lpad(pc.utf8_length(text).cast(pa.string()), _LENGTH_DIGITS, "0"), text]
             order = pc.binary_join_element_wise(*parts, "")
             return pa.RecordBatch.from_arrays([*batch.columns, order], [*batch.schema.names, ORDER_COLUMN])

@@ -12,7 +12,7 @@ import msgspec
 from kinesis_assets.derive.changes import changes_of
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
-from kinesis_assets.derive.derivation import Rollup, Upsert
+from kinesis_assets.derive.derivation import Rollup, Router, Upsert
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.growth import grow
@@ -222,9 +222,12 @@ class _Step:
     def in_commit_order(self, rows: NewRows) -> NewRows:
         """Return rows with the order of their commits, if they need one that is not known yet.
 
-        That of the rows which the source had when the table started is read once in a run.
+        That of the rows which the source had when the table started is read once in a run. A router stores
+        the columns by which the rows of a commit are ordered, so it needs no other order.
         """
-        if rows.order.commits is not None or not isinstance(self.derivation.mode, Upsert):
+        if isinstance(self.derivation.mode, Router):
+            rows = replace(rows, order=replace(rows.order, within=()))
+        if rows.order.commits is not None or not isinstance(self.derivation.mode, Router | Upsert):
             return rows
         started = msgspec.structs.replace(rows.cursor, history=None, unread=None)
         if self.recorded is None or self.recorded[0] != started:
@@ -271,7 +274,7 @@ class _Step:
             SourceRowsDeleted: They have, but the source no longer has rows that were consumed.
         """
         table, present, derivation = self.table, self.present, self.derivation
-        names = () if derivation.mode is None else derivation.mode.columns
+        names = derivation.mode.columns if isinstance(derivation.mode, Rollup | Upsert) else ()
         self.must_grow = False
         self.columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
         if present is None:
@@ -381,6 +384,8 @@ class _Step:
         """Write the files of an attempt, see `write`."""
         new, job = self.changes.new, writing_job(self.table, schema, self.derivation.partition_by, batch_id)
         job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
+        if isinstance(self.derivation.mode, Router):
+            job = replace(job, layout=job.layout.with_open_files(self.derivation.mode.routes))
         return write(self.table, schema, changed, job)
 
     def checked(self, manifest: Manifest) -> RecordCounts | None:

@@ -17,7 +17,15 @@ import pyarrow as pa
 
 from kinesis_assets.derive.added_again import ConsumedRecords
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
-from kinesis_assets.derive.data_files import BATCH_COLUMN, DOCUMENT_COLUMN, ERRORS_FOLDER, FOUND_COLUMN
+from kinesis_assets.derive.data_files import (
+    BATCH_COLUMN,
+    COMMIT_ORDER_COLUMN,
+    DOCUMENT_COLUMN,
+    ERRORS_FOLDER,
+    FOUND_COLUMN,
+    ROUTE_COLUMN,
+    router_and_values,
+)
 from kinesis_assets.derive.derived_table import (
     REBUILD_COMMAND,
     SOURCE_PROPERTY,
@@ -42,11 +50,11 @@ from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.table.version import TableVersion, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import date, datetime
 
     from kinesis_assets.derive.cursor import Records
-    from kinesis_assets.derive.derived_table import Floor
+    from kinesis_assets.derive.derived_table import DerivedCommit, Floor
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
@@ -86,7 +94,7 @@ class Source(ABC):
 
     batch_column: ClassVar[str]
     date_column: ClassVar[str | None] = None
-    order_columns: ClassVar[Sequence[str]] = ()
+    order_columns: Sequence[str] = ()
     replaces: ClassVar[Sequence[str]] = ()
 
     def __init__(self, snapshot: TableVersion) -> None:
@@ -223,7 +231,8 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     """Open the newest version of a raw or derived table.
 
     Args:
-        uri: The table's path or URI; or that of the folder with the records that a typed table has set apart.
+        uri: The table's path or URI; or that of the folder with the records that a typed table has set apart;
+            or what `routes_folder` returned.
         role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:
@@ -236,6 +245,9 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     """
     if uri.endswith(f"/{ERRORS_FOLDER}"):
         return ErrorsSource(DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role).snapshot())
+    if (routed := router_and_values(uri)) is not None:
+        router, values = routed
+        return RoutesSource(DerivedTable(router, role=role).snapshot(), values)
     table = DerivedTable(uri, role=role)
     snapshot = DerivedSnapshot(table, open_delta(uri, table.folder, "the first run of its own asset"))
     if SOURCE_PROPERTY in snapshot.properties:
@@ -438,7 +450,7 @@ class DerivedSource(Source):
                 SourceCommit(
                     entry.commit_id,
                     entry.batch_id,
-                    rows=entry.rows,
+                    rows=self._rows_of(entry),
                     replaced=entry.replaced,
                     expired=entry.expired,
                 )
@@ -448,9 +460,45 @@ class DerivedSource(Source):
             raise commits_missing(self.uri, cursor, str(error)) from error
         return found[::-1]
 
+    def _rows_of(self, entry: DerivedCommit) -> int:
+        """Return the number of rows that a commit added."""
+        return entry.rows
+
     def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
         """Return commits with the number of their rows, see `Source`."""
         return list(commits)
+
+
+_ROUTER_ORDER = (COMMIT_ORDER_COLUMN, *RECORD_COLUMNS, DOCUMENT_COLUMN)
+"""The columns of a router by which its rows have the order that they have in its source."""
+
+
+class RoutesSource(DerivedSource):
+    """The rows of a router with some values of its column `route`.
+
+    Its commits are those of the router, of which only these rows count, and only their files are read.
+
+    Args:
+        values: The values of the column.
+    """
+
+    def __init__(self, snapshot: DerivedSnapshot, values: Collection[str]) -> None:
+        super().__init__(snapshot)
+        self._values = values
+        if snapshot.partition_columns != [ROUTE_COLUMN]:
+            raise TableUnsuitable(
+                self.uri, f"is not partitioned by {ROUTE_COLUMN}, so it is no router; correct the source"
+            )
+        columns = {field["name"] for field in self.schema["fields"]}
+        self.order_columns = [name for name in _ROUTER_ORDER if name in columns]
+
+    def ranked_files(self, selection: Selection) -> list[RankedFile]:
+        """Return the files that may have selected rows."""
+        files = super().ranked_files(selection)
+        return [each for each in files if each.file.partition[ROUTE_COLUMN] in self._values]
+
+    def _rows_of(self, entry: DerivedCommit) -> int:
+        return sum(entry.routed.get(value, 0) for value in self._values)
 
 
 class ErrorsSource(DerivedSource):
