@@ -195,7 +195,7 @@ class Only:
                 inner = inner.setdefault(name, {}) if isinstance(inner, dict) else None
             if not isinstance(inner, dict) or last in inner:
                 raise InvalidInput(f"{path}: a part of this path has a value too; remove one of them")
-            inner[last] = frozenset(map(_comparable, _several(given)))
+            inner[last] = frozenset(map(comparable, _several(given)))
         return tree
 
 
@@ -211,7 +211,7 @@ def _check(path: str, value: Any) -> None:
         )
 
 
-def _comparable(value: Any) -> tuple[type, Any]:
+def comparable(value: Any) -> tuple[type, Any]:
     """Return a value that equals those that are the same in JSON: true is not 1, but 1.0 is."""
     kind = type(value)
     if kind is float:
@@ -252,11 +252,53 @@ def _object_matcher(tree: Mapping[str, Any]) -> Callable[[Any], bool]:
     return matches
 
 
+def value_reader(path: str) -> Callable[[Any], msgspec.Raw]:
+    """Return a function that returns the text of the value at a path of a document, null if it has none.
+
+    It builds nothing else of the document, and raises `msgspec.DecodeError` or `RecursionError` if that is no
+    JSON.
+    """
+    readers = [_member_reader(name) for name in parse_path(path)]
+
+    def read(document: Any) -> msgspec.Raw:
+        for reader in readers:
+            document = reader(document)
+        found: msgspec.Raw = document
+        return found
+
+    return read
+
+
+def _member_reader(name: str) -> Callable[[Any], msgspec.Raw]:
+    object_ = msgspec.defstruct("object", [(_MEMBER, msgspec.Raw, _NO_MEMBER)], rename={_MEMBER: name})
+    decode = msgspec.json.Decoder(object_).decode
+
+    def read(text: Any) -> msgspec.Raw:
+        try:
+            return getattr(decode(text), _MEMBER)  # type: ignore[no-any-return]
+        except msgspec.ValidationError:  # it is no object, but may be no JSON either
+            _value(text)
+            return _NO_MEMBER
+
+    return read
+
+
+_MEMBER = "member"
+
+_NO_MEMBER = msgspec.Raw(_NULL)
+
+
+def comparable_of(text: msgspec.Raw) -> tuple[type, Any] | None:
+    """Return the value of a text of JSON as `comparable` returns it; None for an object or an array."""
+    try:
+        value = _value(text)
+    except ArithmeticError:  # a number that no decimal has
+        return None
+    return None if isinstance(value, dict | list) else comparable(value)
+
+
 def _scalar_matcher(values: frozenset[tuple[type, Any]]) -> Callable[[Any], bool]:
     def matches(text: msgspec.Raw) -> bool:
-        try:
-            return _comparable(_value(text)) in values
-        except (ArithmeticError, TypeError):  # a number that no decimal has, an object or an array
-            return False
+        return comparable_of(text) in values
 
     return matches

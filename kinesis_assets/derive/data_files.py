@@ -105,6 +105,9 @@ ROUTE_COLUMN = "route"
 COMMIT_ORDER_COLUMN = "commit_order"
 """The column of a router with the place of the commit of a record among those of one commit of the router."""
 
+DOCUMENT_COLUMN = "document_number"
+"""The column of a router with the place of a document in its record, if records are split."""
+
 
 def routes_folder(router: str, values: Iterable[str]) -> str:
     """Return the path or URI that names the rows of a router with some values of its column `route`."""
