@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinesis_assets.dagster.build import build_kinesis_stream
     from kinesis_assets.dagster.components.account_component import KinesisAccountComponent
+    from kinesis_assets.dagster.components.routes_component import KinesisRoutesComponent
     from kinesis_assets.dagster.components.stream_component import KinesisStreamComponent
     from kinesis_assets.dagster.components.table_component import KinesisTableComponent
     from kinesis_assets.dagster.components.yaml_component import KinesisAssetProps
@@ -113,6 +114,7 @@ __all__ = [
     "KinesisAssetsError",
     "KinesisDataSource",
     "KinesisResource",
+    "KinesisRoutesComponent",
     "KinesisStreamComponent",
     "KinesisTableComponent",
     "LandingFailed",
@@ -191,6 +193,7 @@ _HOMES = {
     "KinesisAssetProps": "dagster.components.yaml_component",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",
+    "KinesisRoutesComponent": "dagster.components.routes_component",
     "KinesisStreamComponent": "dagster.components.stream_component",
     "KinesisTableComponent": "dagster.components.table_component",
     "Position": "kinesis.position",

@@ -32,6 +32,7 @@ class CheckedTable:
         role: The role that accesses the table and its source; None for the credentials of the process.
         groups: The columns of the groups of a roll-up; empty if it is none.
         partition_by: The partition columns; None if they are not known.
+        is_router: Whether other tables consume its rows by their route.
     """
 
     key: dg.AssetKey
@@ -44,6 +45,7 @@ class CheckedTable:
     role: AssumedRole | None = None
     groups: tuple[str, ...] = ()
     partition_by: tuple[str, ...] | None = None
+    is_router: bool = False
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class CheckedTable:
             role,
             consumption.groups,
             consumption.partition_by,
+            consumption.is_router,
         )
 
     @property

@@ -46,6 +46,8 @@ class Consumption:
         checks: The table's asset checks.
         place: The file and the line that name the source, for errors; empty if they are not known.
         of_errors: Whether its source are the records that the table of *upstream* has set apart.
+        routes: If its source is a router, the values of the column `route` of the rows that it consumes.
+        is_router: Whether it is a router itself.
         groups: The columns of the groups of a roll-up; empty if it is none.
         retention: How long the table keeps rows; None if it keeps all.
     """
@@ -62,6 +64,8 @@ class Consumption:
     groups: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     retention: Retention | None = None
+    routes: tuple[str, ...] = ()
+    is_router: bool = False
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`."""
@@ -98,9 +102,11 @@ class Consumption:
         Raises:
             InvalidInput: The definition names no table.
         """
-        from kinesis_assets.derive.data_files import ERRORS_FOLDER  # noqa: PLC0415  # as above
+        from kinesis_assets.derive.data_files import ERRORS_FOLDER, routes_folder  # noqa: PLC0415  # as above
 
         uri = uri_of(upstream, self.upstream)
+        if self.routes:
+            return routes_folder(uri, self.routes)
         return f"{uri.rstrip('/')}/{ERRORS_FOLDER}" if self.of_errors else uri
 
     def owned(self, key: dg.AssetKey, source: str) -> Derivation:
@@ -197,6 +203,9 @@ def derived_metadata(
     if redriven:
         facts["records redriven"] = sum(each.decoded for each in redriven)
         facts["bad records left"] = redriven[-1].left
+    unmatched = [commit.unmatched for commit in commits if commit.unmatched is not None]
+    if unmatched:
+        facts["unmatched records"] = sum(unmatched)
     if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
         facts["on deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
         facts["given up"] = "; ".join(map(str, given_up))

@@ -43,13 +43,13 @@ class Routing:
 
     Attributes:
         path: Its path in a document; or `_record.<name>`, a column of the source.
-        routes: By its values, those of the column *route*. It is null for others.
+        routes: Its values, each with that of the column *route*, which is null for others.
         columns: The columns of the source that rows keep, among them all that `decode` needs.
         order: A column of the source, which rows have under the name *order_as*.
     """
 
     path: str
-    routes: Mapping[Scalar, str]
+    routes: Sequence[tuple[Scalar, str]]
     columns: Sequence[str]
     order: str
     order_as: str
@@ -99,13 +99,13 @@ class Routing:
         """Return the column with the routes of rows by a column of the source."""
         _, name = parse_path(self.path)
         values = columns[name]
-        place = pc.index_in(values, value_set=pa.array(list(self.routes), values.type))
-        routes = pa.array(list(self.routes.values()), pa.string()).take(place)
+        place = pc.index_in(values, value_set=pa.array([value for value, _ in self.routes], values.type))
+        routes = pa.array([route for _, route in self.routes], pa.string()).take(place)
         return {self.route: pc.if_else(pc.is_null(columns["error"]), routes, pa.scalar(None, pa.string()))}
 
     def _by_field(self) -> Callable[[Mapping[str, pa.Array]], dict[str, pa.Array]]:
         """Return the function that returns the routes of rows by a field, and the errors of the rows."""
-        read, routes = value_reader(self.path), {comparable(each): to for each, to in self.routes.items()}
+        read, routes = value_reader(self.path), {comparable(value): route for value, route in self.routes}
         known: dict[bytes, str | None] = {}
 
         def route_of(text: msgspec.Raw) -> str | None:
@@ -148,7 +148,8 @@ def records_of(rows: DataFrame, columns: Sequence[str], *, with_documents: bool)
     """
     from pyspark.sql.types import StructType  # noqa: PLC0415  # tasks do not need it
 
-    names = [*columns, *[DOCUMENT_NUMBER] * with_documents]
+    wanted = [*columns, *[DOCUMENT_NUMBER] * with_documents]
+    names = [name for name in wanted if name in rows.columns]  # records that were kept have not all of them
 
     def step(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.select(names)

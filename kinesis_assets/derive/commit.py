@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_assets.derive.data_files import ROUTE_COLUMN, Manifest
+from kinesis_assets.derive.data_files import Manifest
 from kinesis_assets.derive.derived_table import (
     FORMAT,
     NO_TOMBSTONES,
@@ -20,7 +20,7 @@ from kinesis_assets.derive.derived_table import (
     ReplacedFile,
     refuse_rewritten,
 )
-from kinesis_assets.derive.policy import NOTHING_DELETED
+from kinesis_assets.derive.policy import NOTHING_DELETED, ROUTE_COLUMN
 from kinesis_assets.errors import CursorConflict, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, TABLE

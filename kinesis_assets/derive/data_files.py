@@ -99,9 +99,6 @@ GROWTH_FOLDER = "_kinesis/growth"
 ROUTES_FOLDER = "_kinesis/routes"
 """The folder, in that of a router, by which some of its rows are named as a source. It has no files."""
 
-ROUTE_COLUMN = "route"
-"""The partition column of a router with the value by which a row was routed; null if no route has it."""
-
 COMMIT_ORDER_COLUMN = "commit_order"
 """The column of a router with the place of the commit of a record among those of one commit of the router."""
 

@@ -99,7 +99,7 @@ class Rollup:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Rows are appended, and others consume those with some values of the column `data_files.ROUTE_COLUMN`.
+    """Rows are appended, and others consume those with some values of the column `policy.ROUTE_COLUMN`.
 
     The function gets rows with the column `row_order.ORDER_COLUMN`, the order of their commits.
 
@@ -108,6 +108,11 @@ class Router:
     """
 
     routes: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that new rows must have."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

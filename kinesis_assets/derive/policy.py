@@ -14,6 +14,9 @@ MAX_BYTES = 1 << 30
 TIME_ZONE = "UTC"
 """The default of the time zone of expressions."""
 
+ROUTE_COLUMN = "route"
+"""The partition column of a router with the value by which a row was routed; null if no route has it."""
+
 
 class Retention(NamedTuple):
     """How long a derived table keeps rows.

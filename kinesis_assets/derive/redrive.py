@@ -286,7 +286,7 @@ class _Attempt:
         base = self.accepting()
         newest = self.newest_of(base)
         changed, batch_id = self.plan(base), new_id(table.clock)
-        tombstones = remembered(derivation.mode, changed, base, batch_id)
+        tombstones = remembered(derivation, changed, base, batch_id)
         schema = accepted_schema(base, self.columns)
         manifest = write(
             table, schema, changed, writing_job(table, schema, derivation.partition_by, batch_id)

@@ -274,7 +274,7 @@ class _Step:
             SourceRowsDeleted: They have, but the source no longer has rows that were consumed.
         """
         table, present, derivation = self.table, self.present, self.derivation
-        names = derivation.mode.columns if isinstance(derivation.mode, Rollup | Upsert) else ()
+        names = () if derivation.mode is None else derivation.mode.columns
         self.must_grow = False
         self.columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
         if present is None:
@@ -356,7 +356,7 @@ class _Step:
         errors = self.write_errors(counts, manifest, batch_id)
         tombstones = None
         if base is not None:
-            tombstones = remembered(self.derivation.mode, changed, base, batch_id)
+            tombstones = remembered(self.derivation, changed, base, batch_id)
         return commit(
             table,
             expected=self.expected,

@@ -23,7 +23,6 @@ from kinesis_assets.derive.data_files import (
     DOCUMENT_COLUMN,
     ERRORS_FOLDER,
     FOUND_COLUMN,
-    ROUTE_COLUMN,
     router_and_values,
 )
 from kinesis_assets.derive.derived_table import (
@@ -34,7 +33,7 @@ from kinesis_assets.derive.derived_table import (
     refuse_rewritten,
     refuse_unknown_rows,
 )
-from kinesis_assets.derive.policy import DeletedRows, Deletion
+from kinesis_assets.derive.policy import ROUTE_COLUMN, DeletedRows, Deletion
 from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
 from kinesis_assets.errors import (
     PositionsUnreadable,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.derive.data_files import DerivedFile
-    from kinesis_assets.derive.derivation import Rollup
+    from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
@@ -61,18 +61,19 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def remembered(
-    mode: Upsert | Rollup | None, changed: ChangedRows, base: DerivedSnapshot, batch_id: int
+    derivation: Derivation, changed: ChangedRows, base: DerivedSnapshot, batch_id: int
 ) -> Tombstones | None:
     """Write the deletions of a step that are to be remembered to files of their own.
 
     Args:
-        mode: How rows replace others.
+        derivation: How the table is computed.
         changed: The changes of the step.
         base: The version of the table that is changed.
 
     Returns:
         All deletions that the table remembers; None if it is not an upsert.
     """
+    mode = derivation.mode
     if not isinstance(mode, Upsert):
         return None
     if mode.deleted_for is None:

@@ -17,8 +17,10 @@ from kinesis_assets.dagster.checks.table_checks import (
     FileFacts,
     check_bad_records,
     check_compaction_debt,
+    check_unmatched_records,
     count_committed,
     file_facts,
+    unmatched_records,
 )
 from kinesis_assets.derive.backlog import Backlog, backlog_of
 from kinesis_assets.derive.derived_table import (
@@ -241,6 +243,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         at: Time of the last evaluation, in seconds since the epoch.
         records: The records of the commits that were counted.
+        unmatched: The same of those that no route matches.
         losses: What the commits gave up.
         read_at: When the table and its source were last read, in seconds since the epoch. If they never were,
             when that was first tried.
@@ -250,6 +253,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at: float | None = None
     records: BadRecords = BadRecords()
+    unmatched: BadRecords = BadRecords()
     files: FileFacts | None = None
     losses: Losses = Losses()
     read_at: float | None = None
@@ -321,6 +325,7 @@ class DerivedEvaluation:
             *self._of_consumption(),
             *self._of_losses(),
             *self._of_records(),
+            *self._of_routes(),
             *self._of_files(),
         ]
 
@@ -371,6 +376,8 @@ class DerivedEvaluation:
         table = self._table
         if table.groups:
             return Definition(kind=Kind.ROLLUP, key=table.groups)
+        if table.is_router:
+            return Definition(kind=Kind.ROUTER)
         return Definition(kind=Kind.UPSERT if table.unique else Kind.APPEND, key=table.unique)
 
     def _backlog(self, source: Source) -> Backlog | None:
@@ -424,6 +431,17 @@ class DerivedEvaluation:
         self.progress = msgspec.structs.replace(self.progress, records=records)
         if records.hours or state.newest.records is not None:  # the table counts its records
             yield check_bad_records(check, records, UNDECODED)
+
+    def _of_routes(self) -> Iterator[CheckResult]:
+        check, state = self._checks.unmatched_records, self._state
+        if check is None or state.snapshot is None or state.newest is None:
+            return
+        entries = state.snapshot.table.entries
+        found = count_committed(
+            entries, state.newest, self.progress.unmatched, self._now, count=unmatched_records
+        )
+        self.progress = msgspec.structs.replace(self.progress, unmatched=found)
+        yield check_unmatched_records(check, found)
 
     def _of_files(self) -> Iterator[CheckResult]:
         check, snapshot = self._checks.compaction_debt, self._state.snapshot

@@ -21,10 +21,14 @@ from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from kinesis_assets.dagster.settings.check_settings import BadRecordsCheck, CompactionDebtCheck
+    from kinesis_assets.dagster.settings.check_settings import (
+        BadRecordsCheck,
+        CompactionDebtCheck,
+        UnmatchedRecordsCheck,
+    )
     from kinesis_assets.derive.derived_table import CommitEntries, DerivedCommit
 
 
@@ -124,6 +128,30 @@ def check_bad_records(check: BadRecordsCheck, counted: BadRecords, advice: str) 
     )
 
 
+def check_unmatched_records(check: UnmatchedRecordsCheck, counted: BadRecords) -> CheckResult:
+    """Check that few records have no route.
+
+    Args:
+        check: The bound.
+        counted: The records of the window; of these, those that no route matches.
+    """
+    records = sum(each.records for each in counted.hours)
+    unmatched = sum(each.bad for each in counted.hours)
+    share = unmatched / records if records else 0.0
+    found = (
+        f"no route matches {unmatched} of the {records} records that runs wrote in the last {WINDOW} h "
+        f"({share:.2%})"
+    )
+    passed = share <= check.max_share
+    if not passed:
+        found += (
+            f", more than {check.max_share:.2%}. They are the rows of the table whose route is null; add a "
+            "route for them, or raise checks.unmatched_records.max_share"
+        )
+    facts = {"records": records, "unmatched records": unmatched, "share (%)": round(100 * share, 4)}
+    return CheckResult("unmatched_records", passed, check.severity, found, facts)
+
+
 DAMAGED = "The column error says why; a producer may aggregate records wrongly"
 """The advice about bad records of a raw table."""
 
@@ -168,6 +196,7 @@ def count_committed(
     before: BadRecords,
     now: float,
     *,
+    count: Callable[[DerivedCommit], tuple[int, int] | None] | None = None,
     max_commits: int = MAX_COMMITS,
 ) -> BadRecords:
     """Add the records of the commits since the last time. Commits that did not count theirs are left out.
@@ -175,6 +204,8 @@ def count_committed(
     Records that a redrive has decoded are not bad any more.
 
     Args:
+        count: Returns the number of records of a commit and of those that count; None if it did not count
+            them. By default the bad ones count.
         entries: The entries of the table's commits.
         before: What was counted so far.
         now: The time, in seconds since the epoch.
@@ -187,11 +218,21 @@ def count_committed(
                 break
             since.append(commit)
     for commit in reversed(since):
-        if commit.records is not None:
-            counter.add(commit.at.timestamp(), commit.records, commit.bad_records or 0)
-        if commit.redriven is not None:
+        found = (count or _bad_records)(commit)
+        if found is not None:
+            counter.add(commit.at.timestamp(), *found)
+        if commit.redriven is not None and count is None:
             counter.redriven(commit.redriven.left)
     return counter.counted(newest.commit_id)
+
+
+def _bad_records(commit: DerivedCommit) -> tuple[int, int] | None:
+    return None if commit.records is None else (commit.records, commit.bad_records or 0)
+
+
+def unmatched_records(commit: DerivedCommit) -> tuple[int, int] | None:
+    """Return the number of records of a commit of a router, and of those that no route matches."""
+    return None if commit.unmatched is None else (commit.rows, commit.unmatched)
 
 
 FILES_EVERY = 600.0

@@ -52,100 +52,131 @@ class KinesisTableComponent(TableSettings, YamlComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the asset of the table, and that of its errors if they are separate."""
         try:
-            rows, fields = self._schema(context)
-            check_columns(self, fields)
+            assets, roles = typed_assets(self, context, place=self._positions.place_of("upstream"))
         except InvalidInput as error:
             raise self._positions.at_line(error) from None
-        key = dg.AssetKey.from_user_string(self.name)
         names = StreamNames.parse(self.source)
-        raw = names.raw_key
-        lineage = column_lineage(self, fields, raw)
-        assets = [
-            build_derived_table(
-                key,
-                self,
-                rows.of_table,
-                careful=partial(rows.of_table, is_careful=True) if self.format else None,
-                all_columns=self.follows_registry,
-                metadata={"dagster/column_lineage": lineage} if lineage else None,
-                place=self._positions.place_of("upstream"),
-            )
-        ]
-        roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
-        if self.on_bad_record == "separate":
-            errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
-            settings = DerivedTableSettings(
-                source=self.source,
-                upstream=self.name,
-                table=f"{self.table.rstrip('/')}_errors",
-                on_deleted=self.on_deleted,
-                max_bytes=self.max_bytes,
-                checks={**self.checks, **_NOT_OF_ERRORS},
-                **self.of(AssetSettings),
-            )
-            description = f"The records that could not be decoded for {key.to_user_string()}."
-            assets.append(
-                build_derived_table(
-                    errors_key,
-                    settings,
-                    rows.of_errors,
-                    of_errors=True,
-                    description=description,
-                    metadata={"dagster/column_lineage": lineage_of_errors(raw)},
-                )
-            )
-            roles[errors_key] = "errors"
         return self.customized(context, names.stream, roles, dg.Definitions(assets=assets))
 
-    def _schema(self, context: dg.ComponentLoadContext) -> tuple[TypedRows, Sequence[Field] | None]:
-        """Return the transformations with the schema as the decoder takes it, and the fields of the records.
 
-        Without a format, and for a schema of a registry, which runs read, the schema is empty, and the fields
-        are None.
-        """
-        format_ = self.format_found
-        if format_ is None:
-            return TypedRows(self, ""), None
-        folder = context.path if context.path.is_dir() else context.path.parent
-        settings = self._with_folder(folder)
-        if self.registered_schema is not None:
-            return TypedRows(settings, ""), None
-        kind = format_.kind_of(self.schema_)
-        if kind is SchemaKind.DDL:
-            try:
-                fields = format_.fields_of(parse_columns(str(self.schema_)))
-            except InvalidInput as error:
-                raise InvalidInput(f"schema: {error}") from None
-            return TypedRows(settings, str(self.schema_)), fields
-        path = folder / (str(self.schema_) if self.message is None else self.message.file)
-        try:
-            content, columns = self._read(path, kind)
-            fields = format_.fields_of(parse_columns(columns))
-        except InvalidInput as error:
-            instead = ", or give the columns as DDL" if SchemaKind.DDL in format_.schemas else ""
-            raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None
-        schema = content.decode() if format_.takes_definition else columns
-        is_kept = kind in (SchemaKind.AVRO, SchemaKind.PROTOBUF) and not format_.takes_definition
-        return TypedRows(settings, schema, content if is_kept else b""), fields
+def typed_assets(
+    settings: TableSettings,
+    context: dg.ComponentLoadContext,
+    *,
+    rows_of: type[TypedRows] = TypedRows,
+    routes: Sequence[str] = (),
+    place: str = "",
+) -> tuple[list[dg.AssetsDefinition], dict[dg.AssetKey, AssetRole]]:
+    """Return the asset of a typed table, that of its errors if they are separate, and the role of each.
 
-    def _read(self, path: Path, kind: SchemaKind) -> tuple[bytes, str]:
-        from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
-            read_descriptors,
-            read_schema,
+    Args:
+        rows_of: The class of the transformations of its rows.
+        routes: If its source is a router, see `build_derived_table`.
+        place: The file and the line that name its source.
+
+    Raises:
+        InvalidInput: The schema, or a setting that names columns, is invalid.
+    """
+    rows, fields = _typed_rows(settings, context, rows_of)
+    check_columns(settings, fields)
+    key = dg.AssetKey.from_user_string(settings.name)
+    names = StreamNames.parse(settings.source)
+    source = names.raw_key
+    lineage = column_lineage(settings, fields, source)
+    if settings.upstream is not None:
+        source = dg.AssetKey.from_user_string(settings.upstream)
+    assets = [
+        build_derived_table(
+            key,
+            settings,
+            rows.of_table,
+            careful=partial(rows.of_table, is_careful=True) if settings.format else None,
+            all_columns=settings.follows_registry,
+            metadata={"dagster/column_lineage": lineage} if lineage else None,
+            routes=routes,
+            place=place,
         )
+    ]
+    roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
+    if settings.on_bad_record == "separate":
+        errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
+        of_errors = DerivedTableSettings(
+            source=settings.source,
+            upstream=settings.name,
+            table=f"{settings.table.rstrip('/')}_errors",
+            on_deleted=settings.on_deleted,
+            max_bytes=settings.max_bytes,
+            checks={**settings.checks, **_NOT_OF_ERRORS},
+            **settings.of(AssetSettings),
+        )
+        description = f"The records that could not be decoded for {key.to_user_string()}."
+        assets.append(
+            build_derived_table(
+                errors_key,
+                of_errors,
+                rows.of_errors,
+                of_errors=True,
+                description=description,
+                metadata={"dagster/column_lineage": lineage_of_errors(source)},
+            )
+        )
+        roles[errors_key] = "errors"
+    return assets, roles
 
-        if self.message is not None:
-            return read_descriptors(path, self.message.message)
-        definition, columns = read_schema(path, is_avro=kind is SchemaKind.AVRO)
-        return definition.encode(), columns
 
-    def _with_folder(self, folder: Path) -> TableSettings:
-        """Return the settings with the path of the folder that has the schemas of a registry, if one has."""
-        if "folder" not in self.registry:
-            return self
-        path = folder / self.registry["folder"]
+def _typed_rows(
+    settings: TableSettings, context: dg.ComponentLoadContext, rows_of: type[TypedRows]
+) -> tuple[TypedRows, Sequence[Field] | None]:
+    """Return the transformations with the schema as the decoder takes it, and the fields of the records.
+
+    Without a format, and for a schema of a registry, which runs read, the schema is empty, and the fields
+    are None.
+    """
+    format_ = settings.format_found
+    if format_ is None:
+        return rows_of(settings, ""), None
+    folder = context.path if context.path.is_dir() else context.path.parent
+    given = _with_folder(settings, folder)
+    if settings.registered_schema is not None:
+        return rows_of(given, ""), None
+    kind = format_.kind_of(settings.schema_)
+    if kind is SchemaKind.DDL:
         try:
-            read_folder(path)  # to find a mistake when definitions are loaded
+            fields = format_.fields_of(parse_columns(str(settings.schema_)))
         except InvalidInput as error:
-            raise InvalidInput(f"registry: {error}") from None
-        return self.model_copy(update={"registry": {**self.registry, "folder": str(path)}})
+            raise InvalidInput(f"schema: {error}") from None
+        return rows_of(given, str(settings.schema_)), fields
+    path = folder / (str(settings.schema_) if settings.message is None else settings.message.file)
+    try:
+        content, columns = _read(settings, path, kind)
+        fields = format_.fields_of(parse_columns(columns))
+    except InvalidInput as error:
+        instead = ", or give the columns as DDL" if SchemaKind.DDL in format_.schemas else ""
+        raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None
+    schema = content.decode() if format_.takes_definition else columns
+    is_kept = kind in (SchemaKind.AVRO, SchemaKind.PROTOBUF) and not format_.takes_definition
+    return rows_of(given, schema, content if is_kept else b""), fields
+
+
+def _read(settings: TableSettings, path: Path, kind: SchemaKind) -> tuple[bytes, str]:
+    from kinesis_assets.schemas.files import (  # noqa: PLC0415  # most schemas are not in files
+        read_descriptors,
+        read_schema,
+    )
+
+    if settings.message is not None:
+        return read_descriptors(path, settings.message.message)
+    definition, columns = read_schema(path, is_avro=kind is SchemaKind.AVRO)
+    return definition.encode(), columns
+
+
+def _with_folder(settings: TableSettings, folder: Path) -> TableSettings:
+    """Return the settings with the path of the folder that has the schemas of a registry, if one has."""
+    if "folder" not in settings.registry:
+        return settings
+    path = folder / settings.registry["folder"]
+    try:
+        read_folder(path)  # to find a mistake when definitions are loaded
+    except InvalidInput as error:
+        raise InvalidInput(f"registry: {error}") from None
+    return settings.model_copy(update={"registry": {**settings.registry, "folder": str(path)}})

@@ -39,6 +39,10 @@ def type_spec(*produces: str) -> dg.ComponentTypeSpec:
     return dg.ComponentTypeSpec(owners=_OWNERS, tags=_TAGS, produces=["asset", *produces])
 
 
+_SETTING = re.compile(r"(\w*)(?:\[(\d+)\](?:: (\w+))?)?")
+"""The setting at the beginning of an error, or one within an entry of a setting."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Positions:
     """The places of a component's settings in its YAML. They do not distinguish components.
@@ -49,16 +53,21 @@ class Positions:
 
     tree: Any = dataclasses.field(default=None, compare=False)
 
-    def place_of(self, setting: str) -> str:
-        """Return the file and the line of a setting; empty without a YAML."""
+    def place_of(self, *setting: str | int) -> str:
+        """Return the file and the line of a setting, or of a part of one; empty without a YAML."""
         if self.tree is None:
             return ""
-        position, _ = self.tree.lookup_closest_and_path(["attributes", setting], None)
+        position, _ = self.tree.lookup_closest_and_path(["attributes", *setting], None)
         return str(position)
 
     def at_line(self, error: InvalidInput) -> InvalidInput:
-        """Return an error with the file and the line of the setting with whose name it starts."""
-        place = self.place_of(re.split(r"\W", str(error), maxsplit=1)[0])
+        """Return an error with the file and the line of the setting with whose name it starts.
+
+        The name of a setting in an entry of a list follows that of the list, as in `routes[1]: key`.
+        """
+        found = _SETTING.match(str(error))
+        path = [] if found is None else [part for part in found.groups() if part]
+        place = self.place_of(*(int(part) if part.isdigit() else part for part in path))
         return InvalidInput(f"{place}: {error}") if place else error
 
 
@@ -187,8 +196,8 @@ def _names_of(definitions: dg.Definitions) -> Iterator[str]:
     yield from (f"the resource {name}" for name in definitions.resources or ())
 
 
-AssetRole = Literal["stream", "raw", "table", "errors"]
-"""The stream, its raw table, a typed table, or the table of records that could not be decoded."""
+AssetRole = Literal["stream", "raw", "router", "table", "errors"]
+"""The stream, its raw table, a router, a typed table, or the table of records that could not be decoded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Self
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.data_files import RecordCounts
-    from kinesis_assets.derive.derivation import CheckedRows, Derivation
+    from kinesis_assets.derive.derivation import CheckedRows, Derivation, Upsert
 
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -111,6 +111,8 @@ def build_derived_table(
     careful: Callable[[DataFrame], DataFrame | CheckedRows] | None = None,
     all_columns: bool = False,
     of_errors: bool = False,
+    routes: Sequence[str] = (),
+    routed_to: int = 0,
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     place: str = "",
@@ -123,25 +125,20 @@ def build_derived_table(
         careful: The function of the rows of a step whose job failed, see `Derivation`.
         all_columns: Whether the rows must have all columns of the table, see `Derivation`.
         of_errors: Whether it consumes the records that the source has set apart, and not the source's rows.
+        routes: If the source is a router, the values of the column `route` of the rows that it consumes.
+        routed_to: If it is a router, the number of values of its column `route`; 0 otherwise.
         description: The asset's description, unless the settings have one. It has a default.
         metadata: Metadata of the asset beyond that of every table.
         place: The file and the line that name the source, unless the metadata has those of the function.
     """
 
     def derivation(source: str) -> Derivation:
-        from kinesis_assets.derive.derivation import Derivation, Upsert  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.derivation import Derivation, Router  # noqa: PLC0415  # loads PySpark
 
         return Derivation(
             source=source,
             transform=transform,
-            mode=Upsert(
-                tuple(settings.key),
-                tuple(settings.order_by),
-                settings.delete_where,
-                None if settings.deleted_for is None else parse_deleted_for(settings.deleted_for),
-            )
-            if settings.key
-            else None,
+            mode=Router(routed_to) if routed_to else _upsert_of(settings),
             partition_by=tuple(settings.partition_by),
             on_deleted=settings.on_deleted,
             max_bytes=settings.max_bytes,
@@ -150,7 +147,27 @@ def build_derived_table(
             careful=careful,
         )
 
-    return _asset(key, settings, derivation, description, metadata or {}, of_errors=of_errors, place=place)
+    return _asset(
+        key,
+        settings,
+        derivation,
+        description,
+        metadata or {},
+        of_errors=of_errors,
+        routes=routes,
+        is_router=bool(routed_to),
+        place=place,
+    )
+
+
+def _upsert_of(settings: DerivedTableSettings) -> Upsert | None:
+    """Return how rows of a table with a key replace others; None if it has none."""
+    from kinesis_assets.derive.derivation import Upsert  # noqa: PLC0415  # loads PySpark
+
+    if not settings.key:
+        return None
+    remembered = None if settings.deleted_for is None else parse_deleted_for(settings.deleted_for)
+    return Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where, remembered)
 
 
 def _asset(
@@ -161,6 +178,8 @@ def _asset(
     metadata: Mapping[str, Any],
     *,
     of_errors: bool = False,
+    routes: Sequence[str] = (),
+    is_router: bool = False,
     place: str = "",
 ) -> dg.AssetsDefinition:
     names = StreamNames.parse(settings.source)
@@ -184,6 +203,8 @@ def _asset(
         groups=tuple(settings.by) if isinstance(settings, RollupSettings) else (),
         partition_by=tuple(settings.partition_by),
         retention=settings.retention,
+        routes=tuple(routes),
+        is_router=is_router,
     )
 
     @shown_as_failures()

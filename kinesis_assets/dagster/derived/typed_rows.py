@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from kinesis_assets.dagster.settings.table_settings import TableSettings
+    from kinesis_assets.dagster.settings.table_settings import Compression, TableSettings
     from kinesis_assets.decoders.decoder import Decoder
     from kinesis_assets.decoders.formats import Format
+    from kinesis_assets.decoders.split import SplitMode
     from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.derivation import CheckedRows
     from kinesis_assets.schemas.ddl import Field
@@ -111,16 +112,9 @@ class TypedRows:
 
     def _decoded(self, new: DataFrame) -> DataFrame:
         from kinesis_assets.decoders import decode  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.decoders.compression import COMPRESSIONS  # noqa: PLC0415  # loads Arrow
 
         settings = self.settings
-        steps: list[Decoder] = []
-        if settings.compression is not None:
-            steps.append(COMPRESSIONS[settings.compression]())
-        if settings.split is not None:
-            steps.append(Split(settings.split))
-        if settings.unnest is not None:
-            steps.append(Unnest(settings.unnest))
+        steps = document_steps(settings.compression, settings.split, settings.unnest)
         if settings.only:
             changes = self._format.changes
             steps.append(Only(settings.only, () if changes is None else changes.tombstones))
@@ -145,6 +139,22 @@ class TypedRows:
     @property
     def _format(self) -> Format:
         return find_format(str(self.settings.format))
+
+
+def document_steps(
+    compression: Compression | None, split: SplitMode | None, unnest: str | None
+) -> list[Decoder]:
+    """Return the steps that make documents of a record. The arguments are the settings of these names."""
+    from kinesis_assets.decoders.compression import COMPRESSIONS  # noqa: PLC0415  # loads Arrow
+
+    steps: list[Decoder] = []
+    if compression is not None:
+        steps.append(COMPRESSIONS[compression]())
+    if split is not None:
+        steps.append(Split(split))
+    if unnest is not None:
+        steps.append(Unnest(unnest))
+    return steps
 
 
 _RAW = frozenset(column.name for column in COLUMNS)
@@ -179,10 +189,10 @@ def column_lineage(
     return _lineage(sources, raw) if sources else None
 
 
-def lineage_of_errors(raw: dg.AssetKey) -> dg.TableColumnLineage:
-    """Return the lineage of a table of errors, below the raw table with the given key."""
+def lineage_of_errors(source: dg.AssetKey) -> dg.TableColumnLineage:
+    """Return the lineage of a table of errors, below the raw table or the router with the given key."""
     passed_on = {name: name for name in sorted(_RAW - {"stream", "batch_id", "error"})}
-    return _lineage(passed_on | {"error": "data"}, raw)
+    return _lineage(passed_on | {"error": "data"}, source)
 
 
 def _lineage(sources: Mapping[str, str], upstream: dg.AssetKey) -> dg.TableColumnLineage:

@@ -275,6 +275,20 @@ class DerivedBadRecordsCheck(BadRecordsCheck):
     """Few records cannot be decoded."""
 
 
+class UnmatchedRecordsCheck(CheckSettings):
+    """Few records have no route."""
+
+    max_share: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Maximum share of records that no route matches among those that runs wrote in the last "
+        "24 hours.",
+        examples=[0.5],
+    )
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
+
+
 class DerivedNoDuplicatesCheck(CheckSettings):
     """Each key is in the table once. It reads the keys of all rows, and only when it is executed."""
 
@@ -286,6 +300,7 @@ class DerivedChecks(NamedChecks):
     continuity: DerivedContinuityCheck | None = DerivedContinuityCheck()
     no_accepted_data_loss: DerivedDataLossCheck | None = DerivedDataLossCheck()
     bad_records: DerivedBadRecordsCheck | None = DerivedBadRecordsCheck()
+    unmatched_records: UnmatchedRecordsCheck | None = UnmatchedRecordsCheck()
     compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
     no_duplicates: DerivedNoDuplicatesCheck | None = DerivedNoDuplicatesCheck()
 

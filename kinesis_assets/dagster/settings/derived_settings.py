@@ -131,7 +131,7 @@ class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
         Raises:
             InvalidInput: One is given that it cannot have.
         """
-        return DerivedChecks.parse(self.checks)
+        return DerivedChecks.parse(self.checks).without(["unmatched_records"], "only of a router")
 
     @property
     def retention(self) -> Retention | None:

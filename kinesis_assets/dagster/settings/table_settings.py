@@ -49,10 +49,13 @@ def _check_unnest(path: str | None) -> None:
             parse_path(path)
 
 
-def _check_only(values: Mapping[str, Any]) -> None:
-    if not values:
-        return
-    with _naming("only"):
+def check_compared(setting: str, values: Mapping[str, Any]) -> None:
+    """Check the values with which fields and columns of the source are compared, by their path.
+
+    Args:
+        setting: The name of the setting, with which errors begin.
+    """
+    with _naming(setting):
         for name, wanted in Only(values).columns.items():
             column = next((each for each in COLUMNS if each.name == name), None)
             kind = _COMPARED.get(column.type) if column is not None else None
@@ -63,6 +66,11 @@ def _check_only(values: Mapping[str, Any]) -> None:
                 )
             if other := [each for each in wanted if each is not None and type(each) is not kind]:
                 raise InvalidInput(f"{RECORD}.{name} is a {column.type}, and {other[0]!r} is not; correct it")
+
+
+def _check_only(values: Mapping[str, Any]) -> None:
+    if values:
+        check_compared("only", values)
 
 
 _COMPARED = {"string": str, "bigint": int}
@@ -105,7 +113,7 @@ FormatField = Annotated[str | None, valid(_check_format), SchemaFrom(_schema_of_
 """The type of the setting `format`: a name of `FORMATS`, or the dotted name of a decoder class."""
 
 
-def _require(format_: Format, setting: str, has: Callable[[Format], bool], value: str = "") -> None:
+def require_format(format_: Format, setting: str, has: Callable[[Format], bool], value: str = "") -> None:
     """Raise `InvalidInput` if a setting, or one of its values, is not for a format."""
     if not has(format_):
         raise InvalidInput(
@@ -259,11 +267,11 @@ class DecodingSettings(Settings):
         format_.check_schema(self.schema_)
         format_.check_extra()
         if self.split is not None:
-            _require(format_, "split", lambda each: self.split in each.splits, f" {self.split}")
+            require_format(format_, "split", lambda each: self.split in each.splits, f" {self.split}")
         if self.unnest is not None:
-            _require(format_, "unnest", lambda each: each.is_json and each.changes is None)
+            require_format(format_, "unnest", lambda each: each.is_json and each.changes is None)
         if self.only and Only(self.only).multiplies:
-            _require(format_, "only", lambda each: each.is_json, " of a path")
+            require_format(format_, "only", lambda each: each.is_json, " of a path")
         return self
 
     @model_validator(mode="after")
@@ -272,7 +280,7 @@ class DecodingSettings(Settings):
         if format_ is None:
             return self
         if self.registry:
-            _require(format_, "registry", lambda each: registry_kind(self.registry) in each.schemas)
+            require_format(format_, "registry", lambda each: registry_kind(self.registry) in each.schemas)
         elif SchemaKind.SUBJECT in format_.schemas:
             raise InvalidInput(
                 f"registry: required with the format {format_.name}; give its url, or a folder of schemas"
@@ -308,13 +316,17 @@ class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
         return defaults | settings
 
     @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if self.format is None and self.max_bad_share is not None:
-            raise InvalidInput(f"max_bad_share: {_NEEDS_FORMAT}")
+    def _check_upstream(self) -> Self:
         if self.format is not None and self.upstream is not None:
             raise InvalidInput(
                 "format: only without an upstream table, whose rows are decoded already; remove one of them"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.format is None and self.max_bad_share is not None:
+            raise InvalidInput(f"max_bad_share: {_NEEDS_FORMAT}")
         if self.upstream == self.name:
             raise InvalidInput(
                 f"upstream: {self.name} is the table itself; give the one whose rows it consumes"

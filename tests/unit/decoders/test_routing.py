@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from kinesis_assets.decoders.routing import Routing
-from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN, DOCUMENT_COLUMN, ROUTE_COLUMN
+from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN, DOCUMENT_COLUMN
+from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.schema import COLUMNS
@@ -22,7 +23,7 @@ def routed(
 ) -> list[dict[str, Any]]:
     rows = raw_table(data, errors)
     rows = rows.append_column(ORDER_COLUMN, pa.array(["1001"] * len(data)))
-    routing = Routing(path, routes, NAMES, ORDER_COLUMN, COMMIT_ORDER_COLUMN, ROUTE_COLUMN)
+    routing = Routing(path, list(routes.items()), NAMES, ORDER_COLUMN, COMMIT_ORDER_COLUMN, ROUTE_COLUMN)
     return [row for batch in routing.batches(iter(rows.to_batches()), NAMES) for row in batch.to_pylist()]
 
 

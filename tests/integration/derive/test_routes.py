@@ -1,0 +1,220 @@
+"""Tables that a router leads to have the very rows that typed tables below the raw table have."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kinesis_assets.dagster.derived.routed_rows import RoutedRows, RouterRows
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
+from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.derive.data_files import ERRORS_FOLDER, routes_folder
+from kinesis_assets.derive.derivation import Router, Upsert
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.policy import MAX_BYTES
+from support.derived import maintain_derived
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.bench import Bench
+    from support.derived import DerivedBench
+
+ORDER = "kind STRING, id INT, at INT, v INT"
+SHARED = ("name", "source", "format", "select", "key", "order_by", "compression", "split", "on_bad_record")
+KEYED = {"key": ["id"], "order_by": ["at"]}
+
+
+def event(kind: object, id_: object = 1, at: int = 0, v: int = 0) -> bytes:
+    return json.dumps({"kind": kind, "id": id_, "at": at, "v": v}).encode()
+
+
+@dataclass
+class Routed:
+    """A router over a bench's table, with a table of orders and one of users.
+
+    Attributes:
+        settings: The settings of the router beside those of `routed`.
+    """
+
+    bench: Bench
+    derived: DerivedBench
+    path: Path
+    settings: dict[str, Any]
+
+    @property
+    def routes(self) -> RoutesSettings:
+        given = {
+            "name": "events",
+            "source": "orders",
+            "table": str(self.path / "events"),
+            "format": "json",
+            "route_by": "kind",
+            "routes": [
+                {
+                    "match": ["placed", "paid"],
+                    "name": "orders",
+                    "table": str(self.path / "routed"),
+                    "schema": ORDER,
+                    "select": ["*", "_record.sequence_number AS number"],
+                    **KEYED,
+                    "on_bad_record": "separate",
+                },
+                {"match": 7, "name": "users", "table": str(self.path / "users"), "schema": "id STRING"},
+            ],
+        }
+        return RoutesSettings(**given | self.settings)
+
+    def table(self, uri: str, transform: Callable[..., Any], **changes: Any) -> DerivedBench:
+        derivation = replace(self.derived.derivation, transform=transform, **changes)
+        return replace(self.derived, table=DerivedTable(uri), derivation=derivation)
+
+    def router(self, **changes: Any) -> DerivedBench:
+        settings = self.routes
+        rows = RouterRows(settings).of_router
+        return self.table(settings.table, rows, mode=Router(4), partition_by=("route",), **changes)
+
+    def of_route(self, number: int, **changes: Any) -> DerivedBench:
+        """The table of a route."""
+        settings = self.routes.tables[number]
+        source = routes_folder(self.routes.table, settings.routes)
+        return self._typed(RoutedRows(settings, str(settings.schema_)), source=source, **changes)
+
+    def direct(self, **changes: Any) -> DerivedBench:
+        """The same table of orders directly below the raw table."""
+        given = self.routes.tables[0]
+        settings = TableSettings(
+            **{
+                name: getattr(given, name)
+                for name in ("name", "source", "format", "select", "key", "order_by")
+            },
+            **{name: getattr(given, name) for name in ("compression", "split", "unnest", "on_bad_record")},
+            table=str(self.path / "direct"),
+            schema=ORDER,
+            only={"kind": ["placed", "paid"]},
+        )
+        return self._typed(TypedRows(settings, ORDER), **changes)
+
+    def _typed(self, rows: TypedRows, **changes: Any) -> DerivedBench:
+        settings = rows.settings
+        mode = Upsert(tuple(settings.key), tuple(settings.order_by)) if settings.key else None
+        careful = partial(rows.of_table, is_careful=True)
+        return self.table(settings.table, rows.of_table, mode=mode, careful=careful, **changes)
+
+    def ingest(self, *payloads: bytes) -> None:
+        self.bench.put(*payloads)
+        assert not self.bench.run().errors
+
+
+@pytest.fixture
+def routed(bench, derived, tmp_path):
+    return lambda **settings: Routed(bench, derived, tmp_path, settings)
+
+
+def rows_of(table: DerivedBench, *without: str) -> list[dict[str, Any]]:
+    """Return the rows of a table, without its batch ids."""
+    found = DeltaTable(table.table.uri).to_pyarrow_table().to_pylist()
+    left = [
+        {name: value for name, value in row.items() if name not in ("_batch_id", *without)} for row in found
+    ]
+    return sorted(left, key=repr)
+
+
+def events(commit: int) -> list[bytes]:
+    """Return events of which many are equal in `order_by`, among others of several kinds."""
+    kinds = ["placed", "paid", 7, "other", None]
+    return [
+        event(kinds[number % 5], number % 7, (number * (commit + 3)) % 3, 100 * commit + number)
+        for number in range(60)
+    ]
+
+
+@pytest.mark.parametrize("steps", [MAX_BYTES, 1], ids=["in one step", "in many"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"split": "lines", "compression": "gzip"}],
+    ids=["records", "lines in gzip"],
+)
+def test_an_upsert_below_a_router_has_the_rows_of_one_below_the_raw_table(routed, settings, steps):
+    tables = routed(**settings)
+    direct, router, orders = tables.direct(), tables.router(max_bytes=steps), tables.of_route(0)
+    for commit in range(4):
+        payloads = events(commit)
+        if settings:
+            payloads = [gzip.compress(b"\n".join(payloads[n : n + 20])) for n in range(0, 60, 20)]
+        tables.ingest(*payloads)
+        if commit == 1:  # the rest is the history of both
+            router.run()
+            orders.run(max_bytes=steps)
+    assert router.run()
+    orders.run(max_bytes=steps)
+    direct.run()
+    assert len(rows_of(direct)) == 7
+    without = ["document_number"] if settings else []
+    assert rows_of(orders, *without) == rows_of(direct, *without)
+
+
+def test_each_document_is_in_the_table_of_its_route_or_has_none(routed):
+    tables = routed()
+    router, orders, users = tables.router(), tables.of_route(0), tables.of_route(1)
+    tables.ingest(
+        event("placed", 1), event(7, "u"), event("other"), b"not json", event("paid", "two"), event("paid", 3)
+    )
+    (made,) = router.run()
+    assert made.routed == {"placed": 1, "paid": 2, "7": 1, "": 2}
+    assert (made.records, made.bad_records, made.unmatched) == (6, 1, 2)
+    unmatched = [row for row in rows_of(router) if row["route"] is None]
+    assert {row["data"]: row["error"] is None for row in unmatched} == {
+        event("other"): True,
+        b"not json": False,
+    }
+    orders.run()
+    users.run()
+    assert {row["id"] for row in rows_of(orders)} == {1, 3}
+    assert [row["id"] for row in rows_of(users)] == ["u"]
+    errors = tables.table(
+        str(tables.path / "errors"),
+        RoutedRows(tables.routes.tables[0], ORDER).of_errors,
+        source=f"{orders.table.uri}/{ERRORS_FOLDER}",
+    )
+    errors.run()
+    (bad,) = rows_of(errors)
+    assert (bad["data"], bad["sequence_number"] != "") == (event("paid", "two"), True)
+    assert "route" not in bad
+
+
+def test_a_table_reads_only_files_of_its_route_and_each_row_once(routed):
+    tables = routed()
+    router, users = tables.router(), tables.of_route(1)
+    for number in range(2):
+        tables.ingest(event("placed", number), event(7, str(number)))
+        router.run()
+        users.run()
+    for file in router.table.snapshot().data_files():
+        if file.partition["route"] != "7":
+            router.table.files.delete_file(file.path)  # a table that reads it fails
+    later = replace(users, table=DerivedTable(f"{users.table.uri}_later"))
+    assert [len(each.rows) for each in (users, later) if each.run() is not None] == [2, 2]
+
+
+def test_compaction_of_the_router_changes_nothing_for_its_tables(routed):
+    tables = routed()
+    router, orders, direct = tables.router(), tables.of_route(0), tables.direct()
+    for commit in range(3):
+        tables.ingest(*events(commit))
+        router.run()
+    orders.run()
+    tables.ingest(*events(3))
+    router.run()
+    assert "compact" in {step.name for step in maintain_derived(router)}
+    orders.run()
+    direct.run()
+    assert rows_of(orders) == rows_of(direct)
