@@ -23,7 +23,7 @@ _SYLLABLES = [
     "gra",
 ]
 _COUNTRIES = ["AT", "BE", "CH", "DE", "DK", "ES", "FI", "FR", "IT", "NL", "NO", "PL", "SE"]
-_CHANNELS = ["web", "app", "store", "phone", "partner"]
+CHANNELS = ["web", "app", "store", "phone", "partner"]
 
 
 PAYLOAD = (
@@ -51,7 +51,7 @@ class Payloads:
         order = {
             "event_id": f"{rng.getrandbits(128):032x}",
             "type": "order_placed",
-            "channel": rng.choice(_CHANNELS),
+            "channel": rng.choice(CHANNELS),
             "placed_at": f"2026-11-{rng.randrange(1, 30):02}T{rng.randrange(24):02}:"
             f"{rng.randrange(60):02}:{rng.randrange(60):02}.{rng.randrange(1000):03}Z",
             "customer": {"id": rng.randrange(10**9), "country": rng.choice(_COUNTRIES)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.harness.section import Section
-from benchmarks.sections.derived import increments, typed, upserts
+from benchmarks.sections.derived import increments, routes, typed, upserts
 from benchmarks.sections.derived.workers import OURS, versions, workers
 
 
@@ -12,6 +12,9 @@ def section(full: bool) -> Section:
     with workers() as running:
         added = increments.measure(running.running[OURS], rounds=9 if full else 5)
         decoded = typed.measure(running, records=256_000 if full else 64_000, rounds=3 if full else 2)
+        routed = routes.measure(
+            running.running[OURS], records=1_024_000 if full else 256_000, rounds=3 if full else 2
+        )
         upserted = upserts.measure(running, files=40 if full else 4, rounds=2)
         missing = running.missing
     introduction = (
@@ -23,9 +26,10 @@ def section(full: bool) -> Section:
         introduction,
         added.describe(),
         decoded.describe(),
+        routed.describe(),
         upserted.describe(),
     ]
     if missing:
         parts.append(f"delta-spark was not measured: {missing}.")
-    targets = [added.target(), decoded.target(missing), *upserted.targets(missing)]
+    targets = [added.target(), decoded.target(missing), routed.target(), *upserted.targets(missing)]
     return Section("Derived tables", "\n\n".join(parts), targets)

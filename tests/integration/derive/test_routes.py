@@ -214,7 +214,7 @@ def test_compaction_of_the_router_changes_nothing_for_its_tables(routed):
     orders.run()
     tables.ingest(*events(3))
     router.run()
-    assert "compact" in {step.name for step in maintain_derived(router)}
+    assert "compact" in {step.step for step in maintain_derived(router)}
     orders.run()
     direct.run()
     assert rows_of(orders) == rows_of(direct)
