@@ -434,7 +434,7 @@ class DerivedEvaluation:
 
     def _of_routes(self) -> Iterator[CheckResult]:
         check, state = self._checks.unmatched_records, self._state
-        if check is None or state.snapshot is None or state.newest is None:
+        if check is None or not self._table.is_router or state.snapshot is None or state.newest is None:
             return
         entries = state.snapshot.table.entries
         found = count_committed(

@@ -12,53 +12,16 @@ from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
-    DerivedFileWriter,
-    Manifest,
     router_and_values,
     routes_folder,
 )
-from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind
+from kinesis_assets.derive.derived_table import Definition, Kind
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.derive.source import open_source
-from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.version import arrow_schema
 from support.plain_derived import PlainDerived
-from support.timing import WRITING
-
-TYPES = {"data": "string", "commit_order": "string", "route": "string", BATCH_COLUMN: "long"}
-
-
-class PlainRouter:
-    """A router of rows with a text and a route, without Spark."""
-
-    def __init__(self, uri: str) -> None:
-        self.table = DerivedTable(uri, WRITING)
-        fields = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()
-        ]
-        self.table.open_or_create("source", {"type": "struct", "fields": fields}, ["route"])
-        self._commits = 0
-
-    def append(self, *rows: tuple[str, str | None]):
-        base, batch_id = self.table.snapshot(), new_id(self.table.clock)
-        writer = DerivedFileWriter(writing_job(self.table, base.schema, ["route"], batch_id))
-        schema = arrow_schema(base.schema)
-        found = [
-            {"data": data, "commit_order": "1", "route": route, BATCH_COLUMN: batch_id}
-            for data, route in rows
-        ]
-        writer.write(pa.RecordBatch.from_pylist(found, schema))
-        self._commits += 1
-        return commit(
-            self.table,
-            expected=base.commit_id,
-            cursor=Cursor(source="source", commit=self._commits),
-            batch_id=batch_id,
-            manifest=Manifest(tuple(writer.close())),
-            definition=Definition(kind=Kind.ROUTER),
-        )
+from support.plain_router import PlainRouter
 
 
 @pytest.fixture
