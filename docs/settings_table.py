@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.schema_maps import (
     ConfluentSettings,
     ProtobufSchema,
@@ -34,6 +35,7 @@ _SETTINGS: dict[str, dict[str, type[Settings] | Mapping[str, type[Settings]]]] =
         "settings of a subject": SubjectSchema,
         "settings of a registry of Confluent": ConfluentSettings,
     },
+    "routes.md": {"settings of a router": RoutesSettings},
     "spark.md": {"settings of a session": SERVICE_SETTINGS},
 }
 """The settings that each page describes, by their name in the marks; of each service if they differ by it."""

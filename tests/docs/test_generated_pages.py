@@ -22,6 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("cli_reference.py", "cli.md"),
         ("settings_table.py", "reading.md"),
         ("settings_table.py", "derived.md"),
+        ("settings_table.py", "routes.md"),
         ("settings_table.py", "spark.md"),
         ("metrics_table.py", "metrics.md"),
         ("scale_table.py", "scale.md"),
