@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions import amendments, positions_file
 from kinesis_assets.table.positions.positions import FORMAT
-from kinesis_assets.table.positions.range_stats import RangeStats, with_rows
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts, with_rows
 from kinesis_assets.table.table import PositionedTable
 
 START = Position.parse("TRIM_HORIZON")
@@ -224,3 +225,29 @@ def test_ranges_without_rows_are_not_stored():
         filled={"a": FILLED, "b": RangeStats.unread(START)},
     )
     assert amendment.filled == {"a": FILLED}
+
+
+@pytest.mark.parametrize(
+    ("stats", "places"),
+    [
+        (FIRST_OF_A, ((10, -1), (12, 7))),
+        (SECOND_OF_A, ((12, 7), (20, math.inf))),
+        (FIRST_OF_B, ((4, -1), (5, math.inf))),
+        (FILLED, ((14, -1), (15, math.inf))),
+        (RangeStats.unread(START), ((0, -1), (0, math.inf))),
+    ],
+    ids=["ends in an aggregate", "starts in an aggregate", "whole records", "inside of its range", "no rows"],
+)
+def test_the_places_of_rows_are_within_aggregates_where_the_range_starts_or_ends_in_one(stats, places):
+    assert stats.places == places
+
+
+@pytest.mark.parametrize("field", ["bytes", "checksum"])
+def test_facts_about_no_rows_have_neither_bytes_nor_a_checksum(field):
+    with pytest.raises(ValueError, match="bytes or a checksum of no rows"):
+        msgspec.structs.replace(RangeStats.unread(START), **{field: 1})
+
+
+def test_a_shard_that_was_not_read_has_no_bad_records_and_none_of_another_shard():
+    facts = ReadingFacts.unread()
+    assert (facts.bad_records, facts.outside_hash_range) == (0, 0)
