@@ -77,7 +77,7 @@ _PLACE_COLUMN = "__place"
 _RANK, _NEWEST, _DELETES, _LATER_DELETION = "__rank", "__newest", "__deletes", "__later_deletion"
 
 _IS_TOMBSTONE, _IS_BURIED = "__is_tombstone", "__is_buried"
-"""Whether a row is a deletion that the table remembers; and one that it is to remember."""
+"""Whether a row is a deletion that the table remembers; and whether it is one to remember, if it is new."""
 
 _INTERNAL = "__"
 
@@ -299,7 +299,7 @@ def _ranked(rows: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
     )
     is_first = F.col(_RANK) == 1
     if upsert.deleted_for is not None:
-        ranked = ranked.withColumn(_IS_BURIED, is_first & marks.is_new & ~stays)
+        ranked = ranked.withColumn(_IS_BURIED, is_first & ~stays)
     return ranked.withColumn(_NEWEST, is_first & stays).drop(_RANK, _DELETES, _LATER_DELETION)
 
 
