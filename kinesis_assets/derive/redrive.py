@@ -438,8 +438,8 @@ class SplitRecords:
     def rows_of(self, rows: DataFrame) -> DataFrame:
         """Return the rows among some, which have their order, of records and documents that were bad."""
         size = F.length(ORDER_COLUMN) - _NUMBER_DIGITS
-        order = F.substring(F.col(ORDER_COLUMN), F.lit(1), size)
-        number = F.substring(F.col(ORDER_COLUMN), size + 1, F.lit(_NUMBER_DIGITS)).cast("int")
+        order = F.col(ORDER_COLUMN).substr(F.lit(1), size)
+        number = F.col(ORDER_COLUMN).substr(size + 1, F.lit(_NUMBER_DIGITS)).cast("int")
         numbers = self._numbers.select(_RECORD_ORDER, _NUMBERS)
         found = rows.join(numbers, order == F.col(_RECORD_ORDER), "left")
         return found.where(F.col(_NUMBERS).isNull() | F.array_contains(_NUMBERS, number)).select(
