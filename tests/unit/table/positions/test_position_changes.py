@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions.position_changes import apply, changes, pack, unpack
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.attempts import BEGINNING, LISTED_AT
+from support.stored_positions import shard_after, shard_at
 
 # Columns
-from support.stored_positions import shard_after, shard_at
 
 
 @given(st.lists(st.integers(-(10**129), 10**129), max_size=20))
@@ -26,6 +26,11 @@ def test_a_column_survives_a_round_trip(numbers):
 def test_a_column_of_another_length_is_refused():
     with pytest.raises(msgspec.ValidationError, match=r"\b2 bytes\b.*\b3 x 1\b"):
         unpack(pack([1, 2]), 3)
+
+
+def test_a_column_whose_lowest_value_is_no_number_is_refused():
+    with pytest.raises(msgspec.ValidationError, match="not a number"):
+        unpack(msgspec.structs.replace(pack([1, 2]), lowest="x"), 2)
 
 
 # Changes
@@ -59,8 +64,19 @@ STATS = st.builds(
     checksum=st.integers(0, 1 << 63),
 )
 NAMES = st.sampled_from("abcdef")
+READ = RangeStats(
+    start=Position.after("3"),
+    through=Position.after("5"),
+    first_sequence_number="4",
+    last_sequence_number="5",
+    rows=2,
+    bytes=20,
+    checksum=5,
+)
 
 
+@example({}, {"a": shard_after(5)}, {"a": READ})  # rows of a shard that the base does not have
+@example({"a": shard_after(3)}, {}, {"a": READ})  # or that has been removed
 @given(st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, STATS))
 def test_changes_applied_to_their_base_give_the_new_positions(before, now, added):
     assert apply(before, changes(before, now, added)) == (now, added)
