@@ -17,7 +17,7 @@ from kinesis_assets.derive.data_files import BATCH_COLUMN, DOCUMENT_COLUMN, FOUN
 from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, adding_order, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
-from kinesis_assets.derive.source import ErrorsSource
+from kinesis_assets.derive.source_tables import ErrorsSource
 from kinesis_assets.derive.upsert import matching, removed_files
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.arrow_steps import map_in_arrow

@@ -26,7 +26,7 @@ from kinesis_assets.derive.losses import (
 from kinesis_assets.derive.policy import MAX_BYTES, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.read import read
 from kinesis_assets.derive.row_order import RowOrder
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsMissing, TableError, TableRewritten
 from kinesis_assets.table.data_file import TableFile
 

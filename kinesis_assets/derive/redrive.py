@@ -45,7 +45,7 @@ from kinesis_assets.derive.schema import (
     refuse_missing_columns,
     table_schema,
 )
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.tombstones import remembered
 from kinesis_assets.derive.upsert import ChangedRows, matching, stored_rows, upserted
 from kinesis_assets.derive.write import write, writing_job

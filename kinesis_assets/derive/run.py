@@ -28,7 +28,7 @@ from kinesis_assets.derive.schema import (
     refuse_other_types,
     table_schema,
 )
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.tombstones import remembered
 from kinesis_assets.derive.upsert import ChangedRows
 from kinesis_assets.derive.write import discard, write, writing_job

@@ -32,7 +32,7 @@ from kinesis_assets.derive.derived_table import (
 )
 from kinesis_assets.derive.new_rows import refuse_next_run
 from kinesis_assets.derive.policy import Deletion, OnDeleted
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     PositionsMissing,
     PositionsUnreadable,

@@ -84,7 +84,7 @@ def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # only an execution needs Spark
 
     from kinesis_assets.derive.read import read, shuffle_tasks  # noqa: PLC0415  # as above
-    from kinesis_assets.derive.source import open_source  # noqa: PLC0415
+    from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
     from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
     try:

@@ -56,7 +56,7 @@ def rebuild_asset(
     """
     from kinesis_assets.derive import rebuild  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415
-    from kinesis_assets.derive.source import open_source  # noqa: PLC0415
+    from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
 
     key, consumption, derivation = table_of(assets, opened.names, asset)
     table = DerivedTable(consumption.table, role=opened.role)

@@ -19,7 +19,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.redrive import redrive
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted
 from support.derived import DerivedBench
 from support.timing import WRITING

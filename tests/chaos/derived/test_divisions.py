@@ -28,7 +28,7 @@ from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import TableOfAnotherSource, TableUnsuitable
 from support.derived import DerivedBench, maintain_derived, maintain_table
 from support.timing import WRITING

@@ -15,7 +15,7 @@ from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.derived_table import Definition, Kind
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.commit_ids import new_id
 from support.plain_derived import PlainDerived, flatten, steps_of

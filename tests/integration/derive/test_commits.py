@@ -16,7 +16,7 @@ from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     CursorConflict,
     DataFileInvalid,

@@ -11,7 +11,7 @@ from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsMissing,

@@ -12,7 +12,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SchemaChangeRefused, SourceRowsDeleted, TableRewritten
 from support.derived import maintain_table, order
 

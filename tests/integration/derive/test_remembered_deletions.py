@@ -17,7 +17,7 @@ from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from support.table_folder import files_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import CheckedRows
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import CursorConflict, LandingFailed, SourceCommitsMissing
 from support.derived import order
 from support.glue_records import framed

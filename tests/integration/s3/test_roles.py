@@ -18,7 +18,7 @@ from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.new_rows import new_rows, read_table
 from kinesis_assets.derive.run import derive
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.operations.doctor.row_scan import scan

@@ -13,7 +13,7 @@ from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
 from kinesis_assets.derive.derived_table import entry_path
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import Deletion
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived

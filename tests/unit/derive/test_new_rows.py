@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows
 from kinesis_assets.derive.cursor import Selection
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsUnreadable,

@@ -26,7 +26,7 @@ from kinesis_assets.derive.data_files import RecordCounts
 from kinesis_assets.derive.derived_table import Definition, Kind, entry_path
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.maintenance.retention import expire
 from support.plain_derived import PlainDerived

@@ -19,7 +19,7 @@ from kinesis_assets.derive.derived_table import DerivedTable, Floor, refuse_rewr
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.policy import Retention
-from kinesis_assets.derive.source import open_source
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import ClocksDisagree, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id

@@ -1,0 +1,454 @@
+"""The tables that a consumer can read: raw and derived ones, routes of a router, and records set apart."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from kinesis_assets.derive.added_again import ConsumedRecords
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
+from kinesis_assets.derive.data_files import (
+    BATCH_COLUMN,
+    COMMIT_ORDER_COLUMN,
+    DOCUMENT_COLUMN,
+    ERRORS_FOLDER,
+    FOUND_COLUMN,
+    router_and_values,
+)
+from kinesis_assets.derive.derived_table import (
+    REBUILD_COMMAND,
+    SOURCE_PROPERTY,
+    DerivedSnapshot,
+    DerivedTable,
+    refuse_rewritten,
+    refuse_unknown_rows,
+)
+from kinesis_assets.derive.policy import ROUTE_COLUMN, DeletedRows, Deletion
+from kinesis_assets.derive.source import RankedFile, Source, commits_missing
+from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
+from kinesis_assets.errors import (
+    PositionsUnreadable,
+    TableOfAnotherSource,
+    TableUnsuitable,
+)
+from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
+from kinesis_assets.table.log import rewrite_checks
+from kinesis_assets.table.opening import open_delta
+from kinesis_assets.table.positions.positions_file import CommitRef
+from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.version import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import date
+
+    from kinesis_assets.derive.cursor import Records
+    from kinesis_assets.derive.derived_table import DerivedCommit, Floor
+    from kinesis_assets.derive.source import Arrivals
+    from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.positions.amendments import Amendment
+    from kinesis_assets.table.positions.positions import StreamPositions
+
+_PARALLEL_READS = 16
+
+
+def open_source(uri: str, role: AssumedRole | None = None) -> Source:
+    """Open the newest version of a raw or derived table.
+
+    Args:
+        uri: The table's path or URI; or that of the folder with the records that a typed table has set apart;
+            or what `routes_folder` returned.
+        role: The role that accesses a table on S3; None for the credentials of the process.
+
+    Raises:
+        InvalidInput: The path or URI is invalid.
+        TableMissing: The table does not exist.
+        TableUnreachable: The table's log cannot be read.
+        TableUnsuitable: The table is neither raw nor derived, or its features prevent reading it by files.
+        TableRewritten: The table was restored or overwritten.
+        PositionsMissing: The table is derived, and has rows but no position.
+    """
+    if uri.endswith(f"/{ERRORS_FOLDER}"):
+        return ErrorsSource(DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role).snapshot())
+    if (routed := router_and_values(uri)) is not None:
+        router, values = routed
+        return RoutesSource(DerivedTable(router, role=role).snapshot(), values)
+    table = DerivedTable(uri, role=role)
+    snapshot = DerivedSnapshot(table, open_delta(uri, table.folder, "the first run of its own asset"))
+    if SOURCE_PROPERTY in snapshot.properties:
+        return DerivedSource(snapshot)
+    return RawSource(PositionedTable(uri, role=role))
+
+
+class RawSource(Source):
+    """One version of a raw table.
+
+    Raises the errors of `open_source`.
+    """
+
+    batch_column = "batch_id"
+    date_column = "arrival_date"
+    order_columns = RECORD_COLUMNS
+
+    def __init__(self, table: PositionedTable) -> None:
+        snapshot = table.snapshot()
+        super().__init__(snapshot)
+        self._table = table
+        self._positions: StreamPositions | None = None
+        self._amendment: Amendment | None = None
+        owners = snapshot.owners
+        if len(owners) > 1:
+            raise TableUnsuitable(
+                table.uri,
+                f"has positions of several streams: {', '.join(sorted(owners))}. Use a new table for each "
+                "stream, and derive from these",
+            )
+        if not owners:
+            return
+        (owner,) = owners
+        positions = snapshot.positions_of(owner)
+        if positions is not None:
+            rewrite_checks.refuse_rewritten(table, snapshot, positions)
+            self._positions, self._amendment = positions, snapshot.amendment(positions.identity)
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor after all rows of this version."""
+        return Cursor(
+            source=self.id,
+            commit=None if self._positions is None else self._positions.commit_id,
+            amendment=None if self._amendment is None else self._amendment.commit_id,
+        )
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows stay until an amendment deletes them."""
+        return True
+
+    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
+        """Return the commits after a cursor, see `Source`."""
+        chain, amendments = self._table.chain, self._table.amendments
+        since = () if self._positions is None else chain.since(self._positions, cursor.commit)
+        try:
+            landed = [SourceCommit(*commit) for commit in islice(since, limit)]
+            amended = [
+                of_amendment(each, None if each.previous is None else amendments.at(each.previous))
+                for each in amendments.since(self._amendment, cursor.amendment)
+            ]
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, cursor, str(error)) from error
+        # The order of the two chains among each other is that of their ids, which are drawn from the clock.
+        return list(merge(reversed(landed), reversed(amended), key=attrgetter("id")))
+
+    def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
+        """Return commits with the number of their rows, see `Source`."""
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            return list(pool.map(self._with_rows, commits))
+
+    def _with_rows(self, commit: SourceCommit) -> SourceCommit:
+        if commit.rows is not None:
+            return commit
+        try:
+            added = self._table.chain.positions_at(commit.id).added
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, self.end, str(error)) from error
+        return replace(commit, rows=sum(range_.rows for range_ in added.values()), ranges=added)
+
+    def recorded_batches(self) -> tuple[int, ...]:
+        """Return the batch ids of the commits that are recorded, see `Source`."""
+        landed = () if self._positions is None else self._table.chain.since(self._positions, None)
+        recorded: list[list[CommitRef]] = []
+        first = 0
+        for commits in (landed, self._table.amendments.back_from(self._amendment)):
+            newest_first: list[CommitRef] = []
+            try:
+                for each in commits:
+                    newest_first.append(CommitRef(each.commit_id, each.batch_id))  # noqa: PERF401  # keeps what precedes an error
+            except PositionsUnreadable:  # the earlier ones were pruned
+                first = max(first, newest_first[-1].commit_id)
+            recorded.append(newest_first[::-1])
+        # The order of the two chains among each other, as in `commits_since`.
+        merged = merge(*recorded, key=attrgetter("commit_id"))
+        return tuple(each.batch_id for each in merged if each.commit_id >= first)
+
+    @property
+    def floor(self) -> date | None:
+        """The first arrival date of the rows that the table keeps; None if it keeps all."""
+        return None if self._amendment is None else self._amendment.floor
+
+    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
+        """Return the records that commits added again, see `Source`."""
+        if self._positions is None or cursor.commit is None:
+            return ()
+        consumed = ConsumedRecords(self._table, self._positions.identity, cursor)
+        return tuple(
+            records
+            for commit in commits
+            if commit.amends and commit.rows
+            for records in consumed.among(commit.batch_id, commit.ranges)
+        )
+
+    def was_restored(self, after: Cursor, through: Cursor) -> bool:
+        """Return whether a restore was accepted between two positions, see `Source`."""
+        if after.amendment == through.amendment or through.amendment is None:
+            return False
+        before = None if after.amendment is None else self._table.amendments.at(after.amendment).accepted
+        return self._table.amendments.at(through.amendment).accepted != before
+
+    def arrivals(self, commit: SourceCommit, shard_id: str) -> Arrivals:
+        """Return the bounds of the arrival times of a shard's rows that a commit added, see `Source`."""
+        if commit.amends:
+            return None, None
+        chain = self._table.chain
+        try:
+            positions = chain.positions_at(commit.id)
+            through = positions.shards[shard_id].last_arrival
+            if positions.previous is None:
+                return None, through
+            before = chain.positions_at(positions.previous).shards.get(shard_id)
+        except PositionsUnreadable:  # they were pruned
+            return None, None
+        return None if before is None else before.seen_until, through
+
+    def rewound_rows(self, commits: Sequence[SourceCommit]) -> int:
+        """Return how many rows were deleted because positions were set back, see `Source`."""
+        seeks = {commit.batch_id: commit.id for commit in commits if not commit.amends}
+        found = 0
+        for commit in commits:
+            if commit.amends and commit.rewound:
+                shards = self._table.chain.positions_at(seeks[commit.batch_id]).shards
+                rewound = self._table.amendments.at(commit.id).rewound
+                found += sum(shards[shard_id].seeks[-1].rows_removed for shard_id in rewound)
+        return found
+
+
+class DerivedSource(Source):
+    """One version of a derived table.
+
+    Raises the errors of `open_source`.
+    """
+
+    batch_column = BATCH_COLUMN
+
+    def __init__(self, snapshot: DerivedSnapshot) -> None:
+        super().__init__(snapshot)
+        refuse_unknown_rows(snapshot)
+        refuse_rewritten(snapshot)
+        self._snapshot = snapshot
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor after all rows of this version."""
+        newest = self._snapshot.newest
+        return Cursor(source=self.id, commit=None if newest is None else newest.commit_id)
+
+    @property
+    def expiry_column(self) -> str | None:
+        """The column by whose date rows expire; None if they do not."""
+        return None if self._floor is None else self._floor.column
+
+    @property
+    def floor(self) -> date | None:
+        """The first date of the rows that the table keeps, in that column; None if it keeps all."""
+        return None if self._floor is None else self._floor.first
+
+    @property
+    def expired_rows(self) -> int:
+        """Number of rows that the table has deleted because of their age, see `Source`."""
+        return 0 if self._floor is None else self._floor.rows
+
+    @property
+    def _floor(self) -> Floor | None:
+        newest = self._snapshot.newest
+        return None if newest is None else newest.floor
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows stay until an amendment deletes them."""
+        return False
+
+    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
+        """Return the commits after a cursor, see `Source`."""
+        since = self._snapshot.table.entries.since(self._snapshot.newest, cursor.commit)
+        try:
+            found = [
+                SourceCommit(
+                    entry.commit_id,
+                    entry.batch_id,
+                    rows=self._rows_of(entry),
+                    replaced=entry.replaced,
+                    expired=entry.expired,
+                )
+                for entry in islice(since, limit)
+            ]
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, cursor, str(error)) from error
+        return found[::-1]
+
+    def _rows_of(self, entry: DerivedCommit) -> int:
+        """Return the number of rows that a commit added."""
+        return entry.rows
+
+    def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
+        """Return commits with the number of their rows, see `Source`."""
+        return list(commits)
+
+
+_ROUTER_ORDER = (COMMIT_ORDER_COLUMN, *RECORD_COLUMNS, DOCUMENT_COLUMN)
+"""The columns of a router by which its rows have the order that they have in its source."""
+
+
+class RoutesSource(DerivedSource):
+    """The rows of a router with some values of its column `route`.
+
+    Its commits are those of the router, of which only these rows count, and only their files are read.
+
+    Args:
+        values: The values of the column.
+    """
+
+    def __init__(self, snapshot: DerivedSnapshot, values: Collection[str]) -> None:
+        super().__init__(snapshot)
+        self._values = values
+        if snapshot.partition_columns != [ROUTE_COLUMN]:
+            raise TableUnsuitable(
+                self.uri, f"is not partitioned by {ROUTE_COLUMN}, so it is no router; correct the source"
+            )
+        columns = {field["name"] for field in self.schema["fields"]}
+        self.order_columns = [name for name in _ROUTER_ORDER if name in columns]
+
+    def ranked_files(self, selection: Selection) -> list[RankedFile]:
+        """Return the files that may have selected rows."""
+        files = super().ranked_files(selection)
+        return [each for each in files if each.file.partition[ROUTE_COLUMN] in self._values]
+
+    def _rows_of(self, entry: DerivedCommit) -> int:
+        return sum(entry.routed.get(value, 0) for value in self._values)
+
+
+class ErrorsSource(DerivedSource):
+    """The records that a typed table could not decode, and that its commits have set apart.
+
+    Its commits are those of the table with such records, and its redrives, each of which names the records
+    that it removes or replaces. Each names the one before it, so others are not
+    read. They are recorded for as long as all commits of the table.
+
+    The arguments and errors are those of `DerivedSource`.
+    """
+
+    replaces = (*RECORD_COLUMNS, DOCUMENT_COLUMN)
+
+    @property
+    def origin_id(self) -> str:
+        """The id of the source of the typed table, from which older releases derived its table of errors."""
+        return self.snapshot.properties[SOURCE_PROPERTY]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The columns of the records.
+
+        They are those of the raw table that a table of errors has, those that decoding may add, and the batch
+        ids of the commits of this table.
+        """
+        fields = [field for field in TABLE_SCHEMA if field.name not in {"stream", RawSource.batch_column}]
+        added = {
+            "schema_id": pa.string(),
+            DOCUMENT_COLUMN: pa.int32(),
+            FOUND_COLUMN: pa.int64(),
+            BATCH_COLUMN: pa.int64(),
+        }
+        return schema_of(pa.schema([*fields, *(pa.field(name, kind) for name, kind in added.items())]))
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor after all records of this version."""
+        newest = self._snapshot.newest
+        return Cursor(source=self.id, commit=None if newest is None else newest.last_errors)
+
+    @property
+    def _floor(self) -> None:
+        """Nothing: the records do not expire with the rows of the table."""
+        return
+
+    @cached_property
+    def start(self) -> Cursor:
+        """The cursor before all records that are known, after those of older releases and pruned commits."""
+        end = self.end
+        each, entries = end.commit, self._snapshot.table.entries
+        with suppress(PositionsUnreadable):
+            while each is not None and (entry := entries.at(each)).records_errors:
+                each = entry.errors_before
+        return msgspec.structs.replace(end, commit=each)
+
+    @property
+    def forgotten(self) -> list[DeletedRows]:
+        """The records of earlier commits, which are not known."""
+        return [] if self.start.commit is None else [DeletedRows(deletion=Deletion.FORGOTTEN)]
+
+    def accepted(self, cursor: Cursor) -> Cursor:
+        """Return the position of a table of errors, also if an older release derived it on its own.
+
+        Such a table continues only after the very records that the typed table had decoded.
+
+        Raises:
+            TableOfAnotherSource: It had decoded others, or the position belongs to another table.
+        """
+        if cursor.source != self.origin_id:
+            return super().accepted(cursor)
+        start, reached = self.start, None
+        with suppress(PositionsUnreadable):
+            reached = None if start.commit is None else self._snapshot.table.entries.at(start.commit).cursor
+        if reached == cursor:
+            return start
+        raise TableOfAnotherSource(
+            self.uri,
+            f"an older release derived its table of errors up to the position {cursor}, but this table up to "
+            f"{reached or 'one that is not recorded'}, so a record in between would be in both tables or in "
+            "neither. Nothing was changed. If this table has no commit of this release yet, run both with "
+            f"the older one until they have consumed everything; otherwise run {REBUILD_COMMAND} for both",
+        )
+
+    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
+        """Return the commits after a cursor, see `Source`."""
+        found: list[SourceCommit] = []
+        each = self.end.commit
+        try:
+            while each is not None and each != cursor.commit and len(found) != limit:
+                entry = self._snapshot.table.entries.at(each)
+                if not entry.records_errors:
+                    raise commits_missing(self.uri, cursor, "an older release made them")
+                rows = sum(file.rows for file in entry.errors)
+                replaced = () if entry.redriven is None else entry.redriven.files
+                found.append(
+                    SourceCommit(
+                        each,
+                        entry.batch_id,
+                        rows=rows,
+                        replaced=replaced,
+                        files=entry.errors,
+                        is_alone=bool(replaced),
+                    )
+                )
+                each = entry.errors_before
+        except PositionsUnreadable as error:
+            raise commits_missing(self.uri, cursor, str(error)) from error
+        if each is None and cursor.commit is not None:
+            raise commits_missing(self.uri, cursor, "it was rebuilt")
+        return found[::-1]
+
+    def files_of(self, commits: Sequence[SourceCommit]) -> list[RankedFile]:
+        """Return the files with the records of some commits."""
+        return [
+            RankedFile(TableFile(file.path, file.size, file.rows), commit.batch_id, commit.batch_id)
+            for commit in commits
+            for file in commit.files
+        ]
