@@ -19,6 +19,7 @@ from kinesis_assets.derive.data_files import ERRORS_FOLDER, routes_folder
 from kinesis_assets.derive.derivation import Router, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
+from kinesis_assets.derive.redrive import redrive
 from support.derived import maintain_derived
 
 if TYPE_CHECKING:
@@ -218,3 +219,15 @@ def test_compaction_of_the_router_changes_nothing_for_its_tables(routed):
     orders.run()
     direct.run()
     assert rows_of(orders) == rows_of(direct)
+
+
+def test_a_bad_record_of_a_route_is_redriven_from_its_router(spark, routed):
+    tables = routed()
+    router, users = tables.router(), tables.of_route(1)
+    tables.ingest(event(7, 5), event(7, "u"))
+    router.run()
+    users.run()
+    corrected = RoutedRows(tables.routes.tables[1], "id VARIANT").of_table
+    derivation = replace(users.derivation, transform=corrected, careful=partial(corrected, is_careful=True))
+    redrive(spark, users.table, derivation, by="a test", apply=True)
+    assert [(row["id"], row["error"]) for row in rows_of(users)] == [("5", None), ("u", None)]
