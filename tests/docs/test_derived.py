@@ -35,7 +35,7 @@ YAMLS, SHELLS, PYTHONS = (
     for language in ("yaml", "sh", "python")
 )
 CLICKS, LOGS, PAYMENTS = map(yaml.safe_load, YAMLS)
-INFER, REBUILD = SHELLS
+INFER, REDRIVE, REBUILD = SHELLS
 ASSETS, INVALID, OWN, ENGINES = PYTHONS
 
 
@@ -101,6 +101,9 @@ def test_the_assets_of_the_page_follow_the_stream(
     assert cli(*apply).exit_code == 0
     assert rows("./derived/page_views", "click_id", "page") == []
     job.execute_in_process(instance=instance, asset_selection=[names["page_views"].key])
+    assert rows("./derived/page_views", "click_id", "page") == [("None", "None"), ("a", "/cart")]
+    for line in REDRIVE.splitlines():
+        assert cli(*shlex.split(line)[1:]).exit_code == 0
     assert rows("./derived/page_views", "click_id", "page") == [("None", "None"), ("a", "/cart")]
 
 
