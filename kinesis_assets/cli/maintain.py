@@ -119,8 +119,8 @@ def _is_derived(opened: OpenStream) -> bool:
         return False
     if opened.settings.retention_days is not None:
         raise InvalidInput(
-            f"--retention-days: table {opened.table.uri} is derived, and its rows expire by its own "
-            "settings, which the maintenance job has; leave the option out"
+            f"--retention-days: table {opened.table.uri} is derived, and the maintenance job of the "
+            "stream deletes its old rows by the table's own settings; leave the option out"
         )
     return True
 

@@ -43,7 +43,7 @@ class Decoding:
     data: bytes | None = None
 
     def part(self, document: bytes) -> Decoding:
-        """Return a document of this one, which is decoded for itself."""
+        """Return a document of this one, which is decoded on its own."""
         return Decoding(document, self.schema_id, data=document)
 
     def fail(self, name: str, error: Undecodable) -> None:

@@ -213,7 +213,7 @@ FORMATS = {
         ),
         Format(
             "avro_container",
-            "one Avro object container each, with many data",
+            "an Avro object container each, of which each datum becomes a row",
             "kinesis_assets.decoders.avro_container.AvroContainer",
             schemas=(SchemaKind.DDL, SchemaKind.AVRO),
             multiplies=True,

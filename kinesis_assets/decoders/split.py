@@ -1,4 +1,4 @@
-"""Records of several documents: lines, documents in a row, or the elements of an array.
+"""Records of several documents: lines, documents one after the other, or the elements of an array.
 
 Definitions load this module, so it loads neither Spark nor Arrow.
 """
@@ -40,14 +40,14 @@ _CLOSING = {b"{": b"}", b"[": b"]"}
 
 @dataclass(frozen=True)
 class Split:
-    """Split records into documents, of which each is decoded for itself.
+    """Split records into documents, each of which is decoded on its own.
 
     A byte order mark before the first document is left out, as is whitespace around documents.
 
     Attributes:
         mode: "lines" for one document a line, as the Kinesis Agent writes them: empty lines are none.
-            "documents" for JSON documents in a row, with or without whitespace between them; one that is
-            invalid ends with its line. "array" for the elements of a JSON array.
+            "documents" for JSON documents one after the other, with or without whitespace between them;
+            an invalid one ends at the end of its line. "array" for the elements of a JSON array.
     """
 
     mode: SplitMode

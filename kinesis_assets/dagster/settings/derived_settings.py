@@ -178,9 +178,9 @@ class DerivedTableSettings(DerivedSettings):
     )
     deleted_for: Annotated[str | None, valid(lambda text: text and parse_deleted_for(text))] = Field(
         default=None,
-        description="How long deletions by delete_where are remembered at least: minutes, hours or days. A "
-        "row that is older than the deletion of its key, and consumed within that time after it, does not "
-        "insert the key again. By default, each later row does.",
+        description="Minimum time for which deletions by delete_where are remembered, in minutes, hours or "
+        "days. A row that is older than the deletion of its key, and consumed within that time after it, "
+        "does not insert the key again. By default deletions are not remembered.",
         examples=["7 days"],
     )
     max_bytes: int = Field(

@@ -133,15 +133,15 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
     known_at_load: ClassVar = TableSettings.known_at_load | {"route_by", "routes", "table"}
 
     route_by: str = Field(
-        description="Path of the field in a document by whose value it is routed, or _record.<column> of the "
-        "source. A name with a dot is within backticks.",
+        description="Path of the field by whose value a document is routed, or of a column of the source "
+        "such as _record.partition_key. Write a name with a dot within backticks.",
         examples=["detail-type", "_record.partition_key"],
     )
     routes: Annotated[Sequence[Mapping[str, Any]], SchemaFrom(_schema_of_routes)] = Field(
         min_length=1,
-        description="The tables: of each, the value or values in match, and the settings of a typed table. "
-        "source, format, registry, compression, split and unnest are those of the router; on_deleted, "
-        "group_name, owners, tags and kinds are so by default.",
+        description="The tables, each with match and the settings of a typed table. The router's source, "
+        "format, registry, compression, split and unnest apply to all of them, and by default so do its "
+        "on_deleted, group_name, owners, tags and kinds.",
         examples=[
             [
                 {

@@ -18,7 +18,7 @@ from kinesis_assets.schemas.registries import check_connection
 
 _VERSION = Annotated[int, Field(ge=1)] | SkipJsonSchema[None]
 _LATEST = "Number of the version. By default the latest one, which is read at each step of a run."
-_MESSAGE = "Full name of the message, of Protobuf. A registry's schema that has one message needs none."
+_MESSAGE = "Full name of the Protobuf message. Required if the schema has several at its top level."
 
 
 class RegisteredSchema(Settings):
@@ -49,7 +49,9 @@ class ProtobufSchema(Settings):
         "--include_imports and --descriptor_set_out.",
         examples=["shop.desc"],
     )
-    message: str = Field(min_length=1, description=_MESSAGE, examples=["shop.Order"])
+    message: str = Field(
+        min_length=1, description="Full name of the Protobuf message.", examples=["shop.Order"]
+    )
 
 
 class RegistrySettings(Settings):
@@ -97,18 +99,18 @@ class ConfluentSettings(Settings):
     )
     username: str | SkipJsonSchema[None] = Field(
         default=None,
-        description="Name for HTTP basic authentication, or the key of an API.",
+        description="User name for HTTP basic authentication, or an API key.",
         examples=["orders"],
     )
     password: str | SkipJsonSchema[None] = Field(
         default=None,
-        description="Password for it, or the secret of an API. Driver and executors use it.",
+        description="Password, or the secret of the API key. Driver and executors use it.",
         examples=["{{ env.REGISTRY_PASSWORD }}"],
     )
     folder: str | SkipJsonSchema[None] = Field(
         default=None,
-        description="Path of a folder with schemas in the place of a registry, relative to the folder of the "
-        "YAML. Each file has the name of its id: 17.avsc, 18.json or 19.proto.",
+        description="Path of a folder with schemas in place of a registry, relative to the folder of the "
+        "YAML. The name of each file is the id of its schema: 17.avsc, 18.json or 19.proto.",
         examples=["schemas"],
     )
 

@@ -146,10 +146,10 @@ class DecodingSettings(Settings):
         default=None,
         alias="schema",
         description="Type of the decoded records, as DDL of Spark; or the path of an Avro schema (.avsc) or "
-        "of a JSON Schema (.json), relative to the folder of the YAML; or, with glue, a map that names a "
-        "schema of the Glue Schema Registry, with confluent the subject of one, with protobuf the file of a "
-        "descriptor set and a message. Required with a format. With avro it must be an Avro schema. The "
-        "defaults and aliases of an Avro schema apply to records that were written with another one.",
+        "of a JSON Schema (.json), relative to the folder of the YAML; or a map: with glue, of a schema in "
+        "the Glue Schema Registry; with confluent, of a subject; with protobuf, of a message in a descriptor "
+        "set. Required with a format. With avro it must be an Avro schema. The defaults and aliases of an "
+        "Avro schema apply to records that were written with another one.",
         examples=["order_id BIGINT, amount DOUBLE", "orders.avsc", {"registry": "shop", "name": "orders"}],
     )
     registry: RegistryField = Field(
@@ -161,27 +161,29 @@ class DecodingSettings(Settings):
     compression: Compression | None = Field(
         default=None,
         description="Compression of each record: gzip, which includes zlib; zstd; snappy, a block or its "
-        "framing format; or auto, whichever of them its first bytes show, or none.",
+        "framing format; or auto: gzip, zstd or the framing format of snappy if the first bytes show it, and "
+        "otherwise none.",
         examples=["gzip"],
     )
     split: SplitMode | None = Field(
         default=None,
-        description="How a record is split into documents, of which each is decoded for itself: lines, one "
-        "document each; documents, of JSON in a row; or array, the elements of an array of JSON. By default "
-        "a record is one document. The compression is that of the record.",
+        description="How a record is split into documents, each of which is decoded on its own: lines, one "
+        "document each; documents, JSON documents one after the other; or array, the elements of a JSON "
+        "array. By default a record is one document. The compression is that of the record.",
         examples=["lines"],
     )
     unnest: UnnestField = Field(
         default=None,
-        description="Path of an array in a document of JSON. Each element becomes a document: the one around "
-        "it, with the element in the place of the array. So the schema has the type of an element there.",
+        description="Path of an array in a JSON document. Each element becomes a document: the one around "
+        "it, with the element in place of the array. So the schema has the type of an element there.",
         examples=["logEvents"],
     )
     only: OnlyField = Field(
         default={},
-        description="Documents that are decoded, by the path of a field or _record.<column> of the source: "
-        "the value that it has, or a list of values. Others are left out, and are no bad records. Values are "
-        "compared as those of JSON, and a missing field is null. A name with a dot is within backticks.",
+        description="Which documents are decoded: by the path of a field, or of a column of the source such "
+        "as _record.partition_key, the value that it must have, or a list of values. Other documents are "
+        "left out, and do not count as bad records. Values are compared as those of JSON, and a missing "
+        "field is null. Write a name with a dot within backticks.",
         examples=[{"detail-type": ["Order Placed", "Order Canceled"], "_record.partition_key": "shop"}],
     )
     select: Texts = Field(
@@ -206,7 +208,7 @@ class DecodingSettings(Settings):
         "or where fails: keep it in the table, in one row with null in all columns but error, shard_id, "
         "sequence_number, sub_sequence_number and data, and document_number if it is one of several; add it "
         "to a separate table, which has the same name with _errors at its end and is an asset of its own; or "
-        "fail.",
+        "fail the run.",
         examples=["separate"],
     )
 
