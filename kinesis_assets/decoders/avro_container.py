@@ -1,10 +1,10 @@
-"""Avro object containers: records with many data each, and with the schema with which these were written.
+"""Avro object containers: records with any number of data each, and the schema with which these were written.
 
 A container begins with `Obj`, 1, a map with the schema and the codec, and a marker of 16 bytes. Blocks
 follow. Each has the number of its data, its size, its compressed data, and the marker again.
 
 fastavro's own reader is not used: it decompresses a block of any size, and a damaged one raises an error
-behind which nothing can be read.
+after which nothing can be read.
 Source: https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 """
 

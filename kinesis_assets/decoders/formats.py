@@ -59,7 +59,7 @@ POSITION = Field("_position", "STRING")
 """Where a change is in the log of its database. The order of these texts is that of the log."""
 
 UNCHANGED = Field("_unchanged", "ARRAY<STRING>")
-"""The columns whose values a change does not know, because they are as they were."""
+"""The columns whose values a change lacks, because they have not changed."""
 
 SOURCE = "_source"
 """The field of a schema that is what a format of changes says of a change, beside the row itself."""
@@ -73,7 +73,7 @@ class Changes:
         columns: The fields that its decoder returns behind those of the schema.
         order_by: The default of `order_by`, in a table with a key.
         delete_where: The default of `delete_where`, in a table with a key.
-        tombstones: Records for a key that has no value any more. They are no JSON, and have no rows.
+        tombstones: Records for a key that no longer has a value. They are not JSON, and have no rows.
     """
 
     columns: tuple[Field, ...]

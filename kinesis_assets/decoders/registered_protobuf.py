@@ -1,4 +1,4 @@
-"""Protobuf payloads of schema registries. They begin with which message of a definition they are.
+"""Protobuf payloads of schema registries. Each begins with the index of its message in a definition.
 
 A Glue payload begins with a varint: the place of the message among all messages of the definition, including
 those of maps, sorted by their full names. A Confluent payload begins with a path: the number of its parts,

@@ -122,7 +122,7 @@ class Derivation:
     Attributes:
         source: The path or URI of the source, a raw or derived table.
         transform: From rows of the source to rows of the table. With a roll-up it gets all rows of each
-            group that changed. Otherwise it must treat each row for itself, since rows arrive in steps of
+            group that changed. Otherwise it must treat each row on its own, since rows arrive in steps of
             any size.
         mode: How rows replace others; None to append them.
         on_deleted: What to do if rows of the source were deleted.

@@ -40,7 +40,7 @@ def raise_for_record(
         table: The table's URI, for the error.
         source: The version of the source to which the rows belong.
         rows: The rows of the step that failed.
-        derivation: How the table is computed. It is no roll-up, which does not treat each row for itself.
+        derivation: How the table is computed. It is no roll-up, which does not treat each row on its own.
 
     Raises:
         LandingFailed: It is.

@@ -1,4 +1,4 @@
-"""Fills the values that a change does not know with those of the row that it replaces.
+"""Fills the values that a change lacks with those of the row that it replaces.
 
 Sources of changes leave out values that have not changed, such as large texts. A row names their columns
 in `UNCHANGED_COLUMN`. The rows of a key are taken one after the other, as in `derive.upsert`, by tasks that
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kinesis_assets.spark.arrow_steps import ArrowStep
 
 UNCHANGED_COLUMN = "_unchanged"
-"""The column of a transformation with the names of the columns whose value a row does not know."""
+"""The column of a transformation with the names of the columns whose values a row lacks."""
 
 _VERSION, _IS_FIRST, _DELETES = "__version", "__is_first", "__row_deletes"
 
@@ -55,7 +55,7 @@ def filled(
     remembers: bool,
     tasks: int,
 ) -> DataFrame:
-    """Return rows with the values that they do not know, and without the column that names these.
+    """Return rows with the values that they lacked, and without the column that names these.
 
     Args:
         rows: The rows of some keys, those of the table among them.

@@ -157,7 +157,7 @@ class _Attempt:
         checked: What the transformation returned for them.
         rows: The rows of the table among that, and those of records that could not be decoded.
         still: The records that are still bad.
-        changed: The identities of the records that are not bad any more, or for another reason.
+        changed: The identities of the records that are no longer bad, or are bad for another reason.
     """
 
     checked: CheckedRows

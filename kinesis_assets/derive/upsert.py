@@ -216,7 +216,7 @@ def unchanged_of(rows: DataFrame) -> list[str]:
 
 
 def _unknown(rows: DataFrame, upsert: Upsert) -> list[str]:
-    """Return the columns of which some new rows do not know the value. Rows must have keys and versions."""
+    """Return the columns whose values some new rows lack. Rows must have keys and versions."""
     if not has_unknown_values(rows):
         return []
     columns = {*rows.columns} - {*upsert.columns, UNCHANGED_COLUMN, ORDER_COLUMN, _PLACE_COLUMN}
@@ -249,7 +249,7 @@ def _marks(rows: DataFrame, upsert: Upsert) -> _Marks:
 
 
 def _filled(rows: DataFrame, upsert: Upsert, unknown: Sequence[str], tasks: int) -> DataFrame:
-    """Return rows with the values that they do not know."""
+    """Return rows with the values that they lacked."""
     marks, version = _marks(rows, upsert), _version(rows, upsert)
     later = _later(rows, marks.origin)
     return filled(

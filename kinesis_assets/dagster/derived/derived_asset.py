@@ -50,7 +50,7 @@ def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.As
     """Turn a function of a DataFrame into the asset of a derived table, which has the function's name.
 
     The function gets new rows of the source, and returns rows of the table. Each row of the source reaches it
-    in exactly one commit of the table. It must treat each row for itself, because rows arrive in steps of any
+    in exactly one commit of the table. It must treat each row on its own, because rows arrive in steps of any
     size. The arguments are the fields of
     `kinesis_assets.dagster.settings.derived_settings.DerivedTableSettings`.
 
