@@ -55,7 +55,7 @@ integration: $(ARCHIVE)
 # Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, the benchmarks with
 # little data, and what happens when processes are killed and responses are lost. The tests of three targets are run by
 # the same three processes: nothing waits for the last test of each, and Spark is started less often.
-test-all: unit
+test-all: unit $(ARCHIVE) # without the archive, the longest target would start last
 	@$(MAKE) --no-print-directory -j 2 everything slow wheel spark35 bucket connect standalone soak
 
 everything: $(ARCHIVE)
