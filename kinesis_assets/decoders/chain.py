@@ -190,8 +190,9 @@ def _document_batches(
     """
     steps = [(decoder.name, decoder.make_step()) for decoder in decoders]
     last = max(place for place, each in enumerate(decoders, start=1) if getattr(each, "multiplies", False))
+    is_typed = decoders[last - 1].spark_type is not None
     for batch in batches:
-        for documents in _documents(batch, steps[:last], steps[last:]):
+        for documents in _documents(batch, steps[:last], steps[last:], is_typed=is_typed):
             indices = pa.array(documents.rows, pa.int32())
             new = _columns(documents.decodings, arrow_type)
             new["data"] = pa.array([each.data for each in documents.decodings], batch["data"].type)
@@ -213,12 +214,16 @@ class _Documents:
     numbers: list[int | None] = field(default_factory=list)
 
 
-def _documents(batch: pa.RecordBatch, splitting: _Steps, others: _Steps) -> Iterator[_Documents]:
+def _documents(
+    batch: pa.RecordBatch, splitting: _Steps, others: _Steps, *, is_typed: bool = False
+) -> Iterator[_Documents]:
     """Decode the documents of the rows of a batch in order. Yields about `BATCH_BYTES` of them.
 
     Args:
         splitting: The steps up to the last one that may return several documents.
         others: The steps behind it.
+        is_typed: Whether the last one of *splitting* returns values. Those of a document have its number:
+            otherwise the numbers of later documents would depend on whether this one can be decoded.
     """
     documents = _Documents()
     size = 0
@@ -228,7 +233,8 @@ def _documents(batch: pa.RecordBatch, splitting: _Steps, others: _Steps) -> Iter
         if record.value is None:
             _decode(record, ())
         number = 0
-        for decoding, is_document in _split(record, splitting if record.error is None else ()):
+        steps = splitting if record.error is None else ()
+        for decoding, is_document, ends in _split(record, steps, is_typed=is_typed):
             if decoding is not None:
                 if decoding.error is None:
                     size += _decode(decoding, others)
@@ -236,7 +242,7 @@ def _documents(batch: pa.RecordBatch, splitting: _Steps, others: _Steps) -> Iter
                 documents.rows.append(row)
                 documents.numbers.append(number if is_document else None)
                 size += len(decoding.data or b"") + _ROW_BYTES
-            number += is_document
+            number += ends
             if size >= BATCH_BYTES:
                 yield documents
                 documents = _Documents()
@@ -246,15 +252,17 @@ def _documents(batch: pa.RecordBatch, splitting: _Steps, others: _Steps) -> Iter
 
 
 def _split(
-    decoding: Decoding, steps: _Steps, *, is_document: bool = False
-) -> Iterator[tuple[Decoding | None, bool]]:
+    decoding: Decoding, steps: _Steps, *, is_typed: bool, is_document: bool = False
+) -> Iterator[tuple[Decoding | None, bool, bool]]:
     """Apply steps to a record, or to a document of one.
 
     Yields:
-        Its documents, and whether they are that and not the whole record, which failed; None in the place of
-        each that a step left out. So the number of a document does not depend on what is left out.
+        Its documents, whether they are that and not the whole record, which failed, and whether what follows
+        has another number; None in the place of each that a step left out. So the number of a document
+        depends neither on what is left out nor on the values of the others.
     """
     for place, (name, step) in enumerate(steps, start=1):
+        shares_number = is_document and is_typed and place == len(steps)
         try:
             several = step(decoding)
             if several is None:
@@ -263,13 +271,13 @@ def _split(
             for each in several:
                 is_empty = False
                 if place == len(steps):
-                    yield each, True
+                    yield each, True, not shares_number
                 else:
-                    yield from _split(each, steps[place:], is_document=True)
-            if is_empty:
-                yield None, True
+                    yield from _split(each, steps[place:], is_typed=is_typed, is_document=True)
+            if is_empty or shares_number:
+                yield None, True, True
         except Undecodable as error:
             decoding.fail(name, error)
-            yield decoding, is_document
+            yield decoding, is_document, is_document
         return
-    yield decoding, is_document
+    yield decoding, is_document, is_document

@@ -11,6 +11,7 @@ import pytest
 from kinesis_assets.decoders.debezium import Debezium
 from kinesis_assets.decoders.formats import FORMATS
 from kinesis_assets.decoders.json_paths import Only
+from kinesis_assets.decoders.split import Split
 from support.database_changes import rows_of
 from support.raw_rows import decoded
 from support.spark_types import spark_type
@@ -337,8 +338,23 @@ def test_the_rows_of_a_record_are_its_documents_and_a_bad_record_is_kept_whole()
     found = decoded([b"default", *records, b""], only, Debezium(spark_type("id long, a int"), ("id",)))
     assert [(row["sequence_number"], row["document_number"], row["error"]) for row in found] == [
         ("1", 0, None),
-        ("1", 1, None),
+        ("1", 0, None),
         ("2", 0, "debezium: Expected `int | null`, got `str` - at `$.after.id`"),
     ]
     assert [row["value"] and row["value"]["id"] for row in found] == [1, 2, None]
     assert [row["data"] for row in found] == [records[0], records[0], records[1]]
+
+
+def test_the_number_of_a_document_does_not_depend_on_how_many_rows_others_have():
+    moved, bad = envelope("u", {"id": 2, "a": 1}, {"id": 1}), envelope("c", {"id": "x"})
+    lines = b"\n".join(json.dumps(each).encode() for each in (moved, bad))
+    for a, numbers in (("int", [0, 0, 1]), ("string", [0, 1])):  # with which the first one is bad, too
+        found = decoded([lines], Split("lines"), Debezium(spark_type(f"id long, a {a}"), ("id",)))
+        assert [row["document_number"] for row in found] == numbers
+        assert found[-1]["error"] == "debezium: Expected `int | null`, got `str` - at `$.after.id`"
+
+
+def test_the_rows_of_a_record_that_is_one_document_are_numbered():
+    moved = json.dumps(envelope("u", {"id": 2}, {"id": 1})).encode()
+    found = decoded([moved], Debezium(spark_type("id long"), ("id",)))
+    assert [row["document_number"] for row in found] == [0, 1]
