@@ -220,6 +220,7 @@ def comparable(value: Any) -> tuple[type, Any]:
 
 
 _value = msgspec.json.Decoder(float_hook=Decimal).decode
+_any = msgspec.json.Decoder(float_hook=str).decode  # also of numbers that no decimal has
 
 
 def _object_matcher(tree: Mapping[str, Any]) -> Callable[[Any], bool]:
@@ -242,7 +243,7 @@ def _object_matcher(tree: Mapping[str, Any]) -> Callable[[Any], bool]:
         try:
             fields = decode(text)
         except msgspec.ValidationError:  # it is no object, but may be no JSON either
-            _value(text)
+            _any(text)
             fields = missing
         for place, each in found:  # noqa: SIM110  # all() takes twice the time
             if not each(getattr(fields, place)):
@@ -277,7 +278,7 @@ def _member_reader(name: str) -> Callable[[Any], msgspec.Raw]:
         try:
             return getattr(decode(text), _MEMBER)  # type: ignore[no-any-return]
         except msgspec.ValidationError:  # it is no object, but may be no JSON either
-            _value(text)
+            _any(text)
             return _NO_MEMBER
 
     return read

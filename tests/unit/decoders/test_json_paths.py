@@ -231,3 +231,9 @@ def test_a_null_of_a_column_is_compared_too():
 def test_conditions_that_cannot_be_are_refused(values, reason):
     with pytest.raises(InvalidInput, match=reason):
         Only(values)
+
+
+@pytest.mark.parametrize("document", [b"1e%b", b"[1e%b]"])
+def test_a_number_that_no_decimal_has_is_no_object(document):
+    assert kept({"a": None}, document % (b"9" * 30)) == [0]
+    assert kept({"a": 1}, document % (b"9" * 30)) == []

@@ -58,6 +58,14 @@ def test_a_field_may_be_in_objects_and_have_any_name():
 
 
 @pytest.mark.parametrize(
+    "document", [b"1e%b", b"[1e%b]", b'{"a": 1e%b}', b'{"a": [1e%b]}', b'{"a": {"b": 1e%b}}']
+)
+def test_a_number_that_no_decimal_has_is_another_value(document):
+    (row,) = routed("a.b", {"x": "x"}, document % (b"9" * 30))
+    assert (row["route"], row["error"]) == (None, None)
+
+
+@pytest.mark.parametrize(
     "document", [b"not json", b'{"type": "order"', b'{"type": "order"} x', b"", b"[" * 9999]
 )
 def test_a_record_that_is_no_json_has_no_route_but_an_error(document):
