@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -31,6 +32,7 @@ _UNITS = {
 """By the name of a schema, how many of its units a second has."""
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_SCALE = re.compile(r"-?[0-9]{1,9}")
 _MOST_BYTES = 100  # six times the size of Spark's longest decimal
 _SHOWN = 100
 
@@ -68,9 +70,14 @@ def _nested(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def _scale(schema: Mapping[str, Any]) -> int | None:
+    """Return the scale in the schema of a decimal, if it has one. Raises `msgspec.ValidationError`."""
     parameters = schema.get("parameters")
-    scale = str(parameters.get("scale")) if isinstance(parameters, dict) else ""
-    return int(scale) if scale.lstrip("-").isdecimal() else None
+    scale = parameters.get("scale") if isinstance(parameters, dict) else None
+    if scale is None:
+        return None
+    if not _SCALE.fullmatch(str(scale)):
+        raise msgspec.ValidationError(f"{str(scale)[:_SHOWN]!r} is not the scale of a decimal")
+    return int(scale)
 
 
 class _Days(date):

@@ -137,3 +137,9 @@ def test_values_with_a_schema(ddl, content, schema, expected):
 def test_values_that_do_not_fit(ddl, content, reason):
     path = "$.after.a[1]" if ddl.startswith("array") else "$.after.a"
     assert value(ddl, content) == f"{reason} - at `{path}`"
+
+
+@pytest.mark.parametrize("scale", ["--2", "9" * 5000, "", "1.5", "\u0663", True])
+def test_a_schema_with_an_invalid_scale_makes_a_bad_record(scale):
+    error = value("decimal(10,2)", "BNI=", DECIMAL | {"parameters": {"scale": scale}})
+    assert error.endswith(f"{str(scale)[:100]!r} is not the scale of a decimal - at `$.payload`")
