@@ -33,6 +33,9 @@ _LOGICAL_TYPES = {
 
 _DECIMAL_BYTES = 100  # six times the size of Spark's longest decimal
 
+_MOST_PARTS = 100_000
+"""The maximum size of a schema. A datum of none but empty records can have as many values without a byte."""
+
 
 @dataclass(frozen=True)
 class Avro:
@@ -160,14 +163,22 @@ def _parsed(definition: AvroDefinition) -> tuple[Any, dict[str, Any]]:
             schema = fastavro.parse_schema(json.loads(text, object_hook=_lossless), named_schemas=named)
         except Exception as error:  # its errors have no common type
             raise Undecodable(f"its definition is not an Avro schema: {error!r}") from error
-        if _is_recursive(schema):
-            # Spark has no recursive types, and a malicious record would make fastavro recurse until a crash.
-            raise Undecodable("its definition is recursive")
-        if _is_endless(schema, named):
-            raise Undecodable(
-                "its definition has an array of items without any bytes, which could be endless"
-            )
+        try:
+            _check_parts(schema, named)
+        except RecursionError as error:
+            raise Undecodable(f"its definition is nested too deep: {error}") from error
     return schema, named
+
+
+def _check_parts(schema: Any, named: dict[str, Any]) -> None:
+    """Raise `Undecodable` if a small datum of a parsed schema could be endless, or take all memory."""
+    if _is_recursive(schema):
+        # Spark has no recursive types, and a malicious record would make fastavro recurse until a crash.
+        raise Undecodable("its definition is recursive")
+    if _size(schema, named, {}) > _MOST_PARTS:
+        raise Undecodable(f"its definition has more than {_MOST_PARTS} parts, with those that are repeated")
+    if _is_endless(schema, named):
+        raise Undecodable("its definition has an array of items without any bytes, which could be endless")
 
 
 def _resolution(writer: Any, named: dict[str, Any], reader: AvroDefinition) -> Callable[[Any], Any] | None:
@@ -199,6 +210,19 @@ def _is_recursive(schema: Any, within: tuple[str, ...] = ()) -> bool:
     inner = [field["type"] for field in schema.get("fields", ())]
     inner += [schema[key] for key in ("items", "values") if key in schema]
     return any(_is_recursive(each, within) for each in inner)
+
+
+def _size(schema: Any, named: dict[str, Any], known: dict[str, int]) -> int:
+    """Return the number of parts of a parsed schema that is not recursive, each as often as it is named."""
+    if isinstance(schema, str):
+        if schema not in known:
+            known[schema] = _size(named[schema], named, known) if schema in named else 1
+        return known[schema]
+    if isinstance(schema, list):
+        return sum(_size(branch, named, known) for branch in schema)
+    inner = [field["type"] for field in schema.get("fields", ())]
+    inner += [schema[key] for key in ("items", "values") if key in schema]
+    return 1 + sum(_size(each, named, known) for each in inner)
 
 
 def _is_endless(schema: Any, named: dict[str, Any]) -> bool:

@@ -249,3 +249,21 @@ def test_containers_have_schemas_of_their_own():
         AvroContainer(spark_type("id long, note string")),
     )
     assert [row["value"] for row in found] == [{"id": 1, "note": None}, {"id": 2, "note": "hi"}]
+
+
+def test_a_schema_that_is_nested_too_deep_makes_a_bad_record():
+    nested = b'{"type":"array","items":' * 600 + b'"long"' + b"}" * 600
+    data = header(definition=DEFINITION.replace(b'"long"', nested)) + block(1, b"\0")
+    ((number_, value, error),) = rows(data)
+    assert (number_, value) == (None, None)
+    assert error.startswith("avro_container: its definition is nested too deep: maximum recursion depth")
+
+
+def test_a_schema_that_repeats_empty_records_in_each_other_makes_a_bad_record():
+    part: object = {"type": "record", "name": "A0", "fields": [{"name": "x", "type": "null"}]}
+    for level in range(1, 40):
+        fields = [{"name": "first", "type": part}, {"name": "second", "type": f"A{level - 1}"}]
+        part = {"type": "record", "name": f"A{level}", "fields": fields}
+    data = header(definition=json.dumps(part).encode()) + block(1, b"\0")
+    error = "avro_container: its definition has more than 100000 parts, with those that are repeated"
+    assert rows(data) == [(None, None, error)]
