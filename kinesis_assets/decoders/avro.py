@@ -144,7 +144,9 @@ class AvroReader:
 
     def convert(self, value: Any) -> Any:
         """Convert what `parse` has returned to the type, or raise `Undecodable`."""
-        return self._checked(value if self._resolve is None else self._resolve(value))
+        if self._resolve is not None and value is not None:  # as that of a union with null
+            value = self._resolve(value)
+        return self._checked(value)
 
 
 def check_reader(reader: AvroDefinition, spark_type: DataType) -> None:

@@ -267,3 +267,12 @@ def test_a_schema_that_repeats_empty_records_in_each_other_makes_a_bad_record():
     data = header(definition=json.dumps(part).encode()) + block(1, b"\0")
     error = "avro_container: its definition has more than 100000 parts, with those that are repeated"
     assert rows(data) == [(None, None, error)]
+
+
+def test_a_datum_that_is_null_is_a_bad_document_for_a_readers_schema_too():
+    reader = json.dumps(ORDER | {"fields": [*ORDER["fields"], {"name": "a", "type": "int", "default": 7}]})
+    data = header(definition=b'["null",%b]' % DEFINITION) + block(2, b"\x00" + b"\x02\x06")
+    assert rows(data, "id long, a int", reader=reader) == [
+        (0, None, "avro_container: Expected `object`, got `null`"),
+        (1, {"id": 3, "a": 7}, None),
+    ]
