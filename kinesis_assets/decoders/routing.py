@@ -36,6 +36,9 @@ _VALUE = "value"
 _KNOWN_VALUES = 4096
 """The maximum number of different values that a task remembers."""
 
+_KNOWN_BYTES = 1024
+"""The maximum size of each: a value may be as large as a record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Routing:
@@ -110,12 +113,15 @@ class Routing:
 
         def route_of(text: msgspec.Raw) -> str | None:
             value = bytes(text)
-            if value not in known:
+            if value in known:
+                return known[value]
+            found = comparable_of(text)
+            route = None if found is None else routes.get(found)
+            if len(value) <= _KNOWN_BYTES:
                 if len(known) >= _KNOWN_VALUES:
                     known.clear()
-                found = comparable_of(text)
-                known[value] = None if found is None else routes.get(found)
-            return known[value]
+                known[value] = route
+            return route
 
         def by_field(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
             errors = columns["error"].to_pylist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pyarrow as pa
@@ -97,3 +98,16 @@ def test_rows_keep_the_columns_of_the_source_and_the_order_of_the_commits():
 
 def test_decoders_and_derived_tables_call_the_place_of_a_document_the_same():
     assert DOCUMENT_COLUMN == DOCUMENT_NUMBER
+
+
+def test_large_values_are_not_remembered():
+    rows = raw_table([b'{"type": "%s%06d"}' % (b"x" * 1_000_000, number) for number in range(40)])
+    rows = rows.append_column(ORDER_COLUMN, pa.array(["1001"] * 40))
+    routing = Routing("type", [("x", "x")], NAMES, ORDER_COLUMN, COMMIT_ORDER_COLUMN, ROUTE_COLUMN)
+    batches = routing.batches(iter(rows.to_batches(max_chunksize=1)), NAMES)
+    next(batches)
+    tracemalloc.start()
+    assert sum(batch.num_rows for batch in batches) == 39
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20_000_000
