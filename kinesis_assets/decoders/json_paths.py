@@ -77,12 +77,20 @@ class Unnest:
                 before, elements, after = _around(decoding.value, path)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise Undecodable(str(error)) from error
+            if len(elements) * (len(before) + len(after)) > _MOST_REPEATED:
+                raise Undecodable(
+                    f"its {len(elements)} elements would each have {len(before) + len(after)} bytes of the "
+                    f"document around them, more than {_MOST_REPEATED} together"
+                )
             return (decoding.part(b"".join((before, element, after))) for element in elements)
 
         return step
 
 
 _NULL = b"null"
+
+_MOST_REPEATED = 1 << 30
+"""The maximum number of bytes that the documents of a record may repeat: a megabyte could become 100 GB."""
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode

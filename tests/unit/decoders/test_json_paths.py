@@ -237,3 +237,13 @@ def test_conditions_that_cannot_be_are_refused(values, reason):
 def test_a_number_that_no_decimal_has_is_no_object(document):
     assert kept({"a": None}, document % (b"9" * 30)) == [0]
     assert kept({"a": 1}, document % (b"9" * 30)) == []
+
+
+def test_a_document_is_not_repeated_for_more_elements_than_a_job_can_write():
+    around, elements = b"x" * 200_000, b",".join([b"1"] * 6000)
+    (row,) = decoded([b'{"a":"%b","x":[%b]}' % (around, elements)], Unnest("x"))
+    assert (row["document_number"], row["value"]) == (None, None)
+    assert row["error"] == (
+        "unnest: its 6000 elements would each have 200013 bytes of the document around them, more than "
+        "1073741824 together"
+    )
