@@ -136,6 +136,11 @@ class DerivedSnapshot(TableVersion):
         known = None if self.newest is None else self.newest.tombstones
         return known.files if known is not None and known.order_by == tuple(order_by) else ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows and remembers no deletions. Only then its columns can get any types."""
+        return (self.newest is None or self.newest.tombstones is None) and not self.data_files()
+
     def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
         """Check that the table belongs to a source and has some partition columns.
 

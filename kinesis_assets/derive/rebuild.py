@@ -189,13 +189,13 @@ def restarted(
         The commit; None if another one has added rows to the empty table.
     """
     table, newest = present.table, present.newest
-    if present.data_files():
+    if not present.is_empty:
         return emptied(table, source, present.commit_id, definition, by=by)
 
     def attempt() -> DerivedCommit | None:
         prepare_columns(table.snapshot(), columns)
         base = table.snapshot()
-        if base.data_files():
+        if not base.is_empty:
             return None
         return commit(
             table,

@@ -289,7 +289,7 @@ class _Step:
         except SchemaChangeRefused as error:
             # If the columns are those of a registry, registering a schema would delete the rows.
             rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
-            if present.data_files():
+            if not present.is_empty:
                 if not rebuilds:
                     raise
                 refuse_loss(present, self.source, error)
@@ -302,7 +302,7 @@ class _Step:
         Raises the errors of the check.
         """
         self.changes.check_all()
-        more = self.changes.new.check is not None and bool(outdated.data_files())
+        more = self.changes.new.check is not None and not outdated.is_empty
         cursor = None
         while more:
             rows = rows_since(self.source, cursor, self.derivation.step_bytes)

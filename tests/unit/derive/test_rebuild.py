@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.rebuild import prepare_columns
+from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.cursor import Cursor
+from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER, DerivedFileWriter
+from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind, Tombstones
+from kinesis_assets.derive.rebuild import prepare_columns, restarted
+from kinesis_assets.derive.tombstones import tombstone_files
+from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import UpsertOvertaken
+from kinesis_assets.table.commit_ids import new_id
 
 SOURCE = "11111111-2222-3333-4444-555555555555"
 
@@ -37,3 +46,31 @@ def test_a_version_that_another_commit_has_overtaken_is_refused(snapshot):
     DeltaTable(snapshot.table.uri).alter.set_table_properties({"delta.appendOnly": "false"})
     with pytest.raises(UpsertOvertaken):
         prepare_columns(snapshot, schema("timestamp_ntz"))
+
+
+class Source:
+    start = Cursor(source=SOURCE, history=-1)
+    keeps_rows = True
+
+
+def test_a_table_that_only_remembers_deletions_forgets_them_before_it_gets_other_types(snapshot):
+    table, definition = snapshot.table, Definition(kind=Kind.UPSERT, key=("at",))
+    batch_id = new_id(table.clock)
+    job = writing_job(table, schema("string"), (), batch_id)
+    writer = DerivedFileWriter(job, f"{TOMBSTONES_FOLDER}/")
+    writer.write(pa.RecordBatch.from_pylist([{"_batch_id": batch_id, "at": "a"}], job.schema))
+    files = tombstone_files(writer.close(), job.schema, ("at",), datetime.now(UTC))
+    commit(
+        table,
+        expected=None,
+        cursor=Cursor(source=SOURCE, commit=7),
+        batch_id=batch_id,
+        tombstones=Tombstones(order_by=("at",), seconds=60, files=files),
+    )
+    assert not table.snapshot().is_empty
+    restarted(Source(), table.snapshot(), schema("long"), definition, "a test")
+    present = table.snapshot()
+    assert (present.is_empty, present.newest.cursor, present.newest.previous) == (True, Source.start, None)
+    assert present.schema == schema("string")
+    restarted(Source(), present, schema("long"), definition, "a test")
+    assert table.snapshot().schema == schema("long")
