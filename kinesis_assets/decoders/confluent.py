@@ -40,6 +40,9 @@ _SECONDS = 20
 
 _NOT_FOUND = 404
 
+_GREATEST_ID = (1 << 31) - 1
+"""Registries have ids of 32 bits with a sign."""
+
 _HEADER_VERSION = 0
 _HEADER_BYTES = 5
 
@@ -75,6 +78,8 @@ class ConfluentRegistry:
         Raises:
             RegistryCallFailed: The call to the registry failed.
         """
+        if schema_id > _GREATEST_ID:  # a damaged header, for which a registry may have another response
+            return None
         try:
             return _requested(self, f"schema {schema_id}", "get_schema", schema_id)
         except LookupError:

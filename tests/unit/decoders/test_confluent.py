@@ -109,6 +109,10 @@ def test_an_unknown_id_is_an_error_in_its_rows(confluent):
     assert confluent.requests == ["/schemas/ids/1", "/schemas/ids/2"]
 
 
+def test_an_id_that_no_registry_has_is_not_requested():
+    assert ConfluentRegistry("http://127.0.0.1:9").get(1 << 31) is None  # where nothing answers
+
+
 def test_referred_schemas_are_requested_too(confluent):
     money = {
         "type": "record",
