@@ -29,6 +29,7 @@ def _check_time_zone(name: str) -> None:
         ) from None
 
 
+_MAX_DURATION = timedelta(days=36_500)
 _DURATION = re.compile(r"([1-9]\d{0,5}) (minute|hour|day)s?")
 
 
@@ -44,7 +45,10 @@ def parse_deleted_for(text: str) -> timedelta:
             f"deleted_for: invalid duration {text[:80]!r}; give a number of minutes, hours or days, such as "
             "7 days"
         )
-    return timedelta(**{f"{match[2]}s": int(match[1])})
+    duration = timedelta(**{f"{match[2]}s": int(match[1])})
+    if duration > _MAX_DURATION:
+        raise InvalidInput(f"deleted_for: {text} is more than {_MAX_DURATION.days} days; give less")
+    return duration
 
 
 def asset_key(setting: str) -> AfterValidator:

@@ -330,6 +330,7 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
         ({"retention_column": "updated_at"}, "retention_days: required with retention_column"),
         ({"deleted_for": "a week"}, "deleted_for: invalid duration 'a week'"),
         ({"deleted_for": "0 days"}, "deleted_for: invalid duration '0 days'"),
+        ({"deleted_for": "36501 days"}, "deleted_for: 36501 days is more than 36500 days; give less"),
         ({"name": ""}, "name: invalid asset key ''"),
         ({"name": "shop//orders"}, "name: invalid asset key 'shop//orders'"),
         ({"source": "page views"}, "invalid stream name 'page views'"),
