@@ -77,8 +77,8 @@ BATCH_COLUMN = "_batch_id"
 """The column of a derived table with the batch id of the commit that added the row."""
 
 DOCUMENT_COLUMN = "document_number"
-"""The column with the place of a document in its record, in tables whose records are split. It is null in a
-record that could not be split."""
+"""The column with the place of a document in its record, in tables and routers whose records are split. It is
+null in a record that could not be split."""
 
 FOUND_COLUMN = "table_batch_id"
 """The column of a table of errors with the batch id of the commit of its table that set the record apart. A
@@ -101,9 +101,6 @@ ROUTES_FOLDER = "_kinesis/routes"
 
 COMMIT_ORDER_COLUMN = "commit_order"
 """The column of a router with the place of the commit of a record among those of one commit of the router."""
-
-DOCUMENT_COLUMN = "document_number"
-"""The column of a router with the place of a document in its record, if records are split."""
 
 
 def routes_folder(router: str, values: Iterable[str]) -> str:

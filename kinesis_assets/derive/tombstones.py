@@ -33,6 +33,7 @@ from kinesis_assets.errors import CursorConflict, TableUnreachable, UpsertOverta
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.store.storage import files_in
 from kinesis_assets.table.version import arrow_schema
@@ -233,9 +234,10 @@ def forget(
 def _forgotten(table: DerivedTable, tombstones: Tombstones, now: datetime) -> list[TombstoneFile]:
     """Return the files all of whose deletions are old enough by both clocks.
 
-    A commit in the future was made by a wrong clock, so only the clock of the store decides about it.
+    A commit in the future was made by a wrong clock, so only the clock of the store decides about it. A file
+    may have been written as long before its commit as an attempt takes.
     """
-    before = now - timedelta(seconds=tombstones.seconds)
+    before = now - timedelta(seconds=tombstones.seconds) - MAX_ATTEMPT_AGE
     written = {info.path: info.mtime for info in files_in(table.files, TOMBSTONES_FOLDER)}
     return [
         file

@@ -113,8 +113,8 @@ def test_a_date_is_compared_as_the_bounds_of_a_step_are():
 
 def test_deletions_are_forgotten_once_they_are_old_by_both_clocks(derived):
     bury(derived, 1)
-    assert FORGET not in steps_of(derived, days_from_now(6.9))
-    step = steps_of(derived, days_from_now(7.1))[FORGET]
+    assert FORGET not in steps_of(derived, days_from_now(7.3))
+    step = steps_of(derived, days_from_now(7.4))[FORGET]
     assert (step.state, step.rows, step.files) == (State.DONE, 1, 1)
     assert keys_of(derived) == []
     assert derived.table.snapshot().newest.maintains
@@ -122,21 +122,21 @@ def test_deletions_are_forgotten_once_they_are_old_by_both_clocks(derived):
 
 def test_a_commit_of_a_slow_clock_is_not_forgotten_early(derived):
     bury(derived, 1, at=days_from_now(-100))
-    assert FORGET not in steps_of(derived, days_from_now(6.9))
+    assert FORGET not in steps_of(derived, days_from_now(7.3))
     assert keys_of(derived) == [1]
 
 
 def test_a_commit_of_a_fast_clock_is_not_remembered_for_ever(derived):
     bury(derived, 1, at=days_from_now(1000))
-    assert FORGET not in steps_of(derived, days_from_now(6.9))
-    steps_of(derived, days_from_now(7.1))
+    assert FORGET not in steps_of(derived, days_from_now(7.3))
+    steps_of(derived, days_from_now(7.4))
     assert keys_of(derived) == []
 
 
 def test_a_file_that_the_store_dates_back_is_kept_until_its_commit_is_old(derived):
     bury(derived, 1)
     set_age(derived.table, timedelta(days=100), *files_of(derived.table, FILES))
-    assert FORGET not in steps_of(derived, days_from_now(6.9))
+    assert FORGET not in steps_of(derived, days_from_now(7.3))
     assert keys_of(derived) == [1]
 
 
@@ -202,7 +202,7 @@ def test_files_of_an_attempt_that_may_still_commit_are_kept(derived):
 def test_a_step_that_appends_lands_although_a_maintenance_came_first(derived):
     bury(derived, 1)
     append = derived.planned([(1, 1, "a")])
-    steps_of(derived, days_from_now(7.1))
+    steps_of(derived, days_from_now(7.4))
     before = derived.table.snapshot().newest
     assert append().previous == before.commit_id
     assert keys_of(derived) == []
@@ -211,7 +211,7 @@ def test_a_step_that_appends_lands_although_a_maintenance_came_first(derived):
 def test_a_step_that_has_read_deletions_is_planned_again_if_a_maintenance_came_first(derived):
     bury(derived, 1)
     upsert = derived.planned([(1, 1, "a")], replacing=True)
-    steps_of(derived, days_from_now(7.1))
+    steps_of(derived, days_from_now(7.4))
     with pytest.raises(UpsertOvertaken):
         upsert()
 
@@ -219,7 +219,7 @@ def test_a_step_that_has_read_deletions_is_planned_again_if_a_maintenance_came_f
 def test_a_maintenance_leaves_deletions_if_a_run_came_first(derived, when):
     bury(derived, 1)
     when(tombstones_module, "commit", lambda: derived.append((1, 1, "a")))
-    step = steps_of(derived, days_from_now(7.1))[FORGET]
+    step = steps_of(derived, days_from_now(7.4))[FORGET]
     assert step.state is State.LEFT
     assert keys_of(derived) == [1]
 
@@ -228,6 +228,6 @@ def test_a_run_that_another_run_overtook_fails_also_after_a_maintenance(derived)
     bury(derived, 1)
     append = derived.planned([(1, 1, "a")])
     derived.append((2, 2, "a"))
-    steps_of(derived, days_from_now(7.1))
+    steps_of(derived, days_from_now(7.4))
     with pytest.raises(CursorConflict):
         append()
