@@ -137,7 +137,8 @@ def in_source(
         cache: Keeps rows once Spark has computed them.
     """
     types = {field.name: field.dataType for field in _read_source(spark, source, []).schema}
-    present = _present(spark, source, bad, cache) if {*RECORD_COLUMNS} <= {*types} else None
+    by = [*RECORD_COLUMNS, *[DOCUMENT_COLUMN] * has_documents(source)]
+    present = _present(spark, source, bad, cache, by) if {*RECORD_COLUMNS} <= {*types} else None
     kept = [name for name in bad.columns if name in types and name != "error"]
     columns = [F.col(f"`{name}`").cast(types[name]).alias(name) for name in kept]
     rows = bad.select(*columns, F.coalesce(F.col(FOUND_COLUMN), F.lit(0)).alias(FOUND_COLUMN))
@@ -146,13 +147,18 @@ def in_source(
         rows = rows.withColumns({name: F.lit(None).cast(types[name]) for name in others})
     else:
         found = present.select(
-            *(F.col(name).alias(f"__{name}") for name in RECORD_COLUMNS), *(f"`{name}`" for name in others)
+            *(F.col(name).alias(f"__{name}") for name in by), *(f"`{name}`" for name in others)
         )
         same = F.lit(True)
-        for name in RECORD_COLUMNS:
-            same &= F.col(name) == F.col(f"__{name}")
-        rows = rows.join(found, same, "left").drop(*(f"__{name}" for name in RECORD_COLUMNS))
+        for name in by:
+            same &= F.col(name).eqNullSafe(F.col(f"__{name}"))
+        rows = rows.join(found, same, "left").drop(*(f"__{name}" for name in by))
     return _ordered(rows.select(*(f"`{name}`" for name in types), FOUND_COLUMN))
+
+
+def has_documents(source: Source) -> bool:
+    """Return whether the rows of a source are documents of records already, as those of a router are."""
+    return DOCUMENT_COLUMN in {field["name"] for field in source.schema["fields"]}
 
 
 def whole_records(
@@ -162,35 +168,39 @@ def whole_records(
     found = documents.groupBy(*RECORD_COLUMNS).agg(
         F.min(F.coalesce(F.col(FOUND_COLUMN), F.lit(0))).alias(FOUND_COLUMN)
     )
-    rows = _present(spark, source, documents, cache)
+    rows = _present(spark, source, documents, cache, RECORD_COLUMNS)
     columns = [f"`{name}`" for name in rows.columns]
     return _ordered(rows.join(found, [*RECORD_COLUMNS]).select(*columns, FOUND_COLUMN))
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
     """Return rows of the source with the column of their order."""
-    within = [name for name in RECORD_COLUMNS if name in rows.columns]
+    within = [name for name in IDENTITY if name in rows.columns]
     order = RowOrder(FOUND_COLUMN, (), within)
     schema = rows.withColumn(ORDER_COLUMN, F.lit("")).schema
     return map_in_arrow(rows, adding_order(lambda batches: batches, order), schema).drop(FOUND_COLUMN)
 
 
 def _present(
-    spark: SparkSession, source: Source, bad: DataFrame, cache: Callable[[DataFrame], DataFrame]
+    spark: SparkSession,
+    source: Source,
+    bad: DataFrame,
+    cache: Callable[[DataFrame], DataFrame],
+    by: Sequence[str],
 ) -> DataFrame:
-    """Return the rows of the source that have some records, one for each.
+    """Return the rows of the source that have some records, one for each, which some columns identify.
 
-    First only the columns that identify records are read, and then only the files that have some of them.
+    First only these columns are read, and then only the files that have some of the records.
     """
-    records = cache(bad.select(*RECORD_COLUMNS).distinct())
+    records = cache(bad.select(*by).distinct())
     files = source.snapshot.data_files()
     if source.date_column is not None and source.date_column in bad.columns:
         dates = {row[0] for row in bad.select(source.date_column).distinct().collect()}
         files = [file for file in files if file.partition[source.date_column] in dates]
-    placed = read(spark, source.snapshot, files, columns=RECORD_COLUMNS, with_place=True)
-    with_some = removed_files(placed.join(records, list(RECORD_COLUMNS), "left_semi"), files)
+    placed = read(spark, source.snapshot, files, columns=by, with_place=True)
+    with_some = removed_files(matching(placed, records, by, "left_semi"), files)
     rows = _read_source(spark, source, list(with_some.values()))
-    return rows.join(records, list(RECORD_COLUMNS), "left_semi").dropDuplicates(list(RECORD_COLUMNS))
+    return matching(rows, records, by, "left_semi").dropDuplicates([*by])
 
 
 def _read_source(spark: SparkSession, source: Source, files: Sequence[TableFile]) -> DataFrame:

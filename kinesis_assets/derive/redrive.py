@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.derive.bad_records import (
     FOUND_BY,
     IDENTITY,
+    has_documents,
     identified,
     in_source,
     kept_in_table,
@@ -204,7 +205,8 @@ class _Attempt:
             LandingFailed: Records were decoded in one job, and not in another one.
         """
         uri, number = self.table.uri, F.col(DOCUMENT_COLUMN)
-        documents, self.bad = self.bad.where(number.isNotNull()), self.bad.where(number.isNull())
+        of_record = number.isNull() | F.lit(has_documents(self.source))  # a router has split the others
+        documents, self.bad = self.bad.where(~of_record), self.bad.where(of_record)
         records = in_source(self.spark, self.source, self.bad, cache=self.cache)
         split, checked = None, None
         if self.source.keeps_rows and not documents.isEmpty():

@@ -231,3 +231,22 @@ def test_a_bad_record_of_a_route_is_redriven_from_its_router(spark, routed):
     derivation = replace(users.derivation, transform=corrected, careful=partial(corrected, is_careful=True))
     redrive(spark, users.table, derivation, by="a test", apply=True)
     assert [(row["id"], row["error"]) for row in rows_of(users)] == [("5", None), ("u", None)]
+
+
+def test_bad_documents_of_a_route_are_redriven_each_for_itself(spark, routed):
+    tables = routed(split="lines")
+    router, users = tables.router(), tables.of_route(1)
+    tables.ingest(b"\n".join([event(7, 5), event("other"), event(7, "u"), event(7, 6)]), event(7, 8))
+    router.run()
+    users.run()
+    corrected = RoutedRows(tables.routes.tables[1], "id VARIANT").of_table
+    derivation = replace(users.derivation, transform=corrected, careful=partial(corrected, is_careful=True))
+    found = redrive(spark, users.table, derivation, by="a test", apply=True)
+    assert (found.records, found.decoded, found.reasons) == (3, 3, {})
+    assert sorted((row["id"], row["error"]) for row in rows_of(users)) == [
+        ("5", None),
+        ("6", None),
+        ("8", None),
+        ("u", None),
+    ]
+    assert redrive(spark, users.table, derivation, by="a test", apply=True).records == 0
