@@ -20,6 +20,7 @@ import pyarrow as pa
 from kinesis_assets.decoders.avro import AvroDefinition, AvroReader, check_reader
 from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.formats import FORMATS
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
-_MAGIC = b"Obj\x01"
+(_MAGIC,) = FORMATS["avro_container"].headers
 _MARKER_BYTES = 16
 _CHECKSUM_BYTES = 4
 _MAX_VARINT = 10  # bytes of 64 bits
@@ -139,6 +140,11 @@ class AvroContainer:
         bad = decoding.part(data)
         bad.fail(self.name, error)
         return bad
+
+
+def writer_schema(record: bytes) -> str:
+    """Return the schema in a container, as JSON. Raises `Undecodable` if it has none."""
+    return _read_header(_Cursor(record)).schema
 
 
 _ANY = AvroDefinition('{"type": "record", "name": "Any", "fields": []}')

@@ -74,12 +74,16 @@ class Changes:
         order_by: The default of `order_by`, in a table with a key.
         delete_where: The default of `delete_where`, in a table with a key.
         tombstones: Records for a key that no longer has a value. They are not JSON, and have no rows.
+        sampler: The dotted name of the function with which `infer` reads a sample, see `sampled_changes`.
+        table_names: Paths of which a change has one with the name of the database's table.
     """
 
     columns: tuple[Field, ...]
     order_by: tuple[str, ...]
     delete_where: str = "_operation = 'delete'"
     tombstones: tuple[bytes, ...] = ()
+    sampler: str = ""
+    table_names: tuple[str, ...] = ()
 
     def check_fields(self, fields: Iterable[Field]) -> None:
         """Raise `InvalidInput` if a schema has a field that it cannot have."""
@@ -107,6 +111,8 @@ class Format:
         is_text: Whether a document is a line of text.
         multiplies: Whether a record may become several rows or none, as the decoder says too.
         has_schema_id: Whether rows have the column `schema_id`, as the decoder says too.
+        headers: Bytes of which one group begins each record, by which `infer` recognizes the format.
+        marks: Paths in a document of which it has all of one group, for the same purpose.
         changes: How the changes of a database are applied; None for all other formats.
         extra: The extra of this package that it needs.
         module: The module of that extra.
@@ -121,6 +127,8 @@ class Format:
     is_text: bool = False
     multiplies: bool = False
     has_schema_id: bool = False
+    headers: tuple[bytes, ...] = ()
+    marks: tuple[tuple[str, ...], ...] = ()
     changes: Changes | None = None
     extra: str | None = None
     module: str | None = None
@@ -131,6 +139,10 @@ class Format:
         if self.is_json:
             return get_args(SplitMode)
         return ("lines",) if self.is_text else ()
+
+    def is_headed(self, record: bytes) -> bool:
+        """Return whether a record begins as those of the format do."""
+        return record.startswith(self.headers)
 
     def kind_of(self, schema: object) -> SchemaKind:
         """Return what a value of the setting `schema` is."""
@@ -177,8 +189,16 @@ class Format:
 
     def load(self) -> Any:
         """Return the decoder class."""
-        module, _, name = self.decoder.rpartition(".")
-        return getattr(import_module(module), name)
+        return load_named(self.decoder)
+
+
+_SAMPLERS = "kinesis_assets.decoders.sampled_changes"
+
+
+def load_named(name: str) -> Any:
+    """Return a class or function by its dotted name."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(module), attribute)
 
 
 FORMATS = {
@@ -217,6 +237,7 @@ FORMATS = {
             "kinesis_assets.decoders.avro_container.AvroContainer",
             schemas=(SchemaKind.DDL, SchemaKind.AVRO),
             multiplies=True,
+            headers=(b"Obj\x01",),
             extra="avro",
             module="fastavro",
         ),
@@ -232,6 +253,7 @@ FORMATS = {
             "kinesis_assets.decoders.confluent.Confluent",
             schemas=(SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON, SchemaKind.SUBJECT),
             has_schema_id=True,
+            headers=(b"\x00\x00",),  # the version, and the first byte of an id, which is not that large
         ),
         Format(
             "glue",
@@ -239,13 +261,20 @@ FORMATS = {
             "kinesis_assets.decoders.glue.Glue",
             schemas=(SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON, SchemaKind.REGISTERED),
             has_schema_id=True,
+            headers=(b"\x03\x00", b"\x03\x05"),
         ),
         Format(
             "dynamodb",
             "a change of a DynamoDB table each",
             "kinesis_assets.decoders.dynamodb.DynamoDB",
             is_json=True,
-            changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
+            marks=(("eventName", "dynamodb.Keys"),),
+            changes=Changes(
+                (OPERATION, CHANGED_AT),
+                order_by=(CHANGED_AT.name,),
+                sampler=f"{_SAMPLERS}.sample_dynamodb",
+                table_names=("tableName",),
+            ),
         ),
         Format(
             "dms",
@@ -253,7 +282,13 @@ FORMATS = {
             "kinesis_assets.decoders.dms.DMS",
             is_json=True,
             multiplies=True,
-            changes=Changes((OPERATION, CHANGED_AT), order_by=(CHANGED_AT.name,)),
+            marks=(("metadata.record-type", "metadata.operation"),),
+            changes=Changes(
+                (OPERATION, CHANGED_AT),
+                order_by=(CHANGED_AT.name,),
+                sampler=f"{_SAMPLERS}.sample_dms",
+                table_names=("metadata.table-name",),
+            ),
         ),
         Format(
             "debezium",
@@ -261,9 +296,21 @@ FORMATS = {
             "kinesis_assets.decoders.debezium.Debezium",
             is_json=True,
             multiplies=True,
+            marks=(
+                ("payload.op", "payload.source"),
+                ("op", "source", "after"),
+                ("op", "source", "before"),
+                *((f"{place}{name}",) for place in ("", "payload.") for name in ("__op", "__deleted")),
+            ),
             changes=Changes(
                 (OPERATION, CHANGED_AT, POSITION, UNCHANGED),
                 order_by=(POSITION.name,),
+                sampler=f"{_SAMPLERS}.sample_debezium",
+                table_names=tuple(
+                    f"{place}{name}"
+                    for place in ("", "payload.")
+                    for name in ("source.table", "__source_table", "__table")
+                ),
                 tombstones=(b"", b"null", b"default"),  # Debezium Server writes default in place of null
             ),
         ),

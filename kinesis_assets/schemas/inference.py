@@ -1,10 +1,10 @@
-"""The Spark type of JSON documents, inferred from a sample of them."""
+"""The Spark type of a sample of documents, of JSON or of other formats."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ import msgspec
 from kinesis_assets.schemas.ddl import RECORD, Field, readable, struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _TEXTS: tuple[tuple[str, Any], ...] = (
     ("DATE", date),
@@ -25,7 +25,12 @@ _TEXTS: tuple[tuple[str, Any], ...] = (
 
 _KINDS = {bool: "BOOLEAN", dict: "STRUCT", list: "ARRAY"}
 _ONLY_TEXT = {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRING"}
-_NUMBERS = {"BIGINT", "DECIMAL(38, 0)", "DOUBLE"}
+_EXACT = "DECIMAL"
+"""The kind of an exact number with a fraction, whose digits decide its type."""
+_WHOLE = {"BIGINT", "DECIMAL(38, 0)"}
+_NUMBERS = {*_WHOLE, "DOUBLE", _EXACT}
+_MOST_DIGITS = 38
+_DIGITS_OF_BIT = 0.30103
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +41,50 @@ class Inference:
         documents: Number of documents that are objects.
         others: Number of documents that are not, or are no JSON.
         notes: What is not as in the documents, each as a sentence.
+        evidence: By field, the numbers of its values by their types.
     """
 
     fields: Sequence[Field]
     documents: int
     others: int
     notes: Sequence[str]
+    evidence: Mapping[str, str]
 
 
 def infer_type(documents: Iterable[bytes]) -> Inference:
-    """Return a type with which `Json` decodes all of some documents.
+    """Return a type with which `Json` decodes all of some documents, see `infer_values`."""
+    values = [*map(read_document, documents)]
+    found = [each for each in values if isinstance(each, dict)]
+    return replace(infer_values(found), others=len(values) - len(found))
 
-    Values of different types, and numbers that no type of Spark can hold, are variants.
+
+def infer_values(documents: Sequence[Mapping[str, Any]], mixed: str = "VARIANT") -> Inference:
+    """Return the type of some objects.
+
+    Values of different types, and numbers that no type of Spark can hold, are variants. A decimal is a number
+    of which no digit may be lost.
+
+    Args:
+        mixed: The type of values of different types.
     """
-    seen, others, notes = _Values(), 0, list[str]()
-    # A number that is too large for a float is infinite, and one that is too large for `Json` is an error.
-    decoder = msgspec.json.Decoder(float_hook=lambda text: float(Decimal(text)))
+    seen, notes = _Values(mixed), list[str]()
     for document in documents:
-        try:
-            value = decoder.decode(document.decode())
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation):
-            value = None
-        if isinstance(value, dict):
-            seen.add(value)
-        else:
-            others += 1
+        seen.add(document)
     fields = seen.struct_fields("", notes)
-    return Inference(fields, seen.kinds["STRUCT"], others, notes)
+    evidence = {each.name: seen.fields[each.name].described(len(documents)) for each in fields}
+    return Inference(fields, len(documents), 0, notes, evidence)
+
+
+# A number that is too large for a float is infinite, and one that is too large for `Json` is an error.
+_decoder = msgspec.json.Decoder(float_hook=lambda text: float(Decimal(text)))
+
+
+def read_document(document: bytes) -> Any:
+    """Return the value of a JSON document; None if it is no JSON."""
+    try:
+        return _decoder.decode(document.decode())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation):
+        return None
 
 
 @dataclass(slots=True)
@@ -73,23 +95,39 @@ class _Values:
         kinds: Number of values by their type. Nulls are not counted.
         fields: The values of each field of the objects among them.
         items: The items of the arrays among them.
+        whole: The most digits of a number before the point.
+        scale: The most digits of an exact number behind it.
     """
 
+    mixed: str
     kinds: Counter[str] = field(default_factory=Counter)
     fields: dict[str, _Values] = field(default_factory=dict)
     items: _Values | None = None
+    whole: int = 0
+    scale: int = 0
 
     def add(self, value: Any) -> None:
         if value is None:
             return
-        self.kinds[_kind(value)] += 1
+        kind = _kind(value)
+        self.kinds[kind] += 1
         if isinstance(value, dict):
             for name, each in value.items():
-                self.fields.setdefault(name, _Values()).add(each)
+                self.fields.setdefault(name, _Values(self.mixed)).add(each)
         elif isinstance(value, list):
-            self.items = self.items or _Values()
+            self.items = self.items or _Values(self.mixed)
             for each in value:
                 self.items.add(each)
+        elif kind in _NUMBERS:
+            whole, scale = _digits(value)
+            self.whole, self.scale = max(self.whole, whole), max(self.scale, scale)
+
+    def described(self, documents: int) -> str:
+        """Return the numbers of values by their types."""
+        counts = [f"{count} {kind}" for kind, count in self.kinds.most_common()]
+        if missing := documents - self.kinds.total():
+            counts.append(f"{missing} without a value")
+        return ", ".join(counts)
 
     def struct_fields(self, path: str, notes: list[str]) -> list[Field]:
         found: dict[str, Field] = {}
@@ -111,29 +149,56 @@ class _Values:
             fields = self.struct_fields(f"{path}.", notes)
             return struct(fields) if fields else "MAP<STRING, VARIANT>"
         if kinds == {"ARRAY"}:
-            return f"ARRAY<{(self.items or _Values()).type(f'{path}[]', notes)}>"
+            return f"ARRAY<{(self.items or _Values(self.mixed)).type(f'{path}[]', notes)}>"
+        if kinds and kinds <= _NUMBERS:
+            return self._number(path, notes)
         if len(kinds) == 1:
             return kinds.pop()
-        if kinds and kinds <= _NUMBERS:
-            return "DOUBLE" if "DOUBLE" in kinds else "DECIMAL(38, 0)"
         if kinds <= _ONLY_TEXT:
             return "STRING"
         counts = ", ".join(f"{kind} ({count})" for kind, count in self.kinds.most_common())
-        notes.append(f"{path} has values of different types: {counts}. VARIANT keeps each as JSON text")
+        keeps = " keeps each as JSON text" if self.mixed == "VARIANT" else " keeps their text"
+        notes.append(f"{path} has values of different types: {counts}. {self.mixed}{keeps}")
+        return self.mixed
+
+    def _number(self, path: str, notes: list[str]) -> str:
+        kinds = {*self.kinds}
+        if _EXACT not in kinds:
+            if "DOUBLE" in kinds:
+                return "DOUBLE"
+            return "BIGINT" if kinds == {"BIGINT"} else "DECIMAL(38, 0)"
+        if self.whole + self.scale <= _MOST_DIGITS:
+            return f"DECIMAL({_MOST_DIGITS}, {self.scale})"
+        notes.append(
+            f"{path} has numbers of {self.whole} digits before and {self.scale} behind the point, which no "
+            "decimal of Spark has. VARIANT keeps each as JSON text"
+        )
         return "VARIANT"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: Any) -> str:  # noqa: PLR0911  # a table of cases
     match value:
         case str():
             return next((name for name, type_ in _TEXTS if _is(value, type_)), "STRING")
         case bool() | dict() | list():
             return _KINDS[type(value)]
+        case bytes():
+            return "BINARY"
         case int() if -(1 << 63) <= value < 1 << 63:
             return "BIGINT"
-        case int() if abs(value) < 10**38:
+        case int() if abs(value) < 10**_MOST_DIGITS:
             return "DECIMAL(38, 0)"
-    return "DOUBLE" if abs(value) <= sys.float_info.max else "VARIANT"
+        case Decimal() if value.adjusted() < _MOST_DIGITS:
+            return _kind(int(value)) if value == value.to_integral_value() else _EXACT
+    return "DOUBLE" if not isinstance(value, Decimal) and abs(value) <= sys.float_info.max else "VARIANT"
+
+
+def _digits(value: Any) -> tuple[int, int]:
+    """Return how many digits a number has before and behind the point, at least."""
+    if isinstance(value, int):
+        return int(value.bit_length() * _DIGITS_OF_BIT) + 1, 0
+    exact = Decimal(repr(value) if isinstance(value, float) else value).normalize()
+    return max(exact.adjusted() + 1, 0), max(-int(exact.as_tuple().exponent), 0)
 
 
 def _is(text: str, type_: Any) -> bool:
