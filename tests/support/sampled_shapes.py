@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import BytesIO
@@ -25,15 +25,14 @@ class Shape:
 
     Attributes:
         proposed: The settings that are proposed, without `name`, `source` and `table`.
-        rows: The values of each row that are not null, by table: its name, or the value of its route.
-        given: The settings with which placeholders are replaced, so that the proposal runs.
+        rows: The values of each good row that are not null, by table: typed, or the value of its route. There
+            are none if the proposal has a placeholder for the schema.
     """
 
     records: Sequence[bytes]
     proposed: Mapping[str, Any]
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
     comments: Sequence[str] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 def text(*documents: Any) -> list[bytes]:
@@ -386,7 +385,7 @@ SHAPES = {
     "JSON of Confluent's Schema Registry": Shape(
         [b"\x00\x00\x00\x00\x12" + each for each in text({"box": 16}, {"box": 17})],
         {"format": "confluent", "schema": "box BIGINT", "registry": {"url": "https://registry.example:8081"}},
-        {"typed": [{"box": 16, "schema_id": "18"}, {"box": 17, "schema_id": "18"}]},
+        {"typed": [{"box": 16}, {"box": 17}]},
         ["Give the address of the registry."],
     ),
 }

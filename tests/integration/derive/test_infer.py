@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 
+from kinesis_assets.dagster.derived.routed_rows import RoutedRows, RouterRows
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.decoders.proposal import propose
+from kinesis_assets.derive.row_order import ORDER_COLUMN
+from support.raw_rows import raw_table
+from support.sampled_shapes import SHAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
 
 RECORDS = [
     {
@@ -64,3 +78,40 @@ def test_every_record_of_the_sample_is_decoded(bench, derived, cli):
     assert (rows[2]["amount"], rows[2]["late"]) == (2.5, {"x": [[1]]})
     assert [rows[id_]["mixed"] for id_ in (1, 2, 3)] == ["1.25", '"1.25"', '{"a":null}']
     assert [rows[id_]["list"] for id_ in (1, 2, 3)] == ['[1,"1",{"deep":[true]},null]', None, '"none"']
+
+
+def values_of(rows: DataFrame) -> list[dict[str, Any]]:
+    """Return the values of good rows that are not null, without the numbers of documents."""
+    found = rows.toArrow().to_pylist(maps_as_pydicts="strict")
+    return [
+        {name: value for name, value in row.items() if value is not None and name != "document_number"}
+        for row in found
+        if row["error"] is None
+    ]
+
+
+def rows_of(proposed: Mapping[str, Any], raw: DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the proposed tables."""
+    if "routes" not in proposed:
+        typed = TypedRows(TableSettings(**proposed), proposed["schema"])
+        return {"typed": values_of(typed.of_table(raw).rows)}
+    settings = RoutesSettings(**proposed)
+    routed = RouterRows(settings).of_router(raw.withColumn(ORDER_COLUMN, F.lit(""))).rows
+    return {
+        str(table.match): values_of(
+            RoutedRows(table, str(table.schema_)).of_table(routed.where(F.col("route") == table.match)).rows
+        )
+        for table in settings.tables
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.rows])
+def test_the_proposed_tables_have_the_rows_of_the_sample(spark, compiled, tmp_path, name):
+    del compiled
+    shape = SHAPES[name]
+    (tmp_path / "18.json").write_text('{"type": "object"}')
+    proposed = dict(propose(shape.records, "depot", "depot", "./depot").attributes)
+    if "registry" in proposed:
+        proposed["registry"] = {"folder": str(tmp_path)}
+    raw = spark.createDataFrame(raw_table(shape.records))
+    assert rows_of(proposed, raw) == shape.rows
