@@ -107,3 +107,11 @@ def test_a_missing_table_is_an_error_in_one_line(cli, tmp_path):
     done = cli("infer", "--stream", "clicks", "--table", str(tmp_path / "nothing"))
     assert done.exit_code == 1
     assert str(tmp_path / "nothing") in single_line_error(done.err)
+
+
+def test_routes_are_proposed_for_several_kinds_with_a_line_for_each_field(infer):
+    kinds = [{"kind": "ride", "km": 1}, {"kind": "ping", "battery": 0.5}]
+    done = infer(*(document(**kind) for kind in kinds for _ in range(3)))
+    assert yaml.safe_load(done.out)["type"] == "kinesis_assets.KinesisRoutesComponent"
+    assert "    schema: |-\n      kind STRING,\n      km BIGINT\n" in done.out
+    assert "# kind is ride in 3 of 6 documents (50.0%).\n" in done.out

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from kinesis_assets.schemas.ddl import column_names, columns
-from kinesis_assets.schemas.inference import Inference, infer_type
+from kinesis_assets.schemas.inference import Inference, infer_type, infer_values
 from support.mentions import assert_mentions
 
 
@@ -119,3 +120,34 @@ def test_a_field_whose_name_no_column_can_have_is_left_out(name):
 )
 def test_a_field_that_cannot_be_a_column_gets_another_name_that_no_other_has(fields, names):
     assert column_names(fields) == dict(zip(fields, names, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([Decimal("1.50"), Decimal(2)], "DECIMAL(38, 1)"),
+        ([Decimal("2E+1")], "BIGINT"),
+        ([Decimal("1E+37")], "DECIMAL(38, 0)"),
+        ([Decimal("1E+38")], "VARIANT"),
+        ([Decimal("0.25"), 1.125], "DECIMAL(38, 3)"),
+        ([Decimal("0.5"), 1e300], "VARIANT"),
+        ([Decimal("0.5"), 10**36], "DECIMAL(38, 1)"),
+        ([Decimal("0.5"), 10**38 - 1], "VARIANT"),
+        ([b"x"], "BINARY"),
+        ([b"x", "x"], "VARIANT"),
+    ],
+    ids=str,
+)
+def test_exact_numbers_are_decimals_with_all_their_digits(values, expected):
+    assert columns(infer_values([{"f": value} for value in values]).fields) == f"f {expected}"
+
+
+def test_values_of_different_types_may_have_another_type_than_variant():
+    found = infer_values([{"f": 1}, {"f": "x"}], "STRING")
+    assert columns(found.fields) == "f STRING"
+    assert_mentions(*found.notes, "STRING keeps their text")
+
+
+def test_the_evidence_is_the_number_of_values_of_each_type():
+    found = infer_values([{"a": 1, "b": None}, {"a": 2}, {"a": 2.5, "b": "x"}])
+    assert found.evidence == {"a": "2 BIGINT, 1 DOUBLE", "b": "1 STRING, 2 without a value"}
