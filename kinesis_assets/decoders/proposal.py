@@ -58,14 +58,14 @@ def propose(records: Sequence[bytes], name: str, source: str, table: str) -> Pro
             f"table {table}: no format is recognized in most of {len(records)} records, such as JSON objects "
             f"with fields; {_hint(records)}give the format and the schema yourself"
         )
-    target = _Target(name, source, table.rstrip("/"), _decoding(sample, format_), len(records))
+    target = _Target(name, source, table.rstrip("/"), _decoding(sample, format_), sample.records)
     if format_.changes is not None:
         found = _of_changes(sample, format_.changes, target, has_one_row=not format_.multiplies)
     elif format_.is_json:
         found = _of_json(sample.values, target)
     else:
         found = target.table(OF_BYTES[format_.name](sample))
-    first = f"Proposed from {len(records)} records of {table}. Check it before you use it."
+    first = f"Proposed from {sample.records} records of {table}. Check it before you use it."
     comments = [first, *sample.notes, *found.comments]
     if format_.changes is None:
         comments.append("Add key and order_by to keep only the newest row of each key.")

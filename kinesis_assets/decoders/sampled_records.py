@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cache
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OPENING = (b"{", b"[")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
-KEPT = "would be kept as records with an error"
+_KEPT = "would be kept as records with an error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class SampledRecords:
         documents: The documents that have the format, as bytes.
         values: The same as values: of JSON, or lists of the texts of delimited values.
         notes: What does not fit, with its number.
+        records: Number of records that were read.
     """
 
     format: Format | None
@@ -45,38 +46,44 @@ class SampledRecords:
     split: SplitMode | None = None
     documents: Sequence[bytes] = ()
     values: Sequence[Any] = ()
-    notes: list[str] = field(default_factory=list)
+    notes: Sequence[str] = ()
+    records: int = 0
 
 
 def read_sample(records: Sequence[bytes]) -> SampledRecords:
     """Return the documents of some records, in the form that most of them have."""
-    compression, plain = _decompressed(records)
+    codecs = {codec_of(record) for record in records} or {None}
+    compression = "auto" if len(codecs) > 1 else codecs.pop()
+    plain, lost = _decompressed(records, compression)
     found = _with_format(plain)
     if found.format is None and compression is None:
-        blocks = [each for record in records if (each := _decoded(record, "snappy")) is not None]
-        if 2 * sum(each.lstrip().startswith(_OPENING) for each in blocks) > len(records):
-            compression, plain = "snappy", blocks
+        blocks, others = _decompressed(records, "snappy")
+        if 2 * sum(each.lstrip().startswith(_OPENING) for each in blocks) > len(blocks) + others:
+            compression, plain, lost = "snappy", blocks, others
             found = _with_format(plain)
-    notes = found.notes
-    if lost := len(records) - len(plain):
-        notes = [f"{lost} of them cannot be decompressed, and {KEPT}.", *notes]
-    return SampledRecords(found.format, compression, found.split, found.documents, found.values, notes)
+    notes = [*_misfits(lost, "cannot be decompressed"), *found.notes]
+    return replace(found, records=len(plain) + lost, compression=compression, notes=notes)
 
 
-def _decompressed(records: Sequence[bytes]) -> tuple[str | None, list[bytes]]:
-    """Return the compression of records, and those that are valid, decompressed."""
-    codecs = {codec_of(record) for record in records}
-    if codecs <= {None}:
-        return None, [*records]
-    compression = "auto" if len(codecs) > 1 else str(codecs.pop())
-    return compression, [each for record in records if (each := _decoded(record, compression)) is not None]
+_MOST_BYTES = 64 << 20
+"""The decompressed size of a sample at which no further record is read."""
 
 
-def _decoded(record: bytes, compression: str) -> bytes | None:
-    try:
-        return decompress(record, compression, MAX_BYTES)
-    except Undecodable:
-        return None
+def _decompressed(records: Sequence[bytes], compression: str | None) -> tuple[list[bytes], int]:
+    """Return the records that are valid, decompressed, and the number of the others."""
+    if compression is None:
+        return [*records], 0
+    found, size, lost = list[bytes](), 0, 0
+    for record in records:
+        try:
+            found.append(decompress(record, compression, MAX_BYTES))
+        except Undecodable:
+            lost += 1
+            continue
+        size += len(found[-1])
+        if size > _MOST_BYTES:
+            break
+    return found, lost
 
 
 def _with_format(records: Sequence[bytes]) -> SampledRecords:
@@ -93,7 +100,7 @@ def _with_format(records: Sequence[bytes]) -> SampledRecords:
 
 
 def _misfits(count: int, what: str) -> list[str]:
-    return [f"{count} of them {what}, and {KEPT}."] if count else []
+    return [f"{count} of them {what}, and {_KEPT}."] if count else []
 
 
 _NO_JSON: Any = "no JSON"
@@ -168,7 +175,7 @@ def _json(records: Sequence[bytes], split: SplitMode | None) -> SampledRecords:
         notes += [f"{tombstones} of them are tombstones, which have no row."] if tombstones else []
         notes += _misfits(len(pairs) - len(objects) - tombstones, "are not JSON objects")
         if rest := len(objects) - len(marked[name]):
-            notes.append(f"{rest} of them are no changes of rows, such as heartbeats; others {KEPT}.")
+            notes.append(f"{rest} of them are no changes of rows, such as heartbeats; others {_KEPT}.")
         objects = marked[name]
     else:
         notes += _misfits(len(pairs) - len(objects), "are not JSON objects")

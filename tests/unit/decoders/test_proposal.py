@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from typing import Any
 
 import pytest
@@ -59,6 +61,12 @@ def test_no_value_of_a_record_is_shown():
     ):
         proposal = proposed(*shape)
         assert mail not in f"{proposal.comments} {proposal.attributes}"
+
+
+def test_no_further_record_is_read_after_64_mib():
+    large = gzip.compress(b'{"a": "%s"}' % bytes(40 << 20).replace(b"\0", b"x"), compresslevel=1)
+    comments = proposed(large, large, large, large).comments
+    assert comments[0].startswith("Proposed from 2 records of ")
 
 
 # Splits
@@ -140,6 +148,11 @@ def test_elements_whose_fields_cannot_be_columns_remain_structs(documents):
     assert "select" not in proposed(*text(*documents)).attributes
 
 
+def test_a_field_beside_elements_that_cannot_be_a_column_gets_another_name():
+    attributes = proposed(*text({"a b": 1, "records": [{"n": 1}]})).attributes
+    assert attributes["select"] == ["`a b` AS a_b", "records"]
+
+
 def test_all_messages_of_logs_are_of_control_only_at_first():
     attributes = proposed(log("CONTROL_MESSAGE", "probe")).attributes
     assert (attributes["unnest"], attributes.get("only")) == ("logEvents", None)
@@ -182,6 +195,12 @@ def test_changes_of_several_tables_in_a_record_have_a_table_of_the_first():
     assert "metadata.table-name is drivers in 1 of 2 documents (50.0%)." in proposal.comments
 
 
+def test_a_table_that_nearly_all_changes_are_of_is_the_only_one():
+    most = [captured("buses", "load", 1, id=each) for each in range(19)]
+    attributes = proposed(*text(*most, captured("drivers", "load", 2, id=2))).attributes
+    assert attributes["only"] == {"metadata.table-name": "buses"}
+
+
 def test_what_is_no_change_is_counted():
     change = captured("buses", "load", 1, id=1)
     comments = proposed(*text(change, change, change, {"ts_ms": 1}), b"lost").comments
@@ -206,6 +225,16 @@ def test_a_column_with_another_name_keeps_those_that_the_format_adds():
         "_changed_at",
     ]
     assert attributes["key"] == ["key_id"]
+
+
+def test_the_column_with_values_that_are_not_known_is_not_selected():
+    change = {"op": "c", "source": {}, "before": None, "after": {"a b": 1}}
+    assert proposed(*text(change)).attributes["select"] == [
+        "`a b` AS a_b",
+        "_operation",
+        "_changed_at",
+        "_position",
+    ]
 
 
 def test_a_table_without_a_key_asks_for_one():
@@ -233,6 +262,28 @@ def test_a_table_without_a_key_asks_for_one():
 )
 def test_columns_have_the_names_of_a_header(lines, schema):
     assert proposed(*(line.encode() for line in lines)).attributes["schema"] == schema
+
+
+# Payloads of registries
+
+
+def of_glue(*payloads: bytes, compression: int = 0) -> list[bytes]:
+    return [bytes([3, compression]) + bytes(16) + payload for payload in payloads]
+
+
+@pytest.mark.parametrize(
+    ("records", "schema"),
+    [
+        (of_glue(b'{"a": 1}', b"lost", b'{"a": 2}'), "a BIGINT"),
+        (of_glue(zlib.compress(b'{"a": 1}'), compression=5), "a BIGINT"),
+        (of_glue(b'{"a": 1}', b"lost"), {"registry": "NAME_OF_THE_REGISTRY", "name": "NAME_OF_THE_SCHEMA"}),
+        (of_glue(b"lost", compression=5), {"registry": "NAME_OF_THE_REGISTRY", "name": "NAME_OF_THE_SCHEMA"}),
+        ([b"\x03\x00"], {"registry": "NAME_OF_THE_REGISTRY", "name": "NAME_OF_THE_SCHEMA"}),
+    ],
+    ids=["most are JSON", "zlib", "half are JSON", "damaged", "short"],
+)
+def test_payloads_have_a_schema_if_most_are_json(records, schema):
+    assert proposed(*records).attributes["schema"] == schema
 
 
 # What is not recognized

@@ -65,6 +65,7 @@ def test_of_two_fields_that_with_more_own_fields_is_the_kind():
     "sample",
     [
         documents("status", ("new", {}), ("sent", {"sent_at": 1})),
+        [*documents("status", ("sent", {"sent_at": 1}), each=60), *documents("status", ("new", {}))],
         documents("kind", ("ride", RIDE), ("ping", PING), each=2),
         documents("kind", ("ride", RIDE)),
         documents("country", ("de", {"km": 1}), ("fr", {"km": 2})),
@@ -78,6 +79,7 @@ def test_of_two_fields_that_with_more_own_fields_is_the_kind():
     ],
     ids=[
         "a field that comes later",
+        "a field that most have",
         "two documents",
         "one kind",
         "the same fields",
