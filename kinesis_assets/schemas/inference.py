@@ -39,7 +39,7 @@ class Inference:
 
     Attributes:
         documents: Number of documents that are objects.
-        others: Number of documents that are not, or are no JSON.
+        others: Number of documents that are not, or are not JSON.
         notes: What is not as in the documents, each as a sentence.
         evidence: By field, the numbers of its values by their types.
     """
@@ -80,7 +80,7 @@ _decoder = msgspec.json.Decoder(float_hook=lambda text: float(Decimal(text)))
 
 
 def read_document(document: bytes) -> Any:
-    """Return the value of a JSON document; None if it is no JSON."""
+    """Return the value of a JSON document; None if it is not JSON."""
     try:
         return _decoder.decode(document.decode())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation):

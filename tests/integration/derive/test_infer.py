@@ -15,7 +15,6 @@ from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders.proposal import propose
 from kinesis_assets.derive.row_order import ORDER_COLUMN
-from support.glue_records import avro, framed
 from support.raw_rows import raw_table
 from support.sampled_shapes import SHAPES
 
@@ -116,28 +115,3 @@ def test_the_proposed_tables_have_the_rows_of_the_sample(spark, compiled, tmp_pa
         proposed["registry"] = {"folder": str(tmp_path)}
     raw = spark.createDataFrame(raw_table(shape.records))
     assert rows_of(proposed, raw) == shape.rows
-
-
-CELSIUS = {"type": "record", "name": "Reading", "fields": [{"name": "celsius", "type": "double"}]}
-
-
-def test_a_proposal_for_glue_needs_only_the_names_in_its_place(spark, compiled, schema_registry):
-    del compiled
-    schema_id = schema_registry.register("readings", "AVRO", json.dumps(CELSIUS))
-    records = [framed(schema_id, avro(CELSIUS, {"celsius": 1.5}))]
-    proposed = dict(propose(records, "depot", "depot", "./depot").attributes)
-    proposed["schema"] |= {"registry": schema_registry.name, "name": "readings"}
-    proposed["registry"] = {"endpoint_url": schema_registry.endpoint}
-    rows = TypedRows(TableSettings(**proposed), "").of_table(spark.createDataFrame(raw_table(records))).rows
-    assert values_of(rows) == [{"celsius": 1.5}]
-
-
-def test_a_proposal_for_confluent_needs_only_the_names_in_its_place(spark, compiled, confluent):
-    del compiled
-    confluent.register(17, "readings-value", json.dumps(CELSIUS))
-    records = [b"\x00\x00\x00\x00\x11" + avro(CELSIUS, {"celsius": 2.5})]
-    proposed = dict(propose(records, "depot", "depot", "./depot").attributes)
-    proposed["schema"] |= {"subject": "readings-value"}
-    proposed["registry"] |= {"url": confluent.url}
-    rows = TypedRows(TableSettings(**proposed), "").of_table(spark.createDataFrame(raw_table(records))).rows
-    assert values_of(rows) == [{"celsius": 2.5}]

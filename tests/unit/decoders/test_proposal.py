@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from typing import Any
 
 import pytest
 
 from kinesis_assets import KinesisRoutesComponent, KinesisTableComponent
+from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.decoders.decoder import DecoderSettings
+from kinesis_assets.decoders.formats import find_format
 from kinesis_assets.decoders.proposal import Proposal, propose
 from kinesis_assets.errors import InvalidInput
 from support.dagster_components import dagsters_own_warnings, loaded
+from support.glue_records import avro, framed
 from support.mentions import assert_mentions
+from support.raw_rows import decoded
 from support.sampled_shapes import SHAPES, captured, courier, log, member, parcel, text
+from support.spark_types import spark_type
 
 COMPONENTS = {each.__name__: each for each in (KinesisRoutesComponent, KinesisTableComponent)}
 PLACE = ("name", "source", "table")
@@ -286,6 +293,46 @@ def test_payloads_have_a_schema_if_most_are_json(records, schema):
     assert proposed(*records).attributes["schema"] == schema
 
 
+CELSIUS = {"type": "record", "name": "Reading", "fields": [{"name": "celsius", "type": "double"}]}
+
+
+def values_of(settings: dict[str, Any], *records: bytes) -> list[Any]:
+    """Return the values that a table with a schema of a registry has."""
+    table = TableSettings(**settings)
+    given = DecoderSettings("", table.registered_schema, table.registry)
+    decoder = find_format(str(table.format)).load().from_settings(given)
+    return [row["value"] for row in decoded(records, decoder)]
+
+
+@pytest.fixture
+def without_jvm(monkeypatch):
+    """DDL is parsed without a JVM."""
+    monkeypatch.setattr(
+        "kinesis_assets.decoders.registered_payloads.parse_type",
+        lambda kind: spark_type(kind.lower()) if isinstance(kind, str) else kind,
+    )
+
+
+@pytest.mark.usefixtures("without_jvm")
+def test_a_proposal_for_glue_lacks_only_the_names_of_the_schema(schema_registry):
+    schema_id = schema_registry.register("readings", "AVRO", json.dumps(CELSIUS))
+    record = framed(schema_id, avro(CELSIUS, {"celsius": 1.5}))
+    settings = dict(proposed(record).attributes)
+    settings["schema"] |= {"registry": schema_registry.name, "name": "readings"}
+    settings["registry"] = {"endpoint_url": schema_registry.endpoint}
+    assert values_of(settings, record) == [{"celsius": 1.5}]
+
+
+@pytest.mark.usefixtures("without_jvm")
+def test_a_proposal_for_confluent_lacks_only_the_subject_and_the_address(confluent):
+    confluent.register(17, "readings-value", json.dumps(CELSIUS))
+    record = b"\x00\x00\x00\x00\x11" + avro(CELSIUS, {"celsius": 2.5})
+    settings = dict(proposed(record).attributes)
+    settings["schema"] |= {"subject": "readings-value"}
+    settings["registry"] |= {"url": confluent.url}
+    assert values_of(settings, record) == [{"celsius": 2.5}]
+
+
 # What is not recognized
 
 
@@ -300,7 +347,7 @@ def test_payloads_have_a_schema_if_most_are_json(records, schema):
         ([b"Obj\x01"], ["1 records have no fields"]),
         (text(captured("buses", "drop-table", 1)), ["1 records have no fields"]),
     ],
-    ids=str,
+    ids=["one of glue", "text", "nothing", "no fields", "values", "a damaged container", "no rows"],
 )
 def test_records_without_a_format_or_fields_are_refused(records, facts):
     with pytest.raises(InvalidInput) as raised:
