@@ -124,8 +124,7 @@ class _Target:
         return Proposal("KinesisRoutesComponent", attributes, comments)
 
     def _place(self, suffix: str) -> dict[str, Any]:
-        place = {"name": f"{self.name}_{suffix}", "source": self.source, "table": f"{self.uri}_{suffix}"}
-        return dict(place)
+        return {"name": f"{self.name}_{suffix}", "source": self.source, "table": f"{self.uri}_{suffix}"}
 
 
 def _of_changes(sample: SampledRecords, changes: Changes, target: _Target, *, has_one_row: bool) -> Proposal:
@@ -135,30 +134,34 @@ def _of_changes(sample: SampledRecords, changes: Changes, target: _Target, *, ha
         has_one_row: Whether each change has exactly one. Otherwise no router can split records.
     """
     read = load_named(changes.sampler)
-    path = next((each for each in changes.table_names if _most_have(sample.values, each)), None)
-    tables: dict[Any, list[bytes]] = defaultdict(list)
+    path = next((each for each in changes.table_names if _most_have(sample.values, each)), "")
+    tables: dict[str, list[bytes]] = defaultdict(list)
     for document, value in zip(sample.documents, sample.values, strict=True):
-        tables[None if path is None else value_at(value, path)].append(document)
-    found = {table: of_changes(read(documents), changes) for table, documents in tables.items()}
-    with_rows = [table for table, each in found.items() if each.settings]
-    ordered = sorted(with_rows, key=lambda table: -len(tables[table]))
-    shares = [_share(path, table, len(tables[table]), len(sample.documents)) for table in ordered]
-    if path is None or len(ordered) < 2 or None in ordered:  # noqa: PLR2004
-        main = ordered[0] if ordered else None
-        return target.table(found[main] if ordered else Columns({}))
-    if len(tables[ordered[0]]) >= _MAIN * len(sample.documents) or (sample.split and not has_one_row):
-        proposal = target.table(found[ordered[0]], {path: ordered[0]})
-        shares.append("Only the first of them has a table here: copy it for another one.")
+        table = value_at(value, path) if path else None
+        tables[table if isinstance(table, str) else ""].append(document)
+    columns = {table: of_changes(read(documents), changes) for table, documents in tables.items()}
+    named = [table for table, each in columns.items() if table and each.settings]
+    if len(named) < 2:  # noqa: PLR2004
+        return target.table(columns.get(named[0] if named else "", Columns({})))
+    named.sort(key=lambda table: -len(tables[table]))
+    total = len(sample.documents)
+    comments = [_share(path, table, len(tables[table]), total) for table in named]
+    if len(tables[named[0]]) >= _MAIN * total or (sample.split and not has_one_row):
+        proposal = target.table(columns[named[0]], {path: named[0]})
+        comments.append(_COPY)
     else:
-        proposal = target.tables(path, {table: found[table] for table in ordered})
-    return replace(proposal, comments=[*shares, *proposal.comments])
+        proposal = target.tables(path, {table: columns[table] for table in named})
+    return replace(proposal, comments=[*comments, *proposal.comments])
+
+
+_COPY = "Only the first of them has a table here: copy it for another one."
 
 
 def _most_have(documents: Sequence[Any], path: str) -> bool:
     return 2 * sum(has_path(each, path) for each in documents) > len(documents)
 
 
-def _share(path: str | None, value: Any, count: int, total: int) -> str:
+def _share(path: str, value: Any, count: int, total: int) -> str:
     return f"{path} is {value} in {count} of {total} documents ({count / total:.1%})."
 
 
@@ -195,7 +198,7 @@ def _of_kinds(documents: Sequence[_Document], target: _Target, unnested: str | N
     main = next(iter(sizes))
     if sizes[main] >= _MAIN * total:
         proposal = target.table(of_objects(kinds.documents[main], unnested), {kinds.path: main})
-        comments.append("Only the first of them has a table here: copy it for another one.")
+        comments.append(_COPY)
     else:
         found = {kind: of_objects(each, unnested) for kind, each in kinds.documents.items()}
         proposal = target.tables(kinds.path, found)

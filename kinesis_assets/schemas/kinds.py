@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _MOST_KINDS = 20
+_MOST_LETTERS = 100
 _DEPTH = 3
 _FEW = 3
 """The documents of a kind from which something is known of all of them."""
@@ -78,7 +79,7 @@ def _at(document: _Document, path: _Path) -> Any:
 
 
 def _is_kind(value: Any) -> bool:
-    return isinstance(value, str | int) and value != ""
+    return 0 < len(value) <= _MOST_LETTERS if isinstance(value, str) else isinstance(value, int)
 
 
 def _candidates(documents: Sequence[_Document]) -> dict[_Path, list[Any]]:

@@ -208,6 +208,15 @@ def test_a_table_that_nearly_all_changes_are_of_is_the_only_one():
     assert attributes["only"] == {"metadata.table-name": "buses"}
 
 
+def test_a_name_of_a_table_that_is_no_text_is_none():
+    changes = [captured("buses", "load", 1, id=1) for _ in range(3)]
+    for change, name in zip(changes, ([], {}, ""), strict=True):
+        change["metadata"]["table-name"] = name
+    assert proposed(*text(*changes)).type == "KinesisTableComponent"
+    buses = captured("buses", "load", 1, id="x")
+    assert proposed(*text(buses, *changes)).attributes["schema"] == "id STRING"
+
+
 def test_what_is_no_change_is_counted():
     change = captured("buses", "load", 1, id=1)
     comments = proposed(*text(change, change, change, {"ts_ms": 1}), b"lost").comments
