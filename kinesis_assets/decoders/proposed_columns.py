@@ -14,8 +14,9 @@ import msgspec
 from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import MAX_BYTES, Undecodable
 from kinesis_assets.decoders.formats import SOURCE, UNCHANGED
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
-from kinesis_assets.schemas.ddl import Field, column_names, columns, readable
+from kinesis_assets.schemas.ddl import RECORD, Field, column_names, columns, readable
 from kinesis_assets.schemas.ddl_parser import parse_columns
 from kinesis_assets.schemas.inference import infer_type, infer_values
 
@@ -57,10 +58,12 @@ def of_objects(documents: Sequence[dict[str, Any]], unnested: str | None = None)
 def of_changes(sample: SampledChanges, changes: Changes) -> Columns:
     """Return the columns of a database's table, and its key."""
     inferred = infer_values(sample.rows)
-    names = dict.fromkeys([*sample.types, *(each.name for each in inferred.fields)])
-    types = {each.name: each.type for each in inferred.fields} | {**sample.types}
-    taken = {SOURCE, *(each.name for each in changes.columns)}
-    fields = [Field(name, types[name]) for name in names if name.lower() not in taken]
+    taken = {"", RECORD, SOURCE, *(each.name for each in changes.columns)}
+    fields = list[Field]()
+    for each in [*(Field(*each) for each in sample.types.items()), *inferred.fields]:
+        if each.name.lower() not in taken:
+            taken.add(each.name.lower())
+            fields.append(each)
     if not fields:
         return Columns({})
     added = [each.name for each in changes.columns if each != UNCHANGED]
@@ -95,19 +98,19 @@ def of_containers(sample: SampledRecords) -> Columns:
     """Return the columns of Avro object containers, by the newest schema that one has."""
     from kinesis_assets.decoders.avro_container import writer_schema  # noqa: PLC0415  # loads PySpark
 
-    schemas, damaged = Counter[str](), 0
+    schemas, others = Counter[str](), 0
     for record in sample.documents:
         try:
-            schemas[writer_schema(record)] += 1
-        except Undecodable:
-            damaged += 1
+            schemas[avro_columns(msgspec.json.decode(writer_schema(record)))] += 1
+        except (InvalidInput, RecursionError, Undecodable, msgspec.DecodeError):
+            others += 1
     if not schemas:
         return Columns({})
     newest, count = next(iter(schemas.items()))
-    comments = [f"{count} of {schemas.total()} containers have this schema, which is their own."]
-    if damaged:
-        comments.append(f"{damaged} containers are damaged, and would be kept with an error.")
-    return Columns(_settings(parse_columns(avro_columns(msgspec.json.decode(newest)))), comments)
+    comments = [f"{count} of {len(sample.documents)} containers have this schema, which is their own."]
+    if others:
+        comments.append(f"{others} containers have a schema that cannot be read.")
+    return Columns(_settings(parse_columns(newest)), comments)
 
 
 _GLUE_HEADER, _GLUE_ZLIB = 18, 5

@@ -222,7 +222,7 @@ def _image(value: Any) -> _Row | None:
 
 def _types(schemas: Collection[Mapping[str, Any]]) -> dict[str, str]:
     """Return the types of fields that have one, by their names."""
-    return {each["field"]: kind for each in schemas if (kind := _connect_type(each)) is not None}
+    return {str(each["field"]): kind for each in schemas if (kind := _connect_type(each)) is not None}
 
 
 _CONNECT = {

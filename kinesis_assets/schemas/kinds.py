@@ -83,7 +83,7 @@ def _is_kind(value: Any) -> bool:
 
 
 def _candidates(documents: Sequence[_Document]) -> dict[_Path, list[Any]]:
-    """Return the fields with few values, and the value in each document."""
+    """Return the fields with few values, and the value in each document, which may be None."""
     distinct: dict[_Path, set[str]] = defaultdict(set)
     counts = Counter[_Path]()
     types: dict[_Path, set[type]] = defaultdict(set)
@@ -95,7 +95,7 @@ def _candidates(documents: Sequence[_Document]) -> dict[_Path, list[Any]]:
                 counts[path] += 1
     few = min(_MOST_KINDS, len(documents) // 2)
     return {
-        path: [_at(document, path) for document in documents]
+        path: [value if _is_kind(value := _at(document, path)) else None for document in documents]
         for path, values in distinct.items()
         if 1 < len(values) <= few and counts[path] >= _ALWAYS * len(documents) and len(types[path]) == 1
     }
@@ -103,7 +103,7 @@ def _candidates(documents: Sequence[_Document]) -> dict[_Path, list[Any]]:
 
 def _decided(features: Sequence[frozenset[_Feature]], values: Sequence[Any]) -> int:
     """Return how many features a field decides, 0 if its values are not kinds."""
-    sizes = Counter(value for value in values if _is_kind(value))
+    sizes = Counter(value for value in values if value is not None)
     counts: dict[Any, Counter[_Feature]] = {value: Counter() for value in sizes}
     for value, each in zip(values, features, strict=True):
         if value in counts:

@@ -19,7 +19,7 @@ from support.dagster_components import dagsters_own_warnings, loaded
 from support.glue_records import avro, framed
 from support.mentions import assert_mentions
 from support.raw_rows import decoded
-from support.sampled_shapes import SHAPES, captured, courier, log, member, parcel, text
+from support.sampled_shapes import SHAPES, captured, connect, container, courier, log, member, parcel, text
 from support.spark_types import spark_type
 
 COMPONENTS = {each.__name__: each for each in (KinesisRoutesComponent, KinesisTableComponent)}
@@ -229,6 +229,13 @@ def test_columns_that_a_format_adds_itself_are_left_out():
     assert attributes["schema"] == "id BIGINT"
 
 
+def test_of_columns_in_a_schema_that_differ_by_case_only_the_first_is_used():
+    columns = [connect(name, "int64") for name in ("id", "ID", "", "_record")]
+    schema = {"fields": [{"field": "after", "fields": columns}]}
+    change = {"schema": schema, "payload": {"op": "c", "source": {}, "after": {"id": 1}}}
+    assert proposed(*text(change)).attributes["schema"] == "id BIGINT"
+
+
 def test_a_column_with_another_name_keeps_those_that_the_format_adds():
     attributes = proposed(
         *text(captured("buses", "load", 1, **{"error": 1, "no id": 2, "key_id": 3}))
@@ -278,6 +285,17 @@ def test_a_table_without_a_key_asks_for_one():
 )
 def test_columns_have_the_names_of_a_header(lines, schema):
     assert proposed(*(line.encode() for line in lines)).attributes["schema"] == schema
+
+
+# Containers
+
+
+def test_a_container_whose_schema_cannot_be_read_is_counted():
+    good = container(CELSIUS, {"celsius": 1.5})
+    damaged = [good.replace(b'"record"', b'"recorp"'), good.replace(b'{"type"', b'["type"'), good[:20]]
+    comments = proposed(good, *damaged).comments
+    assert_mentions(comments[1], "1 of 4 containers")
+    assert_mentions(comments[2], "3 containers", "cannot be read")
 
 
 # Payloads of registries

@@ -100,7 +100,7 @@ def test_others_have_no_kinds(sample):
 
 def test_documents_without_a_kind_are_in_none():
     sample = documents("kind", ("ride", RIDE), ("ping", PING), each=20)
-    kinds = find_kinds([*sample, {"number": 1, "km": 2}])
+    kinds = find_kinds([*sample, {"number": 1, "km": 2}, {"kind": {}}])
     assert kinds is not None
     assert sum(map(len, kinds.documents.values())) == 40
 
