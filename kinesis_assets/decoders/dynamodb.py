@@ -257,7 +257,9 @@ def _tagged(members: Mapping[str, Any], *, nullable: bool) -> Any:
         (name, kind | None, msgspec.field(name=tag, default=None))
         for name, (tag, kind) in zip(("value", "members"), members.items(), strict=False)
     ]
-    namespace: dict[str, Any] = {"__post_init__": _check_scalar if len(fields) == 1 else _check_array}
+    namespace: dict[str, Any] = {"__post_init__": _check_array}
+    if len(fields) == 1:
+        namespace = {"__post_init__": _check_scalar, "members": None}
     if nullable:
         fields.append(("is_null", bool, msgspec.field(name="NULL", default=False)))
     else:

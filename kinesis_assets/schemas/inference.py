@@ -197,8 +197,10 @@ def _digits(value: Any) -> tuple[int, int]:
     """Return how many digits a number has before and behind the point, at least."""
     if isinstance(value, int):
         return int(value.bit_length() * _DIGITS_OF_BIT) + 1, 0
-    exact = Decimal(repr(value) if isinstance(value, float) else value).normalize()
-    return max(exact.adjusted() + 1, 0), max(-int(exact.as_tuple().exponent), 0)
+    _, digits, exponent = Decimal(repr(value) if isinstance(value, float) else value).as_tuple()
+    text = "".join(map(str, digits))
+    kept = len(text.rstrip("0"))
+    return max(len(text) + int(exponent), 0), max(kept - len(text) - int(exponent), 0)
 
 
 def _is(text: str, type_: Any) -> bool:

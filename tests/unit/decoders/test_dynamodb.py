@@ -164,6 +164,10 @@ def test_the_time_of_a_record_of_dynamodb_streams_is_in_seconds():
             (ddl, {"NULL": True}, None)
             for ddl in ("int", "string", "array<int>", "map<string, int>", "struct<a: int>")
         ),
+        *(
+            (f"array<{element}>", {"NULL": True}, None)
+            for element in ("boolean", "array<int>", "map<string, int>", "struct<a: int>", "variant")
+        ),
     ],
 )
 def test_attribute_values(ddl, attribute, expected):
