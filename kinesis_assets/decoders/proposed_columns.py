@@ -57,7 +57,7 @@ def of_objects(documents: Sequence[dict[str, Any]], unnested: str | None = None)
 
 def of_changes(sample: SampledChanges, changes: Changes) -> Columns:
     """Return the columns of a database's table, and its key."""
-    inferred = infer_values(sample.rows)
+    inferred = infer_values(sample.rows, exact=True)
     taken = {"", RECORD, SOURCE, *(each.name for each in changes.columns)}
     fields = list[Field]()
     for each in [*(Field(*each) for each in sample.types.items()), *inferred.fields]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.schemas.ddl import Field, struct
+from kinesis_assets.schemas.inference import ValueSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -82,9 +83,9 @@ _PLAIN: dict[str, tuple[type, Callable[[Any], Any]]] = {
     "B": (str, str.encode),
     "BOOL": (bool, bool),
     "NULL": (bool, lambda _: None),
-    "SS": (list, list),
-    "NS": (list, lambda texts: [*map(Decimal, texts)]),
-    "BS": (list, lambda texts: [*map(str.encode, texts)]),
+    "SS": (list, ValueSet),
+    "NS": (list, lambda texts: ValueSet(map(Decimal, texts))),
+    "BS": (list, lambda texts: ValueSet(map(str.encode, texts))),
     "L": (list, lambda items: [*map(_plain, items)]),
     "M": (dict, lambda fields: {name: _plain(each) for name, each in fields.items()}),
 }

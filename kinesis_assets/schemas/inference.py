@@ -23,7 +23,14 @@ _TEXTS: tuple[tuple[str, Any], ...] = (
 )
 """Types that are text in JSON, with the Python types by which `Json` decodes them."""
 
-_KINDS = {bool: "BOOLEAN", dict: "STRUCT", list: "ARRAY"}
+
+class ValueSet(list[Any]):
+    """A set of values of one type, as DynamoDB has them. It is an array, but not one of variants."""
+
+    __slots__ = ()
+
+
+_KINDS = {bool: "BOOLEAN", dict: "STRUCT", list: "ARRAY", ValueSet: "SET"}
 _ONLY_TEXT = {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "STRING"}
 _EXACT = "DECIMAL"
 """The kind of an exact number with a fraction, whose digits decide its type."""
@@ -31,6 +38,7 @@ _WHOLE = {"BIGINT", "DECIMAL(38, 0)"}
 _NUMBERS = {*_WHOLE, "DOUBLE", _EXACT}
 _MOST_DIGITS = 38
 _DIGITS_OF_BIT = 0.30103
+_DIGITS_OF_DOUBLE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,9 @@ def infer_type(documents: Iterable[bytes]) -> Inference:
     return replace(infer_values(found), others=len(values) - len(found))
 
 
-def infer_values(documents: Sequence[Mapping[str, Any]], mixed: str = "VARIANT") -> Inference:
+def infer_values(
+    documents: Sequence[Mapping[str, Any]], mixed: str = "VARIANT", *, exact: bool = False
+) -> Inference:
     """Return the type of some objects.
 
     Values of different types, and numbers that no type of Spark can hold, are variants. A decimal is a number
@@ -66,8 +76,9 @@ def infer_values(documents: Sequence[Mapping[str, Any]], mixed: str = "VARIANT")
 
     Args:
         mixed: The type of values of different types.
+        exact: Whether an integer must have all its digits, also among numbers with a fraction.
     """
-    seen, notes = _Values(mixed), list[str]()
+    seen, notes = _Values(mixed, exact), list[str]()
     for document in documents:
         seen.add(document)
     fields = seen.struct_fields("", notes)
@@ -100,6 +111,7 @@ class _Values:
     """
 
     mixed: str
+    exact: bool
     kinds: Counter[str] = field(default_factory=Counter)
     fields: dict[str, _Values] = field(default_factory=dict)
     items: _Values | None = None
@@ -113,9 +125,9 @@ class _Values:
         self.kinds[kind] += 1
         if isinstance(value, dict):
             for name, each in value.items():
-                self.fields.setdefault(name, _Values(self.mixed)).add(each)
+                self.fields.setdefault(name, _Values(self.mixed, self.exact)).add(each)
         elif isinstance(value, list):
-            self.items = self.items or _Values(self.mixed)
+            self.items = self.items or _Values(self.mixed, self.exact)
             for each in value:
                 self.items.add(each)
         elif kind in _NUMBERS:
@@ -148,8 +160,9 @@ class _Values:
         if kinds == {"STRUCT"}:
             fields = self.struct_fields(f"{path}.", notes)
             return struct(fields) if fields else "MAP<STRING, VARIANT>"
-        if kinds == {"ARRAY"}:
-            return f"ARRAY<{(self.items or _Values(self.mixed)).type(f'{path}[]', notes)}>"
+        if kinds and kinds <= {"ARRAY", "SET"}:
+            items = (self.items or _Values(self.mixed, self.exact)).type(f"{path}[]", notes)
+            return "VARIANT" if items == "VARIANT" and "SET" in kinds else f"ARRAY<{items}>"
         if kinds and kinds <= _NUMBERS:
             return self._number(path, notes)
         if len(kinds) == 1:
@@ -163,10 +176,10 @@ class _Values:
 
     def _number(self, path: str, notes: list[str]) -> str:
         kinds = {*self.kinds}
-        if _EXACT not in kinds:
-            if "DOUBLE" in kinds:
-                return "DOUBLE"
-            return "BIGINT" if kinds == {"BIGINT"} else "DECIMAL(38, 0)"
+        many = self.exact and "DOUBLE" in kinds and kinds & _WHOLE and self.whole > _DIGITS_OF_DOUBLE
+        if _EXACT not in kinds and not many:
+            whole = "BIGINT" if kinds == {"BIGINT"} else "DECIMAL(38, 0)"
+            return "DOUBLE" if "DOUBLE" in kinds else whole
         if self.whole + self.scale <= _MOST_DIGITS:
             return f"DECIMAL({_MOST_DIGITS}, {self.scale})"
         notes.append(

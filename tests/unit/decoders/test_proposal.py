@@ -217,6 +217,11 @@ def test_a_name_of_a_table_that_is_no_text_is_none():
     assert proposed(*text(buses, *changes)).attributes["schema"] == "id STRING"
 
 
+def test_integers_of_a_database_keep_their_digits_among_fractions():
+    changes = (captured("buses", "load", 1, id=1, n=each) for each in (0.5, 10**17 + 1))
+    assert proposed(*text(*changes)).attributes["schema"] == "id BIGINT,\nn DECIMAL(38, 1)"
+
+
 def test_what_is_no_change_is_counted():
     change = captured("buses", "load", 1, id=1)
     comments = proposed(*text(change, change, change, {"ts_ms": 1}), b"lost").comments

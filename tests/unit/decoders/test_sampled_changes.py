@@ -36,6 +36,8 @@ def item(**attributes: Any) -> dict[str, Any]:
         ([{"SS": ["a"]}], "ARRAY<STRING>"),
         ([{"NS": ["1", "2.25"]}], "ARRAY<DECIMAL(38, 2)>"),
         ([{"BS": ["AA=="]}], "ARRAY<BINARY>"),
+        ([{"SS": ["a"]}, {"L": [{"S": "b"}]}], "ARRAY<STRING>"),
+        ([{"SS": ["a"]}, {"NS": ["1"]}], "VARIANT"),
         ([{"L": [{"N": "1"}, {"NULL": True}]}], "ARRAY<BIGINT>"),
         ([{"M": {"zip": {"S": "10115"}}}], "STRUCT<zip: STRING>"),
         ([{"M": {}}], "MAP<STRING, VARIANT>"),

@@ -154,3 +154,19 @@ def test_values_of_different_types_may_have_another_type_than_variant():
 def test_the_evidence_is_the_number_of_values_of_each_type():
     found = infer_values([{"a": 1, "b": None}, {"a": 2}, {"a": 2.5, "b": "x"}])
     assert found.evidence == {"a": "2 BIGINT, 1 DOUBLE", "b": "1 STRING, 2 without a value"}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.5, 10**16 + 1], "DECIMAL(38, 1)"),
+        ([0.5, 10**14], "DOUBLE"),
+        ([1e20, 0.5], "DOUBLE"),
+        ([10**16 + 1], "BIGINT"),
+    ],
+    ids=str,
+)
+def test_integers_keep_their_digits_among_fractions_if_they_must(values, expected):
+    documents = [{"f": value} for value in values]
+    assert columns(infer_values(documents, exact=True).fields) == f"f {expected}"
+    assert "DECIMAL" not in columns(infer_values(documents).fields)
