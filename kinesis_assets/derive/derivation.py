@@ -77,8 +77,8 @@ class Upsert:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that new rows must have."""
-        return (*self.key, *self.order_by)
+        """The columns that new rows must have, each once."""
+        return tuple(dict.fromkeys((*self.key, *self.order_by)))
 
 
 @dataclass(frozen=True, slots=True)
