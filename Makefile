@@ -80,6 +80,7 @@ docs: $(READY)
 	@$(BIN)/python docs/settings_table.py docs/reading.md
 	@$(BIN)/python docs/settings_table.py docs/derived.md
 	@$(BIN)/python docs/settings_table.py docs/spark.md
+	@$(BIN)/python docs/settings_table.py docs/routes.md
 	@$(BIN)/python docs/metrics_table.py docs/metrics.md
 	@$(BIN)/python docs/scale_table.py docs/scale.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
