@@ -18,7 +18,7 @@ from kinesis_assets.schemas.registries import check_connection
 
 _VERSION = Annotated[int, Field(ge=1)] | SkipJsonSchema[None]
 _LATEST = "Number of the version. By default the latest one, which is read at each step of a run."
-_MESSAGE = "Full name of the Protobuf message. Required if the schema has several at its top level."
+_MESSAGE = "Full name of the Protobuf message. A registered schema with a single message does not need it."
 
 
 class RegisteredSchema(Settings):
@@ -49,9 +49,7 @@ class ProtobufSchema(Settings):
         "--include_imports and --descriptor_set_out.",
         examples=["shop.desc"],
     )
-    message: str = Field(
-        min_length=1, description="Full name of the Protobuf message.", examples=["shop.Order"]
-    )
+    message: str = Field(min_length=1, description=_MESSAGE, examples=["shop.Order"])
 
 
 class RegistrySettings(Settings):
