@@ -86,7 +86,7 @@ class Goal(Enum):
     )
     TYPED_JSON = (
         "CPU per GB of a typed table from JSON, compared with delta-spark's read, from_json and write",
-        "at most 0.7x",
+        "at most 0.3x",
     )
     ROUTES = (
         "CPU of five typed tables from one stream, compared with one table that decodes the same records",

@@ -20,7 +20,7 @@ from benchmarks.sections.derived.workers import OURS, PEER, Job, Rounds
 if TYPE_CHECKING:
     from benchmarks.sections.derived.workers import Workers
 
-MAX_RATIO = 0.7
+MAX_RATIO = 0.3
 RECORD_BYTES = 1000
 DISTINCT = 4096
 
