@@ -366,7 +366,7 @@ class DerivedEvaluation:
                 raise
             return None
         if snapshot is not None and self._table.partition_by is not None:
-            snapshot.check_identity(source.id, self._table.partition_by)
+            snapshot.check_identity(source.origin_id, self._table.partition_by)
         if source.end.commit is not None:  # this machine's clock may be behind
             self._now = max(self._now, time_of_id(source.end.commit))
         return source

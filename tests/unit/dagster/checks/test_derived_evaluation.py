@@ -20,7 +20,7 @@ from kinesis_assets.dagster.checks.table_checks import FILES_EVERY
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.data_files import RecordCounts
+from kinesis_assets.derive.data_files import ERRORS_FOLDER, RecordCounts
 from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind, entry_path
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import TableUnreachable
@@ -101,6 +101,16 @@ def test_a_table_that_has_consumed_its_source_passes(pair):
 
 def test_checks_that_are_off_have_no_result(pair):
     assert pair.results(**dict.fromkeys(ALWAYS, "off")) == {}
+
+
+def test_a_table_of_errors_that_has_consumed_its_source_passes(pair, tmp_path):
+    pair.derived.append(errors=[b"one"])
+    typed, position = pair.derived.table, new_rows(f"{pair.derived.table.uri}/{ERRORS_FOLDER}").cursor
+    errors = PlainDerived(tmp_path / "errors", source=pair.source.id, partitioned=False)
+    errors.append((1, 0, "a"), cursor=position)
+    uri, source = errors.table.uri, f"{typed.uri}/{ERRORS_FOLDER}"
+    results = pair.results_of(replace(pair.table(), uri=uri, source=source, partition_by=()))
+    assert {name: result.passed for name, result in results.items()} == dict.fromkeys(ALWAYS, True)
 
 
 # Lag
