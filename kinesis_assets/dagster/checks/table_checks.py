@@ -201,7 +201,8 @@ def count_committed(
 ) -> BadRecords:
     """Add the records of the commits since the last time. Commits that did not count theirs are left out.
 
-    Records that a redrive has decoded are not bad any more.
+    Records that a redrive has decoded are not bad any more. If the table has started again since, those of
+    before do not count.
 
     Args:
         count: Returns the number of records of a commit and of those that count; None if it did not count
@@ -217,6 +218,8 @@ def count_committed(
             if commit.commit_id == before.through or commit.at.timestamp() < counter.since:
                 break
             since.append(commit)
+    if since and since[-1].previous is None:
+        counter = RecordCounter(BadRecords(), now)
     for commit in reversed(since):
         found = (count or _bad_records)(commit)
         if found is not None:

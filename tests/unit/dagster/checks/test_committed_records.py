@@ -86,7 +86,17 @@ def test_a_record_that_is_missing_ends_the_count(orders):
 
 
 def test_what_was_counted_before_stays(orders):
-    orders.append((1, 0, "a"), counts=RecordCounts(10, 1))
+    first = orders.append((1, 0, "a"))
+    orders.append((2, 0, "a"), counts=RecordCounts(10, 1))
     hour = int(time.time() // 3600)
-    before = BadRecords(7, (HourOfRecords(hour - 2, 100, 3),))
+    before = BadRecords(first.commit_id, (HourOfRecords(hour - 2, 100, 3),))
     assert totals(count(orders, before)) == (110, 4)
+
+
+def test_records_of_a_table_that_has_started_again_do_not_count(orders):
+    orders.append((1, 0, "a"), counts=RecordCounts(10, 10))
+    before = count(orders)
+    orders.rebuild()
+    assert totals(count(orders, before)) == (0, 0)
+    orders.append((1, 0, "a"), counts=RecordCounts(10, 1))
+    assert totals(count(orders, before)) == totals(count(orders)) == (10, 1)
