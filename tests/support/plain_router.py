@@ -16,9 +16,16 @@ from kinesis_assets.table.version import arrow_schema
 from support.timing import WRITING
 
 if TYPE_CHECKING:
+    from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.derived_table import DerivedCommit
 
-TYPES = {"data": "string", "commit_order": "string", "route": "string", BATCH_COLUMN: "long"}
+TYPES = {
+    "data": "string",
+    "error": "string",
+    "commit_order": "string",
+    "route": "string",
+    BATCH_COLUMN: "long",
+}
 
 
 class PlainRouter:
@@ -32,7 +39,7 @@ class PlainRouter:
         self.table.open_or_create("source", {"type": "struct", "fields": fields}, ["route"])
         self._commits = 0
 
-    def append(self, *rows: tuple[str, str | None]) -> DerivedCommit:
+    def append(self, *rows: tuple[str, str | None], counts: RecordCounts | None = None) -> DerivedCommit:
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
         writer = DerivedFileWriter(writing_job(self.table, base.schema, ["route"], batch_id))
         schema = arrow_schema(base.schema)
@@ -48,5 +55,6 @@ class PlainRouter:
             cursor=Cursor(source="source", commit=self._commits),
             batch_id=batch_id,
             manifest=Manifest(tuple(writer.close())),
+            counts=counts,
             definition=Definition(kind=Kind.ROUTER),
         )

@@ -12,7 +12,6 @@ import msgspec
 
 from kinesis_assets.dagster.checks.results import CheckResult, counted, duration
 from kinesis_assets.dagster.checks.table_checks import (
-    UNDECODED,
     BadRecords,
     FileFacts,
     check_bad_records,
@@ -430,7 +429,16 @@ class DerivedEvaluation:
         )
         self.progress = msgspec.structs.replace(self.progress, records=records)
         if records.hours or state.newest.records is not None:  # the table counts its records
-            yield check_bad_records(check, records, UNDECODED)
+            yield check_bad_records(check, records, self._advice(state.snapshot))
+
+    def _advice(self, snapshot: DerivedSnapshot) -> str:
+        """Return what to do about bad records."""
+        has_errors = "error" in {field["name"] for field in snapshot.schema["fields"]}
+        settings, command = ("settings", "rebuild") if self._table.is_router else ("schema", "redrive")
+        return (
+            f"The {'column error' if has_errors else 'table of errors'} says why. Correct the {settings} and "
+            f"run `kinesis-assets {command}`, or correct the producer"
+        )
 
     def _of_routes(self) -> Iterator[CheckResult]:
         check, state = self._checks.unmatched_records, self._state

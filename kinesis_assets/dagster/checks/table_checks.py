@@ -183,9 +183,6 @@ def _count(event: dg.AssetMaterialization, name: str) -> int:
     return value.value or 0 if isinstance(value, dg.IntMetadataValue) else 0
 
 
-UNDECODED = "The column error says why; correct the schema or the producer"
-"""The advice about bad records of a derived table."""
-
 MAX_COMMITS = 200
 """The maximum number of commits that a step counts, from the newest one."""
 

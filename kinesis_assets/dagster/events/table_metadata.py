@@ -14,18 +14,28 @@ from kinesis_assets.table.store.storage import TableFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_BATCH_COLUMN = "_batch_id"
-
 _CODE = "dagster/code_references"
 
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """By Delta's name of a type, that of Spark SQL, where they differ."""
 
-_DESCRIPTIONS = {column.name: column.description for column in COLUMNS if column.name != "error"} | {
-    _BATCH_COLUMN: "Id of the commit that added the row.",
-    "error": "Why the record could not be decoded; null otherwise.",
+_DESCRIPTIONS = {(column.name, column.type): column.description for column in COLUMNS} | {
+    ("data", "binary"): "Payload of the record, or one of its documents.",
+    ("arrival_date", "date"): "Date of the arrival, UTC.",
+    ("batch_id", "bigint"): "Id of the attempt whose commit added the record to the raw table.",
+    ("error", "string"): "Why the record could not be decoded; null otherwise.",
+    ("document_number", "int"): "Place of the document in its record; null if that could not be split.",
+    ("schema_id", "string"): "Id of the schema of the record in its registry.",
+    ("table_batch_id", "bigint"): "Id of the commit of the typed table that set the record apart.",
+    ("_batch_id", "bigint"): "Id of the commit that added the row.",
 }
-"""The descriptions of the columns that derived tables have in common."""
+"""The descriptions of the columns that derived tables have in common, by name and type."""
+
+_OF_ROUTER = {
+    ("commit_order", "string"): "Place of the record in the order of the commits of the source.",
+    ("route", "string"): "Value by which the document was routed; null if no route matches it.",
+}
+"""Those of the columns that a router adds, which has both."""
 
 
 def definition_metadata(table: str) -> dict[str, Any]:
@@ -59,15 +69,17 @@ def raw_columns() -> dg.TableSchema:
 
 def derived_columns(schema: Mapping[str, Any]) -> dg.TableSchema:
     """Return the columns of a derived table, whose schema is as in Delta's metadata."""
+    fields = [(field, (field["name"], _type_name(field["type"]))) for field in schema["fields"]]
+    is_router = _OF_ROUTER.keys() <= {column for _, column in fields}
+    known = _DESCRIPTIONS | _OF_ROUTER if is_router else _DESCRIPTIONS
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
-                field["name"],
-                _type_name(field["type"]),
-                description=field["metadata"].get("comment") or _DESCRIPTIONS.get(field["name"]),
+                *column,
+                description=field["metadata"].get("comment") or known.get(column),
                 constraints=dg.TableColumnConstraints(nullable=field["nullable"]),
             )
-            for field in schema["fields"]
+            for field, column in fields
         ]
     )
 

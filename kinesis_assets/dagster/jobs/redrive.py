@@ -58,6 +58,11 @@ def redrive_asset(
         )
     if consumption.groups:
         raise InvalidInput(f"asset {asset}: it is a roll-up, which keeps no bad records")
+    if consumption.is_router:
+        raise InvalidInput(
+            f"asset {asset}: it is a router, which reads each record once; after its settings were corrected, "
+            "start it and the tables below it again, see `kinesis-assets rebuild`"
+        )
     of_errors = [
         each.table
         for each in derived_tables(assets, opened.names).values()

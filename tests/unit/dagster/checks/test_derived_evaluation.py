@@ -242,6 +242,12 @@ def test_the_share_of_records_that_could_not_be_decoded_is_bounded(pair, bad, pa
     assert (result.metadata["records"], result.metadata["bad records"]) == (100, bad)
 
 
+def test_a_table_without_the_column_of_errors_names_its_table_of_errors(pair):
+    pair.derived.append(counts=RecordCounts(100, 100))
+    advice = "The table of errors says why. Correct the schema and run `kinesis-assets redrive`"
+    assert advice in pair.results(**BAD)["bad_records"].description
+
+
 def test_records_are_counted_from_where_the_last_evaluation_ended(pair):
     pair.derived.append((2, 0, "a"), counts=RecordCounts(100, 100))
     assert not pair.results(**BAD)["bad_records"].passed

@@ -10,6 +10,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, 
 from kinesis_assets.dagster.consumption import derived_metadata
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive.data_files import RecordCounts
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.table.commit_ids import time_of_id
 from support.plain_derived import PlainDerived
@@ -64,6 +65,12 @@ def test_by_default_a_twentieth_may_have_no_route(router, results):
     found, _ = results(router.table, progress)
     assert not found["unmatched_records"].passed
     assert "no route matches 2 of the 21 records" in found["unmatched_records"].description
+
+
+def test_a_router_whose_records_cannot_be_decoded_is_to_be_rebuilt(router, results):
+    router.append(MATCHED, counts=RecordCounts(10, 10))
+    advice = "The column error says why. Correct the settings and run `kinesis-assets rebuild`"
+    assert advice in results(router.table)[0]["bad_records"].description
 
 
 def test_no_other_table_has_the_check(tmp_path, results):

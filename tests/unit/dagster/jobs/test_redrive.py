@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from kinesis_assets import KinesisTableComponent
+from kinesis_assets import KinesisRoutesComponent, KinesisTableComponent
 from kinesis_assets.dagster.jobs.redrive import redrive_asset
 from kinesis_assets.errors import InvalidInput, TableMissing
 from support.dagster_components import dagsters_own_warnings, loaded
@@ -26,7 +26,7 @@ def owned(project, source, tmp_path) -> OwnedTable:
 
 @pytest.fixture
 def redrive(owned, stream, tmp_path):
-    """Redrive an asset of the project, which also has a typed table with one of its errors."""
+    """Redrive an asset of the project, which also has a typed table with one of its errors, and a router."""
     _, typed = loaded(
         KinesisTableComponent,
         name="orders",
@@ -36,7 +36,17 @@ def redrive(owned, stream, tmp_path):
         schema="id INT",
         on_bad_record="separate",
     )
-    definitions = dg.Definitions.merge(owned.project.definitions, typed)
+    route = {"match": "order", "name": "placed", "table": str(tmp_path / "placed"), "schema": "id INT"}
+    _, routes = loaded(
+        KinesisRoutesComponent,
+        name="events",
+        source=stream,
+        table=str(tmp_path / "events"),
+        format="json",
+        route_by="kind",
+        routes=[route],
+    )
+    definitions = dg.Definitions.merge(owned.project.definitions, typed, routes)
     assets = definitions.get_repository_def().assets_defs_by_key
 
     def redrive(asset: str) -> Any:
@@ -47,13 +57,18 @@ def redrive(owned, stream, tmp_path):
 
 
 def test_an_unknown_asset_is_refused_with_those_that_there_are(redrive):
-    with pytest.raises(InvalidInput, match="these are counts, numbers, orders, orders_errors"):
+    with pytest.raises(InvalidInput, match="these are counts, events, numbers, orders, orders_errors, placed"):
         redrive("nobody")
 
 
 def test_a_roll_up_is_refused(redrive):
     with pytest.raises(InvalidInput, match="roll-up, which keeps no bad records"):
         redrive("counts")
+
+
+def test_a_router_is_refused_with_the_command_to_run_instead(redrive):
+    with pytest.raises(InvalidInput, match="router, which reads each record once; .* `kinesis-assets rebuild`"):
+        redrive("events")
 
 
 def test_a_table_of_errors_is_refused_with_the_asset_to_give_instead(redrive):

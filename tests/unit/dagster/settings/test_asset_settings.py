@@ -8,6 +8,8 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.events.table_metadata import derived_columns
+from kinesis_assets.derive.data_files import BATCH_COLUMN, COMMIT_ORDER_COLUMN, DOCUMENT_COLUMN, FOUND_COLUMN
+from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
@@ -78,6 +80,12 @@ def test_an_invalid_setting_is_refused_with_its_name(setting, value):
     assert "AssetKey" not in str(caught.value)
 
 
+def columns_of(*fields: tuple[str, str]) -> dict[str, str | None]:
+    """Return the descriptions of the columns of a derived table."""
+    given = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields]
+    return {column.name: column.description for column in derived_columns({"fields": given}).columns}
+
+
 def test_every_column_of_the_raw_asset_has_a_description():
     schema = raw_spec().metadata["dagster/column_schema"]
     assert {column.name: column.description for column in schema.columns} == {
@@ -89,6 +97,22 @@ def test_raw_and_derived_tables_have_the_same_names_of_types():
     derived = derived_columns(schema_of(TABLE_SCHEMA))
     types = {column.name: column.type for column in raw_spec().metadata["dagster/column_schema"].columns}
     assert {column.name: column.type for column in derived.columns} == types
+
+
+def test_every_column_that_tables_add_has_a_description():
+    texts = [(name, "string") for name in ("schema_id", COMMIT_ORDER_COLUMN, ROUTE_COLUMN)]
+    numbers = [(DOCUMENT_COLUMN, "integer"), (FOUND_COLUMN, "long"), (BATCH_COLUMN, "long")]
+    columns = columns_of(*texts, *numbers)
+    assert all(columns.values())
+
+
+def test_a_column_of_another_kind_has_no_description_of_its_namesake():
+    assert columns_of(("data", "string"), ("stream", "integer"), ("route", "string")) == {
+        "data": None,
+        "stream": None,
+        "route": None,
+    }
+    assert columns_of(("data", "binary"))["data"] == "Payload of the record, or one of its documents."
 
 
 def test_the_standard_metadata_names_the_table():
