@@ -60,8 +60,8 @@ def redrive_asset(
         raise InvalidInput(f"asset {asset}: it is a roll-up, which keeps no bad records")
     if consumption.is_router:
         raise InvalidInput(
-            f"asset {asset}: it is a router, which reads each record once; after its settings were corrected, "
-            "start it and the tables below it again, see `kinesis-assets rebuild`"
+            f"asset {asset}: it is a router, which routes each record once; start it and the tables below it "
+            "again with `kinesis-assets rebuild`"
         )
     of_errors = [
         each.table
