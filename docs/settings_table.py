@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 
 _SETTINGS: dict[str, dict[str, type[Settings] | Mapping[str, type[Settings]]]] = {
     "reading.md": {"settings": StreamSettings},
+    "decoders.md": {
+        "settings of a registered schema": RegisteredSchema,
+        "settings of a registry": RegistrySettings,
+        "settings of a subject": SubjectSchema,
+        "settings of a registry of Confluent": ConfluentSettings,
+        "settings of a message": ProtobufSchema,
+    },
     "derived.md": {
         "settings": DerivedTableSettings,
         "settings of a typed table": DecodingSettings,
-        "settings of a registered schema": RegisteredSchema,
-        "settings of a registry": RegistrySettings,
-        "settings of a message": ProtobufSchema,
-        "settings of a subject": SubjectSchema,
-        "settings of a registry of Confluent": ConfluentSettings,
     },
     "routes.md": {"settings of a router": RoutesSettings},
     "spark.md": {"settings of a session": SERVICE_SETTINGS},
@@ -91,9 +93,10 @@ def _rows(settings: type[Settings]) -> Iterator[str]:
     schema = settings.model_json_schema()
     for name, declared in schema["properties"].items():
         field = _resolved(declared, schema)
+        description = field["description"].replace("<", "&lt;")  # otherwise it begins a tag of HTML
         yield (
             f"| `{name}` | {_value(field)} | {_default(field)} | {_code(field['examples'][0])} "
-            f"| {field['description']} |\n"
+            f"| {description} |\n"
         )
 
 

@@ -22,7 +22,6 @@ from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import GlueRegistry, SchemaVersion, decode
 from support import dagster_components
 from support.dagster_components import dagsters_own_warnings
-from support.protobuf import descriptor_set
 from support.raw_rows import raw_table
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ PAGE = (PROJECT / "docs" / "decoders.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 TABLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-(YAML,) = (each for each in TABLES if "my_project" in each)
+CONFLUENT, YAML = TABLES
 
 DOCUMENTS = [b'{"order_id": 1, "amount": 2.5}', b'{"order_id": "1", "amount": 2.5}']
 SCHEMA_ID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
@@ -152,12 +151,7 @@ def test_the_page_names_every_public_decoder() -> None:
 
 
 @dagsters_own_warnings
-def test_the_tables_of_other_formats_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_confluents_registry_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGISTRY_PASSWORD", "secret")
-    definition = 'syntax = "proto3"; package shop; message Order { int64 order_id = 1; }'
-    files = {"shop.desc": descriptor_set(definition)}
-    attributes = [yaml.safe_load(each)["attributes"] for each in TABLES if each != YAML]
-    assert [each["format"] for each in attributes] == ["confluent", "protobuf"]
-    for each in attributes:
-        _, definitions = dagster_components.loaded(KinesisTableComponent, files, **each)
-        assert definitions.assets
+    attributes = yaml.safe_load(CONFLUENT)["attributes"]
+    assert dagster_components.loaded(KinesisTableComponent, **attributes)[1].assets

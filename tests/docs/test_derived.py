@@ -1,8 +1,7 @@
-"""Every block of docs/derived.md does what the page says."""
+"""Every block of docs/derived.md, and of the pages on bad records and on changes, does what it says."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import shlex
@@ -15,28 +14,23 @@ import yaml
 from deltalake import DeltaTable
 
 from kinesis_assets import KinesisTableComponent, build_kinesis_stream
-from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.dagster_components import dagsters_own_warnings, loaded
-from support.raw_rows import raw_table
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from kinesis_assets.kinesis.settings import ClientSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = "".join((DOCS / name).read_text() for name in ("derived.md", "derived-changes.md"))
+PAGE = "".join((DOCS / name).read_text() for name in ("derived.md", "bad-records.md", "derived-changes.md"))
 YAMLS, SHELLS, PYTHONS = (
     re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for language in ("yaml", "sh", "python")
 )
-CLICKS, LOGS, PAYMENTS = map(yaml.safe_load, YAMLS)
+(CLICKS,) = map(yaml.safe_load, YAMLS)
 INFER, REDRIVE, REBUILD = SHELLS
-ASSETS, INVALID, OWN, ENGINES = PYTHONS
+ASSETS, OWN, ENGINES, INVALID = PYTHONS
 
 
 @pytest.fixture
@@ -123,29 +117,6 @@ def test_the_yaml_of_the_page_is_the_same_table(put: Any, cli: Any, instance: dg
     proposed = cli(*shlex.split(INFER)[1:])
     assert proposed.exit_code == 0
     assert "click_id STRING" in proposed.out
-
-
-@dagsters_own_warnings
-def test_the_log_events_of_the_page_are_rows(spark: SparkSession) -> None:
-    assert loaded(KinesisTableComponent, **LOGS["attributes"])[1].assets
-    event = {"id": "e1", "timestamp": 1764292800123, "message": "START"}
-    records = [
-        {"messageType": "CONTROL_MESSAGE", "logEvents": [event | {"id": ""}]},
-        {"messageType": "DATA_MESSAGE", "logGroup": "/f", "logEvents": [event, event | {"id": 2}]},
-    ]
-    new = spark.createDataFrame(raw_table([gzip.compress(json.dumps(each).encode()) for each in records]))
-    table = TypedRows(TableSettings(**LOGS["attributes"]), LOGS["attributes"]["schema"]).of_table(new)
-    found = table.rows.select("logGroup", "id", "timestamp", "document_number", "sequence_number", "error")
-    assert [tuple(row) for row in found.collect()] == [
-        ("/f", "e1", 1764292800123, 0, None, None),
-        (None, None, None, 1, "1", "json: Expected `str | null`, got `int` - at `$.logEvents.id`"),
-    ]
-
-
-@dagsters_own_warnings
-def test_the_schema_of_the_registry_on_the_page_can_be_loaded() -> None:
-    (table,) = loaded(KinesisTableComponent, **PAYMENTS["attributes"])[1].assets
-    assert table.key == dg.AssetKey("payments_typed")
 
 
 def test_the_assets_and_the_sensor_of_the_page_are_defined() -> None:

@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
 from benchmarks.harness.waiting import SECONDS
 from docs.scale_table import EVENT_SECONDS
+from docs.settings_table import settings_table
+from kinesis_assets.dagster.settings.settings_base import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -21,6 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     [
         ("cli_reference.py", "cli.md"),
         ("settings_table.py", "reading.md"),
+        ("settings_table.py", "decoders.md"),
         ("settings_table.py", "derived.md"),
         ("settings_table.py", "routes.md"),
         ("settings_table.py", "spark.md"),
@@ -33,6 +37,16 @@ def test_a_page_is_what_its_script_writes(script: str, page: str, tmp_path: Path
     shutil.copy(DOCS / page, written)
     subprocess.run([sys.executable, DOCS / script, written], check=True, timeout=SECONDS)
     assert written.read_text() == (DOCS / page).read_text(), "run `make docs`"
+
+
+class Compared(Settings):
+    """Settings with a description that HTML would change."""
+
+    at_most: int = Field(description="At most this, < 10 and > 1.", examples=[3])
+
+
+def test_a_description_begins_no_tag() -> None:
+    assert "| At most this, &lt; 10 and > 1. |" in settings_table(Compared)
 
 
 def test_every_option_of_the_command_line_reference_has_a_description() -> None:
