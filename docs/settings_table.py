@@ -19,7 +19,7 @@ from kinesis_assets.dagster.settings.schema_maps import (
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings
 from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
-from kinesis_assets.dagster.settings.table_settings import DecodingSettings
+from kinesis_assets.dagster.settings.table_settings import DecodingSettings, TableSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,6 +41,11 @@ _SETTINGS: dict[str, dict[str, type[Settings] | Mapping[str, type[Settings]]]] =
     "spark.md": {"settings of a session": SERVICE_SETTINGS},
 }
 """The settings that each page describes, by their name in the marks; of each service if they differ by it."""
+
+_LINKED: dict[type[Settings], tuple[type[Settings], str]] = {
+    RoutesSettings: (TableSettings, "As those of a [typed table](derived.md#settings)."),
+}
+"""Settings of which some are those of others too, with these and a link to their descriptions."""
 
 _HEAD = "| setting | value | default | example | |\n|---|---|---|---|---|\n"
 _HEAD_BY_SERVICE = "| `service` " + _HEAD.replace("\n|", "\n|---|", 1)
@@ -91,13 +96,20 @@ def with_table(page: str, name: str, settings: type[Settings] | Mapping[str, typ
 
 def _rows(settings: type[Settings]) -> Iterator[str]:
     schema = settings.model_json_schema()
+    described, link = _LINKED.get(settings, (Settings, ""))
+    linked = schema["properties"].keys() & described.model_json_schema().get("properties", {}).keys()
     for name, declared in schema["properties"].items():
+        if name in linked:
+            continue
         field = _resolved(declared, schema)
         description = field["description"].replace("<", "&lt;")  # otherwise it begins a tag of HTML
         yield (
             f"| `{name}` | {_value(field)} | {_default(field)} | {_code(field['examples'][0])} "
             f"| {description} |\n"
         )
+    if linked:
+        names = ", ".join(_code(name) for name in schema["properties"] if name in linked)
+        yield f"| {names} | | | | {link} |\n"
 
 
 def _resolved(field: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
