@@ -92,6 +92,19 @@ class Goal(Enum):
         "CPU of five typed tables from one stream, compared with one table that decodes the same records",
         "at most 1.6x",
     )
+    LINES = (
+        "CPU per GB of a typed table from records of 100 lines of JSON, compared with a document a record",
+        "at most 1.2x",
+    )
+    DEBEZIUM = (
+        "CPU per GB of a typed table from changes of Debezium, compared with plain JSON",
+        "at most 2x",
+    )
+    DYNAMODB = ("the same from changes of DynamoDB", "at most 2x")
+    PROTOBUF = (
+        "CPU of a typed table from Protobuf, compared with the same documents in JSON",
+        "at most 1x",
+    )
     UPSERT_CLUSTERED = (
         "CPU of an upsert of 10,000 keys in one file of 10 million rows, compared with delta-spark's MERGE",
         "at most 0.5x",

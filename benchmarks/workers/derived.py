@@ -2,7 +2,7 @@
 
     python -m benchmarks.workers.derived
 
-serves the requests of `benchmarks.data.derivations`.
+serves the requests of `benchmarks.data.derivations` and `benchmarks.data.record_formats`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from benchmarks.data.derivations import (
     UPSERT,
 )
 from benchmarks.data.payloads import CHANNELS, PAYLOAD
+from benchmarks.data.record_formats import RECORD_FORMATS
 from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from benchmarks.workers.landing import SESSION
-from kinesis_assets.decoders import from_json
+from kinesis_assets.decoders import from_json, typed_columns
 from kinesis_assets.decoders.routing import Routing, records_of
 from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN, routes_folder
 from kinesis_assets.derive.derivation import Derivation, Router, Upsert
@@ -36,9 +37,11 @@ from kinesis_assets.spark.session import start_session
 from kinesis_assets.table.schema import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_assets.decoders import Decoder
 
 _RECORD = [column.name for column in COLUMNS]
 
@@ -47,9 +50,12 @@ def prepare(spark: SparkSession, request: ReadRequest) -> Callable[[], ReadResul
     """Return the function that moves the tables of a request."""
     if request.stream == ROUTED:
         return partial(_route, spark, request.url)
+    transform = partial(from_json, spark_type=PAYLOAD if request.stream == TYPED else ORDER)
+    if request.stream in RECORD_FORMATS:
+        transform = partial(_decoded, decoders=RECORD_FORMATS[request.stream].decoders)
     derivation = Derivation(
         source=f"{request.url}/{RAW}",
-        transform=partial(from_json, spark_type=PAYLOAD if request.stream == TYPED else ORDER),
+        transform=transform,
         mode=Upsert(key=(KEY,), order_by=(NEWEST_BY,)) if request.stream == UPSERT else None,
     )
     table = DerivedTable(f"{request.url}/{DERIVED}")
@@ -59,6 +65,10 @@ def prepare(spark: SparkSession, request: ReadRequest) -> Callable[[], ReadResul
         return ReadResult(rows, bytes=0)
 
     return work
+
+
+def _decoded(rows: DataFrame, decoders: Sequence[Decoder]) -> DataFrame:
+    return typed_columns(rows, *decoders)
 
 
 def _route(spark: SparkSession, url: str) -> ReadResult:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness.rounds import Input, measure_in_turn
 from benchmarks.harness.section import Goal
 from benchmarks.sections import cluster, commits, continuous, imports
-from benchmarks.sections.derived import increments, routes, typed, upserts
+from benchmarks.sections.derived import formats, increments, routes, typed, upserts
 from benchmarks.sections.derived.workers import OURS, workers
 from benchmarks.sections.landing import readers, targets
 from benchmarks.sections.landing.comparison import Comparison
@@ -79,9 +79,17 @@ def test_costs_of_derived_tables_are_measured_for_small_tables() -> None:
         added = increments.measure(running.running[OURS], rounds=1, sizes=(1, 2), file_rows=100)
         decoded = typed.measure(running, records=80, rounds=1)
         routed = routes.measure(running.running[OURS], records=80, rounds=1)
+        encoded = formats.measure(running.running[OURS], orders=800, rounds=1)
         upserted = upserts.measure(running, files=2, rounds=1, file_rows=100, count=10)
     assert None not in (added.target().met, routed.target().met)
     assert "5 tables" in routed.describe()
+    assert [target.goal for target in encoded.targets() if target.met is not None] == [
+        Goal.LINES,
+        Goal.DEBEZIUM,
+        Goal.DYNAMODB,
+        Goal.PROTOBUF,
+    ]
+    assert "| 100 lines of JSON | 501 |" in encoded.describe()
     assert [each.met for each in (decoded.target("no peer"), *upserted.targets("no peer"))] == [None] * 3
     assert all(OURS in part.describe() for part in (decoded, upserted))
 
