@@ -320,7 +320,7 @@ class Expiry(msgspec.Struct, frozen=True):
     Attributes:
         floor: The first date of the rows that are kept.
         rows: Number of rows.
-        batches: How many of them each batch had that a consumer of the table may not have consumed.
+        batches: How many of them each batch had, or several together, see `DerivedCommit`.
     """
 
     floor: Floor
@@ -447,8 +447,8 @@ class DerivedCommit(
         tombstones: All deletions that the table remembers; None if there are none.
         maintains: Whether a maintenance made it, which leaves the position where it was.
         floor: The first date of the rows that the table keeps; None if it keeps all.
-        expired: The rows that it deleted because of their age, by batch, without those of batches that every
-            consumer of the table has consumed.
+        expired: The rows that it deleted because of their age: by batch, and together those of batches that
+            every consumer has consumed but one that still reads the history of the table.
     """
 
     format: int

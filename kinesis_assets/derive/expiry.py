@@ -54,7 +54,7 @@ _REWRITTEN_BYTES = 2 << 30
 _PARALLEL_READS = 16
 
 _CONSUMED_AFTER = CHAIN_KEPT + timedelta(days=1)
-"""A batch is older than this only if every consumer that can still continue has consumed it."""
+"""Of batches that are older than this, only a consumer that reads the history may not have consumed rows."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -217,12 +217,7 @@ def _done_or_left(
     )
     if rewrites and not deleted:
         return replace(step, state=State.DONE, files=0, bytes=0)
-    recent = (now - _CONSUMED_AFTER).timestamp()
-    batches = tuple(
-        DeletedRows(deletion=Deletion.EXPIRED, rows=rows, batch_id=batch, before=floor.first)
-        for batch, rows in sorted(deleted.items())
-        if time_of_id(batch) >= recent
-    )
+    batches = _named(deleted, floor, recent=(now - _CONSUMED_AFTER).timestamp())
 
     def attempt() -> DerivedCommit:
         base = table.snapshot()
@@ -260,6 +255,17 @@ def _done_or_left(
     except (CommitFailed, UpsertOvertaken) as error:
         return replace(step, state=State.LEFT, reason=str(error))
     return replace(step, state=State.DONE, rows=deleted.total())
+
+
+def _named(deleted: Mapping[int, int], floor: Floor, *, recent: float) -> tuple[DeletedRows, ...]:
+    """Return the numbers of deleted rows as a commit names them: by batch, the older ones together."""
+    named = partial(DeletedRows, deletion=Deletion.EXPIRED, before=floor.first)
+    old = [batch for batch in deleted if time_of_id(batch) < recent]
+    together = [named(rows=sum(deleted[batch] for batch in old), through=max(old))] if old else []
+    return (
+        *together,
+        *(named(rows=deleted[batch], batch_id=batch) for batch in sorted(deleted.keys() - set(old))),
+    )
 
 
 def _rows_by_batch(table: DerivedTable, files: Sequence[TableFile]) -> Counter[int]:

@@ -178,9 +178,16 @@ def _has_unread(start: Cursor, commit: SourceCommit) -> bool:
 
 
 def _expired(commits: Sequence[SourceCommit], selection: Selection) -> list[DeletedRows]:
-    """Return the rows of selected batches that a derived source has deleted because of their age since."""
-    expired = (each for commit in commits for each in commit.expired)
-    return [each for each in expired if each.batch_id is not None and selection.includes(each.batch_id)]
+    """Return the rows of selected batches that a derived source has deleted because of their age since.
+
+    Those of several batches are lost to the step that takes the last of them.
+    """
+    last = (
+        (each, each.batch_id if each.through is None else each.through)
+        for commit in commits
+        for each in commit.expired
+    )
+    return [each for each, batch_id in last if batch_id is not None and selection.includes(batch_id)]
 
 
 def _first_date(source: Source, files: Sequence[RankedFile], through: int | None) -> date | None:

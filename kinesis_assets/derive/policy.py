@@ -71,6 +71,7 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         deletion: How they were deleted.
         rows: Number of rows; None if it is unknown.
         batch_id: The batch that has or had them; None if they are not of one batch.
+        through: The greatest of the batches that had them, if they are of several.
         before: They arrived before this day (UTC); None if that is unknown.
         shards: The shards with the sequence numbers of the first and last row, as far as they are known.
         groups: Number of groups of a roll-up that had them; None if they are not those of groups.
@@ -80,6 +81,7 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     deletion: Deletion
     rows: int | None = None
     batch_id: int | None = None
+    through: int | None = None
     before: date | None = None
     shards: tuple[str, ...] = ()
     groups: int | None = None
@@ -88,6 +90,8 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     def __str__(self) -> str:
         count = "the rows" if self.rows is None else f"{self.rows} rows"
         batch = "" if self.batch_id is None else f" of batch {self.batch_id}"
+        if self.through is not None:
+            count, batch = f"up to {count}", f" of batches up to {self.through}"
         shards = f" of {', '.join(self.shards)}" if self.shards else ""
         if self.deletion is Deletion.REWOUND:
             return f"{count}{batch}{shards} after positions that were set back"

@@ -240,6 +240,16 @@ def test_the_rows_of_each_batch_of_a_compacted_file_are_counted(dated):
     )
 
 
+def lost_in_steps(uri, cursor):
+    """Consume what is left in steps of one commit, and return how many rows were lost in each."""
+    lost, more = [], True
+    while more:
+        rows = new_rows(uri, cursor, max_bytes=1)
+        lost.append([each.rows for each in rows.lost])
+        cursor, more = rows.cursor, rows.more
+    return lost
+
+
 def test_rows_of_the_history_that_expire_before_they_are_consumed_are_lost_once(dated):
     table = dated()
     for key in range(3):
@@ -247,14 +257,31 @@ def test_rows_of_the_history_that_expire_before_they_are_consumed_are_lost_once(
     first = new_rows(table.table.uri, max_bytes=1)
     assert first.more
     table.expire()
-    lost, cursor = [], first.cursor
-    while True:
-        rows = new_rows(table.table.uri, cursor, max_bytes=1)
-        lost += rows.lost
-        cursor = rows.cursor
-        if not rows.more:
-            break
-    assert [each.rows for each in lost] == [1, 1]
+    assert lost_in_steps(table.table.uri, first.cursor) == [[1, 1], []]
+
+
+def test_rows_of_old_batches_are_lost_once_too_with_the_last_of_them(dated):
+    table = written_long_ago(dated())
+    uri, cursors = table.table.uri, []
+    for _ in range(5):
+        cursors.append(new_rows(uri, cursors[-1] if cursors else None, max_bytes=1).cursor)
+    table.expire()
+    found = [lost_in_steps(uri, cursor) for cursor in cursors]
+    assert found == [[[], [], [3], []], [[], [3], []], [[], [3], []], [[3], []], [[], []]]
+    (lost,) = new_rows(uri, cursors[0]).deleted
+    day = TODAY - timedelta(days=90)
+    assert lost == f"up to 3 rows of batches up to {cursors[4].history} that arrived before {day}"
+
+
+def written_long_ago(table):
+    """Add rows of which every second one expires, each in a batch that is too old to be named on its own."""
+    clock = ShiftedClock()
+    clock.advance(-24 * 40)
+    recent, table.table = table.table, DerivedTable(table.table.uri, replace(WRITING, clock=clock))
+    for key in range(6):
+        table.append((key, 0 if key % 2 else 91))
+    table.table = recent
+    return table
 
 
 def test_a_table_below_does_not_start_again_on_its_own_once_rows_have_expired(dated):
@@ -268,14 +295,9 @@ def test_a_table_below_does_not_start_again_on_its_own_once_rows_have_expired(da
     assert lost_rows(open_source(table.table.uri), newest) is None
 
 
-def test_batches_that_every_consumer_has_consumed_are_not_named(dated):
-    table = dated()
-    clock = ShiftedClock()
-    clock.advance(-24 * 40)
-    recent, table.table = table.table, DerivedTable(table.table.uri, replace(WRITING, clock=clock))
-    table.append((1, 91))
-    table.table = recent
-    batch = table.append((2, 91)).batch_id
+def test_batches_that_only_a_new_consumer_may_not_have_consumed_are_named_together(dated):
+    table = written_long_ago(dated())
+    batch = table.append((6, 91)).batch_id
     table.expire()
     expired = table.table.snapshot().newest.expired
-    assert [(each.batch_id, each.rows) for each in expired] == [(batch, 1)]
+    assert [(each.batch_id, each.rows) for each in expired] == [(None, 3), (batch, 1)]
