@@ -1,16 +1,16 @@
 """Property: a table with a key is the same however the history of its source is divided into steps.
 
-Deletions are remembered in every second history, so that older events after them insert no key. Some events
-do not know one of their values. Some records cannot be decoded, and for some an expression fails: they are
-kept. Runs of other definitions or
-owners, which are refused, change nothing, and settings that may change do not change what was consumed.
+Each history has records of one shape, see `shapes`: events, or changes of a database, of which some arrive
+late and some move a key. Deletions are remembered in every second history, so that older changes after them
+insert no key. Some changes do not know one of their values. Some records and documents cannot be decoded, and
+for some an expression fails: they are kept. Runs of other definitions or owners, which are refused, change
+nothing, and settings that may change do not change what was consumed.
 
 `DERIVED_HISTORIES=200 pytest tests/chaos/derived/test_divisions.py` executes more histories.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from dataclasses import dataclass, field, replace
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from chaos.derived.shapes import SHAPES, Bad, Change
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.continuous import ContinuousDerivations
@@ -38,103 +39,71 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from chaos.derived.shapes import Shape
     from support.bench import Bench
 
-HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "2"))
+HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "1"))
 STEPS_OF_A_HISTORY = 8
-KEYS, TIMES = 6, 3
 
 DIVISIONS = {"in any steps": 1, "in one step": MAX_BYTES, "a commit a step": 1, "rebuilt": MAX_BYTES}
 """The size of the last steps of each table, in bytes."""
 
-SCHEMA = (
-    "events ARRAY<STRUCT<key: INT, at: INT, gone: BOOLEAN, number: INT, note: STRING, "
-    "_unchanged: ARRAY<STRING>>>, day STRING"
-)
-NEWEST = Upsert(key=("key",), order_by=("at",), delete_where="gone")
 OWNER = "newest"
 
 REFUSED: list[tuple[type[Exception], dict[str, Any]]] = [
     (TableOfAnotherSource, {"owner": "another"}),
     (TableUnsuitable, {"mode": None}),
-    (TableUnsuitable, {"mode": Upsert(("key", "number"), ("at",), "gone")}),
+    (TableUnsuitable, {"mode": Upsert(("key", "number"), ("number",))}),
     (TableUnsuitable, {"mode": Rollup(("key",))}),
 ]
 """What makes a run another asset's, or one with another definition, and its error."""
 
 
-def typed(where: str | None = None) -> dict[str, Any]:
-    """Return the fields of a derivation that decodes the events. Those of one record may have one key."""
+def typed(shape: Shape, where: str | None = None) -> tuple[Upsert, dict[str, Any]]:
+    """Return how rows replace others in a table of the changes, and the fields of its derivation."""
     settings = TableSettings(
         name=OWNER,
         source="events",
         table=OWNER,
-        format="json",
-        schema="events.avsc",
-        select=["inline(events)", "CAST(day AS DATE) AS day"],
+        schema=shape.schema,
         where=where,
-        key=NEWEST.key,
-        order_by=NEWEST.order_by,
+        key=["key"],
+        **shape.settings,
     )
-    rows = TypedRows(settings, SCHEMA)
-    return {"transform": rows.of_table, "careful": partial(rows.of_table, is_careful=True)}
-
-
-CHANGES: list[dict[str, Any]] = [
-    {},
-    *({"on_deleted": policy} for policy in OnDeleted),
-    typed(where="day <> 'another'"),
-]
-"""Changes of the settings that a table accepts, and which concern none of these events."""
-
-INVALID_DAY = "0000-00-00"
+    rows = TypedRows(settings, shape.schema)
+    mode = Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where)
+    return mode, {"transform": rows.of_table, "careful": partial(rows.of_table, is_careful=True)}
 
 
 @dataclass
 class History:
-    """A stream of events of few keys at few times, in any shard, and a table for each division into steps."""
+    """A stream of changes of few keys, in any shard, and a table for each division into steps."""
 
     spark: SparkSession
     bench: Bench
     folder: Path
     chance: random.Random
-    mode: Upsert
-    number: int = 0
+    shape: Shape
+    deleted_for: timedelta | None
     tables: dict[str, DerivedBench] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        mode, self.fields = typed(self.shape)
+        self.mode = replace(mode, deleted_for=self.deleted_for)
+
     def table(self, name: str) -> DerivedBench:
-        """Return a table of the stream's events."""
+        """Return a table of the stream's changes."""
         if name not in self.tables:
             table = DerivedTable(str(self.folder / name), WRITING)
-            self.tables[name] = DerivedBench(
-                self.spark, table, Derivation(self.bench.table.uri, mode=self.mode, owner=OWNER, **typed())
-            )
+            derivation = Derivation(self.bench.table.uri, mode=self.mode, owner=OWNER, **self.fields)
+            self.tables[name] = DerivedBench(self.spark, table, derivation)
         return self.tables[name]
 
     def land(self) -> None:
-        """Put events at any place of the hash range, and read them in one run."""
+        """Put records at any place of the hash range, and read them in one run."""
         for _ in range(self.chance.randrange(1, 12)):
-            self.bench.put(self._record(), part=self.chance.random())
+            self.bench.put(self.shape.record(), part=self.chance.random())
         assert not self.bench.run().errors
-
-    def _record(self) -> bytes:
-        if self.chance.random() < 0.02:
-            return b"no events"
-        day = INVALID_DAY if self.chance.random() < 0.02 else "2026-01-01"
-        events = [self._event() for _ in range(self.chance.choice([0, 1, 1, 1, 3]))]
-        return json.dumps({"events": events, "day": day}).encode()
-
-    def _event(self) -> dict[str, object]:
-        self.number += 1
-        note = self.chance.choice([None, f"note {self.number}"])
-        return {
-            "key": self.chance.randrange(KEYS),
-            "at": self.chance.choice([None, *range(TIMES)]),
-            "gone": self.chance.random() < 0.3,
-            "number": self.number,
-            "note": note,
-            "_unchanged": ["note"] if note is None else self.chance.choice([None, []]),
-        }
 
     def split(self) -> None:
         closed = {parent for shard in self.bench.client.list_shards() for parent in shard.parents}
@@ -156,9 +125,15 @@ class History:
         rebuild(derived.table, source, definition, (), by="ann", apply=True)
 
     def consume_some(self) -> None:
-        """Consume what there is, in steps of any size, with settings that may be others than before."""
-        other = {"mode": replace(self.mode, delete_where="gone AND number > 0")}
-        changes = self.chance.choice([*CHANGES, other])
+        """Consume what there is, in steps of any size, with settings that may be others than before.
+
+        They concern none of the changes.
+        """
+        _, elsewhere = typed(self.shape, where="shard_id <> 'another'")
+        other = {"mode": replace(self.mode, delete_where=f"{self.mode.delete_where} AND key >= 0")}
+        changes = self.chance.choice(
+            [{}, *({"on_deleted": policy} for policy in OnDeleted), elsewhere, other]
+        )
         self.table("in any steps").run(max_bytes=self.chance.choice([1, 2000, MAX_BYTES]), **changes)
 
     def be_refused(self) -> None:
@@ -186,44 +161,57 @@ class History:
         step()
 
     @property
-    def expected(self) -> list[tuple[int | None, int | None, str | None, bytes | None]]:
-        """The rows if events are taken one after the other: key, number and note, or a bad record's data."""
+    def expected(self) -> list[tuple[Any, ...]]:
+        """The rows if changes are taken one after the other: key, number and note, or a bad document."""
         columns = ("batch_id", "sequence_number", "data")
-        rows = [tuple(row.values()) for row in self.bench.arrow(*columns).to_pylist()]
-        found: dict[int, tuple[int, int | None, str | None]] = {}
-        bad: list[tuple[int | None, int | None, str | None, bytes | None]] = []
-        for _, _, data in sorted(rows, key=lambda row: (row[0], int(row[1]))):
-            record = json.loads(data) if data.startswith(b"{") else None
-            if record is None or (record["events"] and record["day"] == INVALID_DAY):
-                bad.append((None, None, None, data))
-                continue
-            for event in record["events"]:
-                key, at = event["key"], -1 if event["at"] is None else event["at"]
-                if key in found and found[key][0] > at:
-                    continue
-                if event["gone"]:
-                    found[key] = (at, None, None)
-                    if self.mode.deleted_for is None:
-                        del found[key]
+        records = [tuple(row.values()) for row in self.bench.arrow(*columns).to_pylist()]
+        found: dict[int, Change] = {}
+        bad: list[tuple[Any, ...]] = []
+        for _, _, data in sorted(records, key=lambda row: (row[0], int(row[1]))):
+            for each in self.shape.taken(data):
+                if isinstance(each, Bad):
+                    bad.append((None, None, None, each.document, each.data))
                 else:
-                    before = found[key][2] if key in found else None
-                    note = before if event["_unchanged"] else event["note"]
-                    found[key] = (at, event["number"], note)
-        good = [(key, *values, None) for key, (_, *values) in found.items() if values[0] is not None]
+                    self._take(each, found)
+        good = [(key, each.number, each.note, None, None) for key, each in found.items() if not each.is_gone]
         return sorted([*good, *bad], key=repr)
+
+    def _take(self, change: Change, found: dict[int, Change]) -> None:
+        before = found.get(change.key)
+        if before is not None and _version(before) > _version(change):
+            return
+        note = change.note
+        if not change.knows_note:
+            note = None if before is None or before.is_gone else before.note
+        found[change.key] = replace(change, note=note)
+        if change.is_gone and self.deleted_for is None:
+            del found[change.key]
+
+
+def _version(change: Change) -> int:
+    return -1 if change.at is None else change.at
+
+
+def rows_of(table: DerivedBench) -> list[tuple[Any, ...]]:
+    """Return the rows of a table, as in `History.expected`."""
+    columns = ("key", "number", "note", "document_number", "data")
+    return sorted((tuple(row.get(name) for name in columns) for row in table.rows.to_pylist()), key=repr)
 
 
 @pytest.fixture
-def history(spark: SparkSession, bench: Bench, tmp_path: Path, seed: int) -> History:
-    """A history whose stream has events already."""
+def history(spark: SparkSession, bench: Bench, tmp_path: Path, shape: str, seed: int) -> History:
+    """A history whose stream has changes already."""
     bench.create()
-    mode = NEWEST if seed % 2 else replace(NEWEST, deleted_for=timedelta(days=7))
-    history = History(spark, bench, tmp_path, random.Random(seed), mode)
+    chance = random.Random(seed)
+    remembers = (seed + [*SHAPES].index(shape)) % 2
+    deleted_for = timedelta(days=7) if remembers else None
+    history = History(spark, bench, tmp_path, chance, SHAPES[shape](chance), deleted_for)
     history.land()
     return history
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_table_is_the_same_in_any_division_of_its_source_into_steps(history: History) -> None:
     failures: list[Exception] = []
     with ContinuousDerivations(
@@ -238,5 +226,5 @@ def test_a_table_is_the_same_in_any_division_of_its_source_into_steps(history: H
     history.start_again()
     for name, max_bytes in DIVISIONS.items():
         history.table(name).run(max_bytes=max_bytes)
-    found = {name: table.values("key", "number", "note", "data") for name, table in history.tables.items()}
+    found = {name: rows_of(table) for name, table in history.tables.items()}
     assert found == dict.fromkeys(found, history.expected)
