@@ -1,4 +1,4 @@
-"""Records of delimited text: comma-separated (RFC 4180) and tab-separated values.
+"""Records of delimited text: comma-separated values (RFC 4180), and tab-separated ones, which have no quotes.
 
 The values of a record are written as a JSON document, which is decoded as any other. So they are as strict.
 """
@@ -57,7 +57,6 @@ class Csv:
     spark_type: str | DataType
     multiplies: ClassVar[bool] = True
     name: ClassVar[str] = "csv"
-    delimiter: ClassVar[str] = ","
 
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
@@ -75,7 +74,6 @@ class Csv:
         """See `Decoder`."""
         spark_type = cast("StructType", self.spark_type)
         read = json_reader(spark_type)
-        split = _splitter(self.delimiter)
         names = spark_type.names
         writers = [_writer(field.dataType) for field in spark_type.fields]
         keys = [msgspec.json.encode(name) + b":" for name in names]
@@ -85,7 +83,7 @@ class Csv:
                 text = decoding.value.decode().removeprefix(_BYTE_ORDER_MARK)
             except UnicodeDecodeError as error:
                 raise Undecodable(str(error)) from error
-            values = split(text)
+            values = self._values(text)
             if values == names:
                 return ()
             if len(values) != len(names):
@@ -99,39 +97,59 @@ class Csv:
 
         return step
 
+    def _values(self, text: str) -> list[str | None]:
+        return _comma_separated(text)
+
 
 @dataclass(frozen=True)
 class Tsv(Csv):
-    """Decode records that are one row of tab-separated values each, in other respects as `Csv`."""
+    """Decode records that are one row of tab-separated values each (the media type of IANA, UTF-8).
+
+    A value has no tab and no newline, and a quote is a character like others. In other respects it is `Csv`.
+    """
 
     name: ClassVar[str] = "tsv"
-    delimiter: ClassVar[str] = "\t"
+
+    def _values(self, text: str) -> list[str | None]:
+        return _tab_separated(text)
 
 
-def _splitter(delimiter: str) -> Callable[[str], list[str | None]]:
-    """Return a function that splits a row into its values, of which empty ones are None."""
-    field = re.compile(rf'(?:"((?:[^"]|"")*+)"|([^{delimiter}\r\n]*+))(?:({delimiter})|(?:\r?\n)?\Z)')
+_FIELD = re.compile(r'(?:"((?:[^"]|"")*+)"|([^,\r\n]*+))(?:(,)|(?:\r?\n)?\Z)')
 
-    def split(text: str) -> list[str | None]:
-        if '"' not in text:
-            row = text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
-            if "\n" not in row and "\r" not in row:
-                return [value or None for value in row.split(delimiter)]
-        values = list[str | None]()
-        place = 0
-        while (match := field.match(text, place)) is not None:
-            quoted, plain, more = match.groups()
-            if plain is not None and plain.startswith('"'):
-                break
-            values.append(plain or None if quoted is None else quoted.replace('""', '"'))
-            place = match.end()
-            if more is None:
-                return values
-        if "\n" in text[place:].rstrip("\r\n"):
-            raise Undecodable(f"field {len(values) + 1} ends with a newline; a record is one row")
-        raise Undecodable(f"field {len(values) + 1} has a quote that is not closed, or text behind it")
 
-    return split
+def _comma_separated(text: str) -> list[str | None]:
+    """Return the values of a row, of which empty ones without quotes are None."""
+    if '"' not in text and (values := _separated(text, ",")) is not None:
+        return values
+    values = []
+    place = 0
+    while (match := _FIELD.match(text, place)) is not None:
+        quoted, plain, more = match.groups()
+        if plain is not None and plain.startswith('"'):
+            break
+        values.append(plain or None if quoted is None else quoted.replace('""', '"'))
+        place = match.end()
+        if more is None:
+            return values
+    if "\n" in text[place:].rstrip("\r\n"):
+        raise Undecodable(f"field {len(values) + 1} ends with a newline; a record is one row")
+    raise Undecodable(f"field {len(values) + 1} has a quote that is not closed, or text behind it")
+
+
+def _tab_separated(text: str) -> list[str | None]:
+    """Return the values of a row, of which empty ones are None."""
+    values = _separated(text, "\t")
+    if values is None:
+        raise Undecodable("it has a newline within; a record is one row")
+    return values
+
+
+def _separated(text: str, delimiter: str) -> list[str | None] | None:
+    """Return the values of a row without quotes, of which empty ones are None; None if it has a newline."""
+    row = text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+    if "\n" in row or "\r" in row:
+        return None
+    return [value or None for value in row.split(delimiter)]
 
 
 def _writer(kind: DataType) -> Callable[[str], bytes]:

@@ -233,7 +233,10 @@ def _delimited(records: Sequence[bytes]) -> SampledRecords:
 
 def _row(line: bytes, delimiter: str) -> list[str] | None:
     try:
-        rows = [*csv.reader(StringIO(line.decode(), newline=""), delimiter=delimiter, strict=True)]
+        text = line.decode()
+        if delimiter == "\t":
+            return text.split("\t")
+        rows = [*csv.reader(StringIO(text, newline=""), strict=True)]
     except (UnicodeDecodeError, csv.Error):
         return None
     return rows[0] if len(rows) == 1 else None

@@ -148,12 +148,19 @@ def test_lines_of_a_record_are_rows_with_their_own_bytes():
     ]
 
 
-def test_tab_separated_values_differ_only_in_their_delimiter():
-    data = [b"1\ta, b\t2\n", b'2\t"a\t""b"""\t\n', b"id\tname\tamount", b"3\tx"]
+def test_a_quote_among_tab_separated_values_is_a_character_like_others():
+    data = [b"1\ta, b\t2\n", b'2\t"Home" page\t\r\n', b'3\t"a ""b"""\t', b"id\tname\tamount"]
     assert rows(data, decoder=Tsv) == [
         ({"id": 1, "name": "a, b", "amount": 2.0}, None),
-        ({"id": 2, "name": 'a\t"b"', "amount": None}, None),
+        ({"id": 2, "name": '"Home" page', "amount": None}, None),
+        ({"id": 3, "name": '"a ""b"""', "amount": None}, None),
+    ]
+
+
+def test_tab_separated_values_are_one_row_with_all_fields():
+    assert rows([b"3\tx", b"3\tx\t1\n4\ty\t2"], decoder=Tsv) == [
         (None, "tsv: it has 2 fields, and the schema has 3"),
+        (None, "tsv: it has a newline within; a record is one row"),
     ]
 
 
