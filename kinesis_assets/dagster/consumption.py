@@ -45,7 +45,7 @@ class Consumption:
         unique: The columns whose values together occur once in the table; empty if there are none.
         checks: The table's asset checks.
         place: The file and the line that name the source, for errors; empty if they are not known.
-        of_errors: Whether its source are the records that the table of *upstream* has set apart.
+        of_errors: Whether its source are the records that the table of *upstream* has separated.
         routes: If its source is a router, the values of the column `route` of the rows that it consumes.
         is_router: Whether it is a router itself.
         groups: The columns of the groups of a roll-up; empty if it is none.

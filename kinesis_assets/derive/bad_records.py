@@ -1,6 +1,6 @@
 """The bad records of a typed table: where they are kept, their rows in the source, and how they are removed.
 
-They are rows of the table, or it has set them apart. Those are rows of its table of errors, as far as that
+They are rows of the table, or it has separated them. Those are rows of its table of errors, as far as that
 one has consumed them; the others are in the files that the later commits of the table name. So each bad
 record is found once, however far the table of errors is behind.
 """
@@ -69,7 +69,7 @@ def identified(bad: DataFrame) -> DataFrame:
 
 
 def set_apart(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapshot | None) -> DataFrame:
-    """Return the bad records that a table has set apart, with `FOUND_COLUMN`.
+    """Return the bad records that a table has separated, with `FOUND_COLUMN`.
 
     Args:
         typed: The table, opened after *errors*.

@@ -85,7 +85,7 @@ def commit(
         manifest: The files that it wrote.
         counts: How many records there were, and how many could not be decoded; None if they were not counted.
         errors: The files that it wrote with the records that could not be decoded; None if such records are
-            not set apart.
+            not separated.
         redriven: The bad records that were decoded again.
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any

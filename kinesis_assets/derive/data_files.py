@@ -81,14 +81,14 @@ DOCUMENT_COLUMN = "document_number"
 null in a record that could not be split."""
 
 FOUND_COLUMN = "table_batch_id"
-"""The column of a table of errors with the batch id of the commit of its table that set the record apart. A
-redrive that sets it apart again keeps it."""
+"""The column of a table of errors with the batch id of the commit of its table that separated the record. A
+redrive that separates it again keeps it."""
 
 CHANGES_FOLDER = "_kinesis/changes"
 """The folder, in that of the table, with the rows that were replaced or deleted."""
 
 ERRORS_FOLDER = "_kinesis/errors"
-"""The folder, in that of the table, with the records that could not be decoded and are set apart."""
+"""The folder, in that of the table, with the records that could not be decoded and are separated."""
 
 TOMBSTONES_FOLDER = "_kinesis/tombstones"
 """The folder, in that of the table, with the keys whose deletion an upsert remembers."""

@@ -221,7 +221,7 @@ UNMATCHED = ""
 
 
 class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that is not part of the table: with rows that a commit replaced or deleted, or set apart.
+    """A file that is not part of the table: with rows that a commit replaced, deleted or separated.
 
     Attributes:
         path: Path relative to the table's folder.

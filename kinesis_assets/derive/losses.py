@@ -240,7 +240,7 @@ def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
     """Return how many rows a table has consumed that its source no longer has; None if it is unknown.
 
     Of a derived source they are not counted: what it no longer has is not part of it, unless rows have
-    expired, or it has forgotten records that it had set apart.
+    expired, or it has forgotten records that it had separated.
 
     Args:
         newest: The newest commit of the table; None if there is none.

@@ -8,7 +8,7 @@ version that still has all files that they replace, and only if no other commit 
 Deletes commit entries, the files that they name, and heartbeats that nothing can need any more. A
 consumer of the table reads the entries from the newest one back to the one at its position, a roll-up also
 the files with the rows that these commits replaced, and a table of errors those with the records that they
-set apart. Entries are kept as long as positions of a raw table. The deletions that an upsert remembers are
+separated. Entries are kept as long as positions of a raw table. The deletions that an upsert remembers are
 those that the newest entry names, see `derive.tombstones`. A consumer that is further behind misses
 one of them, and fails with `SourceCommitsMissing`.
 

@@ -252,7 +252,7 @@ class _Attempt:
         return checked
 
     def check_counts(self) -> None:
-        """Check that the records that are left out of the rows are those that are set apart."""
+        """Check that the records that are left out of the rows are those that are separated."""
         checked, still = self.checked, self.still.count()
         if checked.records is not None:
             bad = counted(checked.records, "error").errors

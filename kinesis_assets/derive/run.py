@@ -399,14 +399,14 @@ class _Step:
     def write_errors(
         self, counts: RecordCounts | None, manifest: Manifest, batch_id: int
     ) -> tuple[DerivedFile, ...] | None:
-        """Write the records that could not be decoded to files of their own, if they are set apart.
+        """Write the records that could not be decoded to files of their own, if they are separated.
 
         Args:
             counts: How many records there are, and how many could not be decoded.
             manifest: The files of the step's rows.
 
         Returns:
-            The files; None if such records are not set apart.
+            The files; None if such records are not separated.
 
         Raises:
             LandingFailed: They are not those that were left out of the rows.

@@ -1,4 +1,4 @@
-"""The tables that a consumer can read: raw and derived ones, routes of a router, and records set apart."""
+"""The tables that a consumer can read: raw and derived ones, routes of a router, and separated records."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     """Open the newest version of a raw or derived table.
 
     Args:
-        uri: The table's path or URI; or that of the folder with the records that a typed table has set apart;
+        uri: The table's path or URI; or that of the folder with the records that a typed table has separated;
             or what `routes_folder` returned.
         role: The role that accesses a table on S3; None for the credentials of the process.
 
@@ -336,7 +336,7 @@ class RoutesSource(DerivedSource):
 
 
 class ErrorsSource(DerivedSource):
-    """The records that a typed table could not decode, and that its commits have set apart.
+    """The records that a typed table could not decode, and that its commits have separated.
 
     Its commits are those of the table with such records, and its redrives, each of which names the records
     that it removes or replaces. Each names the one before it, so others are not

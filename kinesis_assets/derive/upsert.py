@@ -12,15 +12,15 @@ compared by all their columns instead.
 
 A row that deletes its key is taken in the same way: it deletes the row with its key unless that one is newer
 by `order_by`. Without `deleted_for`, nothing is left of it, and any later row inserts the key again. With
-`deleted_for`, the deletion stays in place of the row, as a tombstone that no reader of the table sees, also
-if the table never had the key. A tombstone is to later rows what a row is:
+`deleted_for`, the deletion is remembered in place of the row, where no reader of the table sees it, also if
+the table never had the key. A remembered deletion is to later rows what a row is:
 
 - An older row is left out.
-- A newer row, and an equal one, is inserted, and takes the place of the tombstone.
+- A newer row, and an equal one, is inserted, and takes the place of the deletion.
 - A deletion that is newer or equal takes its place, and an older deletion changes nothing.
 
-So of all rows and deletions of a key the newest one decides, for as long as deletions are remembered. A
-tombstone is forgotten `deleted_for` after its commit or later, see `derive.tombstones`; at once by the first
+So of all rows and deletions of a key the newest one decides, for as long as deletions are remembered. One
+is forgotten `deleted_for` after its commit or later, see `derive.tombstones`; at once by the first
 commit without `deleted_for` or with another `order_by`, by which it cannot be compared; and with all rows if
 the table starts again. Deletions that were committed before `deleted_for` was set are not remembered.
 
@@ -244,7 +244,7 @@ def _marks(rows: DataFrame, upsert: Upsert) -> _Marks:
         return _Marks(is_new, (is_new,), is_new & deletes)
     is_tombstone = F.coalesce(F.col(_IS_TOMBSTONE), F.lit(False))
     is_new &= ~is_tombstone
-    # A row of the table that is equal to a tombstone was inserted after it.
+    # A row of the table that is equal to a remembered deletion was inserted after it.
     return _Marks(is_new, (is_new, ~is_tombstone), is_tombstone | (is_new & deletes))
 
 

@@ -58,10 +58,10 @@ VACUUM_RETENTION = timedelta(days=7)
 
 HISTORY_RETENTION = timedelta(days=1)
 """Older versions of the table stay readable for this long: log entries that a checkpoint covers, and the
-tombstones of removed files, are kept until then. Spark's VACUUM keeps uncommitted files for as long.
+`remove` actions of deleted files, are kept until then. Spark's VACUUM keeps uncommitted files for as long.
 
 Commits do not depend on older entries: a commit that is based on a version whose entry was deleted is refused
-and tried again. Longer retention makes opening the table slower: a reader skips each tombstone and, in a
+and tried again. Longer retention makes opening the table slower: a reader skips each action and, in a
 local folder, each entry. In a bucket it lists only the entries after the newest checkpoint."""
 
 DELETED_RETENTION = "delta.deletedFileRetentionDuration"
@@ -79,7 +79,7 @@ TABLE_PROPERTIES = HISTORY_PROPERTIES | {
     # Replay and doctor skip files by these statistics. Those of `data` would only make the log larger.
     STATISTICS_PROPERTY: ",".join(STATISTICS),
     # Opening the table takes one request for the newest checkpoint and one for each later entry. Writing a
-    # checkpoint takes time in proportion to the table's files and tombstones.
+    # checkpoint takes time in proportion to the table's files and `remove` actions.
     "delta.checkpointInterval": "20",
 }
 """The properties of a new table. Maintenance adds those that an older table lacks."""

@@ -102,7 +102,7 @@ class PlainDerived:
         redriven: Iterable[bytes] | None = None,
         consumed: int | None = None,
     ) -> DerivedCommit:
-        """Append rows, and set records that could not be decoded apart, also of those that were redriven."""
+        """Append rows, and separate records that could not be decoded, also of those that were redriven."""
         return self.planned(
             rows, cursor=cursor, counts=counts, errors=errors, redriven=redriven, consumed=consumed
         )()

@@ -124,7 +124,7 @@ def build_derived_table(
         transform: The function of the rows, see `derived_table`.
         careful: The function of the rows of a step whose job failed, see `Derivation`.
         all_columns: Whether the rows must have all columns of the table, see `Derivation`.
-        of_errors: Whether it consumes the records that the source has set apart, and not the source's rows.
+        of_errors: Whether it consumes the records that the source has separated, and not the source's rows.
         routes: If the source is a router, the values of the column `route` of the rows that it consumes.
         routed_to: If it is a router, the number of values of its column `route`; 0 otherwise.
         description: The asset's description, unless the settings have one. It has a default.

@@ -83,7 +83,7 @@ class TypedRows:
             raise type(error)(f"table {settings.table}: {error}") from None
 
     def of_errors(self, separate: DataFrame) -> CheckedRows:
-        """Return rows of the table of errors from the records that the table has set apart."""
+        """Return rows of the table of errors from the records that the table has separated."""
         from kinesis_assets.decoders.projection import errors  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.bad_records import of_set_apart  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark

@@ -101,7 +101,7 @@ class OperatedTable(DerivedBench):
 
 @dataclass
 class OperatedErrors(OperatedTable):
-    """A table of errors, whose operator starts the table that has set them apart again, too."""
+    """A table of errors, whose operator starts the table that has separated them again, too."""
 
     typed: OperatedTable
 
@@ -143,7 +143,7 @@ class EventBench:
         return widened(decode(rows), self.width)
 
     def _typed(self, rows: DataFrame) -> CheckedRows:
-        """Return the events, and set those apart whose key has the remainder that is wrong at present."""
+        """Return the events, and separate those whose key has the remainder that is wrong at present."""
         wrong, modulus = self.wrong, self.modulus
         reason = F.lit(f"the remainder by {modulus} is {wrong}")
         good = self._decode(rows).withColumn(MARK, F.when(F.col("key") % modulus == wrong, reason))
@@ -152,7 +152,7 @@ class EventBench:
         return CheckedRows(good, MARK, keeps_errors=False, separate=bad)
 
     def redrive(self) -> Redrive:
-        """Decode the events again that were set apart."""
+        """Decode the events again that were separated."""
         typed = self.typed
         return redrive(
             self.spark, typed.table, typed.derivation, errors=self.errors.table, by="ann", apply=True

@@ -143,7 +143,7 @@ class History:
         self._events.spark.conf.set("spark.sql.session.timeZone", zone)
 
     def _decide_apart(self) -> None:
-        """Decode others of the events from now on; or decode some, or take over those that were set apart."""
+        """Decode others of the events from now on; or decode some, or take over those that were separated."""
         typed, errors, chance = self._events.typed, self._events.errors, self._chance_apart
         if chance.random() < 0.3:
             self._events.wrong = 1 - self._events.wrong
@@ -156,7 +156,7 @@ class History:
             self._redrive()
 
     def _redrive(self) -> None:
-        """Decode those again that were set apart. It may be killed, and a run may come in between."""
+        """Decode those again that were separated. It may be killed, and a run may come in between."""
         chance, at = self._chance_apart, self._chance_apart.choice(list(REDRIVING))
         action = chance.choice([die, self._events.typed.run, self._events.errors.run])
         print("  redrive", at)  # noqa: T201  # as above

@@ -17,7 +17,7 @@ STILL_BAD = [(4, "the remainder by 4 is 0"), (8, "the remainder by 4 is 0")]
 
 @pytest.fixture
 def corrected(events: EventBench) -> EventBench:
-    """Events of which those with even keys were set apart, and only those with multiples of 4 are bad now."""
+    """Events of which those with even keys were separated, and only those with multiples of 4 are bad now."""
     events.land(1, 2, 4)
     events.typed.run()
     events.errors.run()
@@ -53,7 +53,7 @@ def test_a_killed_step_of_the_table_of_errors_is_repeated_exactly_once(
     corrected: EventBench, step: str
 ) -> None:
     corrected.redrive()
-    with killed("after", step, nth=2):  # the first step takes over what was set apart before
+    with killed("after", step, nth=2):  # the first step takes over what was separated before
         corrected.errors.run()
     assert corrected.redrive().commit is None
     corrected.errors.run()

@@ -140,7 +140,7 @@ def test_a_record_for_which_a_generator_returns_no_row_is_no_bad_record_beside_o
     assert typed.values("id", "data") == [(3, None), (None, FAILING)]
 
 
-def test_a_record_for_which_a_generator_returns_no_row_is_not_set_apart(typed):
+def test_a_record_for_which_a_generator_returns_no_row_is_not_separated(typed):
     separate = {**EXPLODED, "on_bad_record": "separate"}
     typed.consume(EMPTY, FAILING, event(3, list=["a"]), **separate)
     assert typed.values("id") == [3]

@@ -34,7 +34,7 @@ def event(id_: str, at: int, v: Any, **fields: Any) -> bytes:
 
 
 class Redriven:
-    """A typed table that keeps bad records, or sets them apart."""
+    """A typed table that keeps bad records, or separates them."""
 
     def __init__(self, typed: TypedBench, *, apart: bool, **settings: Any) -> None:
         self.typed = typed

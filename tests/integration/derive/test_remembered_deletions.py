@@ -109,7 +109,7 @@ def test_within_a_step_a_deletion_is_remembered_too(consume):
     assert consume(gone(1, 5), event(1, 4, 10), event(2, 1, 20), gone(2, 1), event(2, 1, 21)) == [(2, 21)]
 
 
-def test_readers_of_the_table_see_no_tombstones(consume, remembering):
+def test_readers_of_the_table_see_no_remembered_deletions(consume, remembering):
     consume(event(1, 1, 10), gone(2, 5))
     assert remembering.values("id") == [1]
     assert remembering.rows.column_names == ["id", "at", "v", "w", "gone", "_batch_id"]

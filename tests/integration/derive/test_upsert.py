@@ -75,7 +75,7 @@ def test_rows_that_are_copied_keep_their_batch_id(bench, upserted):
     assert upserted.values("id", "_batch_id") == [(1, second.batch_id), (2, first.batch_id)]
 
 
-def test_a_tombstone_deletes_its_key(bench, upserted):
+def test_a_row_of_delete_where_deletes_its_key(bench, upserted):
     deleting = replace(BY_ID, delete_where="deleted")
     upserted.derivation = replace(upserted.derivation, mode=deleting)
     consume(bench, upserted, order(1, 1.0), order(2, 1.0))

@@ -1,4 +1,4 @@
-"""The records that a typed table has set apart, as its table of errors consumes them."""
+"""The records that a typed table has separated, as its table of errors consumes them."""
 
 from __future__ import annotations
 

@@ -98,16 +98,16 @@ def test_a_retention_of_deleted_files_set_on_the_table_applies_only_if_it_is_lon
     assert DeltaOperations(empty).vacuum(dry_run=True) == [orphan.path]
 
 
-def tombstones(table):
-    """Return the number of tombstones in the newest checkpoint."""
+def remove_actions(table):
+    """Return the number of `remove` actions in the newest checkpoint."""
     newest = max(files_of(table, "_delta_log/*.checkpoint.parquet"))
     removed = pq.ParquetFile(folder_of(table) / newest).read(columns=["remove.path"])
     return removed["remove"].drop_null().length() if removed.num_columns else 0
 
 
 @pytest.fixture
-def without_tombstones(busy):
-    """A compacted table whose log no longer has the tombstones, because of its own short retention."""
+def without_remove_actions(busy):
+    """A compacted table whose log no longer has the `remove` actions, because of its own short retention."""
     shorter = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
     DeltaTable(busy.folder.uri).alter.set_table_properties(shorter)
     DeltaOperations(busy).compact("2026-02-02", 100)
@@ -115,12 +115,12 @@ def without_tombstones(busy):
     long_ago = f'"deletionTimestamp":{NOON * 1000}'
     entry.write_text(re.sub(r'"deletionTimestamp":\d+', long_ago, entry.read_text()))
     DeltaOperations(busy).checkpoint()
-    assert tombstones(busy) == 0
+    assert remove_actions(busy) == 0
     return busy
 
 
-def test_vacuum_keeps_files_without_tombstones_for_the_usual_retention(without_tombstones):
-    busy = without_tombstones
+def test_vacuum_keeps_files_without_remove_actions_for_the_usual_retention(without_remove_actions):
+    busy = without_remove_actions
     before, active = files_of(busy, DATA_FILES), {file.path for file in busy.snapshot().active_files()}
     set_age(busy, VACUUM_RETENTION - HOUR, *before)
     DeltaOperations(busy).vacuum(dry_run=False)
