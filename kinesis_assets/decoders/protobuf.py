@@ -145,18 +145,18 @@ def _has_required_field(message: Descriptor, seen: set[str]) -> bool:
 class _Source:
     """The source of a function that converts a message, and the helpers that it calls.
 
-    Python evaluates one expression with all fields of a message twice as fast as it calls a function for each
-    of them. Only names that Protobuf has accepted, and those of helpers, enter the source.
+    Python evaluates one expression with all fields of a message, and of those within it, twice as fast as it
+    calls a function for each of them. Only names that Protobuf has accepted, and those of helpers, enter the
+    source.
 
     Attributes:
-        fields: By name, the source of each field of the struct.
         as_tuples: See `protobuf_reader`.
     """
 
     def __init__(self, *, as_tuples: bool) -> None:
-        self.fields: dict[str, str] = {}
         self.as_tuples = as_tuples
         self._helpers: dict[str, Any] = {"__builtins__": {}}
+        self._variables = 0
 
     def helper(self, function: Any) -> str:
         """Return the name under which the source finds a helper."""
@@ -164,12 +164,14 @@ class _Source:
         self._helpers[name] = function
         return name
 
-    def compiled(self) -> Callable[[Any], Any]:
-        if self.as_tuples:
-            struct = f"({''.join(f'{value}, ' for value in self.fields.values())})"
-        else:
-            struct = f"{{{', '.join(f'{name!r}: {value}' for name, value in self.fields.items())}}}"
-        return cast("Callable[[Any], Any]", eval(f"lambda m: {struct}", self._helpers))  # noqa: S307  # see the class
+    def variable(self) -> str:
+        """Return the name of a new variable."""
+        self._variables += 1
+        return f"m{self._variables}"
+
+    def compiled(self, expression: str) -> Callable[[Any], Any]:
+        """Return the function of an expression with a message `m`."""
+        return cast("Callable[[Any], Any]", eval(f"lambda m: {expression}", self._helpers))  # noqa: S307  # see the class
 
 
 def _struct_reader(
@@ -177,21 +179,32 @@ def _struct_reader(
 ) -> Callable[[Any], Any]:
     """Create a function that converts a parsed message to the value of a struct."""
     source = _Source(as_tuples=as_tuples)
+    return source.compiled(_struct(source, message, spark_type, path, "m"))
+
+
+def _struct(source: _Source, message: Descriptor, spark_type: StructType, path: str, parsed: str) -> str:
+    """Return the source of the value of a struct.
+
+    Args:
+        parsed: The variable of the parsed message.
+    """
+    values = []
     for wanted in spark_type.fields:
         place = f"{path}.{wanted.name}"
         field = message.fields_by_name.get(wanted.name)
-        value = "None" if field is None else _field(source, field, wanted.dataType, place)
+        value = "None" if field is None else _field(source, field, wanted.dataType, place, parsed)
         if not wanted.nullable:
             value = f"{source.helper(_required(place))}({value})"
-        source.fields[wanted.name] = value
-    return source.compiled()
+        values.append(value if source.as_tuples else f"{wanted.name!r}: {value}")
+    content = "".join(f"{value}, " for value in values)
+    return f"({content})" if source.as_tuples else f"{{{content}}}"
 
 
-def _field(source: _Source, field: FieldDescriptor, wanted: DataType, place: str) -> str:
+def _field(source: _Source, field: FieldDescriptor, wanted: DataType, place: str, parsed: str) -> str:
     """Return the source of the value of a field, which is null if the field has presence and is not set."""
-    value = f"m.{field.name}"
+    value = f"{parsed}.{field.name}"
     if keyword.iskeyword(field.name):
-        value = f"{source.helper(attrgetter(field.name))}(m)"
+        value = f"{source.helper(attrgetter(field.name))}({parsed})"
     if is_map(field):
         if not isinstance(wanted, MapType):
             raise _mismatch(place, "a map", wanted)
@@ -199,30 +212,45 @@ def _field(source: _Source, field: FieldDescriptor, wanted: DataType, place: str
         key = (
             "k" if plain_type(of_key) == "STRING" and validates_text(of_key) else f"{source.helper(_key)}(k)"
         )
-        inner = _value(source, of_value, wanted.valueType, place, "v")
+        inner = _element(source, of_value, wanted.valueType, place)
         return f"{{{key}: {inner} for k, v in {value}.items()}}"
     if is_repeated(field):
         if not isinstance(wanted, ArrayType):
             raise _mismatch(place, "repeated", wanted)
-        inner = _value(source, field, wanted.elementType, place, "v")
+        inner = _element(source, field, wanted.elementType, place)
         return f"{value}[:]" if inner == "v" else f"[{inner} for v in {value}]"
-    inner = _value(source, field, wanted, place, value)
     if not field.has_presence or field.has_default_value:
-        return inner
+        return _value(source, field, wanted, place, value)
     # The method of the class, because a field may have its name.
-    has_field = source.helper(GetMessageClass(field.containing_type).HasField)
-    return f"{inner} if {has_field}(m, {field.name!r}) else None"
+    is_set = f"{source.helper(GetMessageClass(field.containing_type).HasField)}({parsed}, {field.name!r})"
+    message = field.message_type
+    if message is None or own_type(message) is not None:
+        return f"{_value(source, field, wanted, place, value)} if {is_set} else None"
+    within = source.variable()
+    inner = _struct(source, message, _struct_type(message, wanted, place), place, within)
+    return f"{inner} if {is_set} and ({within} := {value}) is not None else None"
+
+
+def _element(source: _Source, field: FieldDescriptor, wanted: DataType, place: str) -> str:
+    """Return the source of the value of an element `v`."""
+    message = field.message_type
+    if message is None or own_type(message) is not None:
+        return _value(source, field, wanted, place, "v")
+    # Python limits how deep the brackets of an expression are nested.
+    read = _struct_reader(message, _struct_type(message, wanted, place), place, as_tuples=source.as_tuples)
+    return f"{source.helper(read)}(v)"
+
+
+def _struct_type(message: Descriptor, wanted: DataType, place: str) -> StructType:
+    if not isinstance(wanted, StructType):
+        raise _mismatch(place, f"a {message.full_name}", wanted)
+    return wanted
 
 
 def _value(source: _Source, field: FieldDescriptor, wanted: DataType, place: str, value: str) -> str:
-    """Return the source of a value that is set: of a field, or of an element of a repeated one."""
+    """Return the source of a value that is set and no struct: of a field, or of an element of one."""
     message = field.message_type
-    ddl = plain_type(field) if message is None else own_type(message)
-    if ddl is None:
-        if not isinstance(wanted, StructType):
-            raise _mismatch(place, f"a {message.full_name}", wanted)
-        read = _struct_reader(message, wanted, place, as_tuples=source.as_tuples)
-        return f"{source.helper(read)}({value})"
+    ddl = cast("str", plain_type(field) if message is None else own_type(message))
     if message is not None and is_wrapper(message):
         value = f"{value}.value"
     elif message is not None:

@@ -317,6 +317,21 @@ def test_a_column_that_no_field_has_cannot_enter_the_code():
     }
 
 
+def test_messages_may_be_nested_as_deep_as_protobuf_allows():
+    depth = 100
+    definition = HEAD + " message M0 { int64 id = 1; }"
+    ddl, data = "id long", b"\x08\x07"
+    for number in range(1, depth):
+        definition += f" message M{number} {{ M{number - 1} m = 1; }}"
+        ddl, size = f"m struct<{ddl.replace(' ', ': ', 1)}>", len(data)
+        data = b"\x0a" + (bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])) + data
+    (row,) = decoded([data], protobuf(definition, ddl, f"shop.M{depth - 1}"))
+    value = row["value"]
+    for _ in range(depth - 1):
+        value = value["m"]
+    assert value == {"id": 7}
+
+
 @pytest.mark.slow
 @settings(derandomize=True, max_examples=500)
 @given(data=st.binary(max_size=60))
