@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.decoders.projection import MARK
-from kinesis_assets.derive.bad_records import of_set_apart
+from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
-from kinesis_assets.derive.derivation import CheckedRows, Derivation, Rollup, Upsert
+from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.derive.derivation import CheckedRows
     from kinesis_assets.derive.derived_table import DerivedCommit
     from kinesis_assets.derive.redrive import Redrive
     from kinesis_assets.errors import TableError
@@ -43,9 +44,22 @@ PARTS = 3
 """The number of parts. It divides the hours of a day, so that each number is in the part of its hour."""
 
 
+PACKINGS: dict[str, dict[str, Any]] = {
+    "record": {},
+    "lines": {"split": "lines", "only": {"kind": "event"}},
+    "array": {"split": "array", "only": {"kind": "event"}},
+}
+"""How events are in records, and the settings of the table that types them: each is a record; or the first
+document of one, before another event, a document of another kind, and a damaged one."""
+
+TYPED_DOCUMENTS, DAMAGED_DOCUMENT = (0, 1), 3
+"""The numbers of these documents."""
+
+
 def decode(rows: DataFrame) -> DataFrame:
-    """Return the events of rows of the raw table, each in one of a few parts."""
-    event = F.from_json(F.col("data").cast("string"), "key INT, number INT")
+    """Return the events of rows of the raw table, the first of each record, each in one of a few parts."""
+    document = F.regexp_extract(F.col("data").cast("string"), r"\{[^}]*\}", 0)
+    event = F.from_json(document, "key INT, number INT")
     number = event["number"]
     return rows.select(
         "sequence_number",
@@ -69,6 +83,13 @@ def widened(rows: DataFrame, width: int) -> DataFrame:
     return rows.withColumns(
         {"number": number, "exact": exact, "event": event, "by_name": F.create_map(F.lit("event"), event)}
     )
+
+
+def first_event(record: bytes) -> dict[str, Any]:
+    """Return the first event of a record."""
+    text = record.decode()
+    event, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
+    return dict(event)
 
 
 def copy(rows: DataFrame) -> DataFrame:
@@ -101,7 +122,7 @@ class OperatedTable(DerivedBench):
 
 @dataclass
 class OperatedErrors(OperatedTable):
-    """A table of errors, whose operator starts the table that has separated them again, too."""
+    """A table of errors, whose operator starts the table that has set them apart again, too."""
 
     typed: OperatedTable
 
@@ -118,6 +139,7 @@ class EventBench:
     spark: SparkSession
     bench: Bench
     folder: Path
+    packing: str = "record"
 
     def __post_init__(self) -> None:
         self._numbers = count()
@@ -135,24 +157,39 @@ class EventBench:
         self.typed = self._derived("typed", Derivation(raw, self._typed))
         errors = DerivedTable(str(self.folder / "errors"), WRITING)
         set_apart = f"{self.typed.table.uri}/{ERRORS_FOLDER}"
-        of_errors = Derivation(set_apart, lambda rows: of_set_apart(rows).drop("schema_id"))
+        of_errors = Derivation(set_apart, self._of_errors)
         self.errors = OperatedErrors(self.spark, errors, of_errors, self.typed)
 
     def _decode(self, rows: DataFrame) -> DataFrame:
         """Return the events with the present version of their columns."""
         return widened(decode(rows), self.width)
 
+    @property
+    def _typed_rows(self) -> TypedRows:
+        """The table of the events, in which those are bad whose key has the remainder that is wrong now."""
+        documents = ["document_number"] if PACKINGS[self.packing] else []
+        settings = TableSettings(
+            name="typed",
+            source="events",
+            table="typed",
+            format="json",
+            schema=f"key INT, number INT, remainder_{self.modulus}_{self.wrong} INT",
+            select=["sequence_number", "key", "number", *documents],
+            on_bad_record="separate",
+            **PACKINGS[self.packing],
+        )
+        return TypedRows(settings, str(settings.schema_))
+
     def _typed(self, rows: DataFrame) -> CheckedRows:
-        """Return the events, and separate those whose key has the remainder that is wrong at present."""
-        wrong, modulus = self.wrong, self.modulus
-        reason = F.lit(f"the remainder by {modulus} is {wrong}")
-        good = self._decode(rows).withColumn(MARK, F.when(F.col("key") % modulus == wrong, reason))
-        bad = rows.where(f"from_json(CAST(data AS STRING), 'key INT').key % {modulus} = {wrong}")
-        bad = bad.drop("stream", "batch_id").withColumn("error", reason)
-        return CheckedRows(good, MARK, keeps_errors=False, separate=bad)
+        """Return the events with the present version of their columns, and separate the bad ones."""
+        checked = self._typed_rows.of_table(rows)
+        return replace(checked, rows=widened(checked.rows, self.width))
+
+    def _of_errors(self, separate: DataFrame) -> CheckedRows:
+        return self._typed_rows.of_errors(separate)
 
     def redrive(self) -> Redrive:
-        """Decode the events again that were separated."""
+        """Decode the events again that were set apart."""
         typed = self.typed
         return redrive(
             self.spark, typed.table, typed.derivation, errors=self.errors.table, by="ann", apply=True
@@ -167,8 +204,15 @@ class EventBench:
     def put(self, keys: Iterable[int]) -> None:
         """Put an event for each key."""
         for key in keys:
-            event = {"key": key, "number": next(self._numbers)}
-            self.bench.put(json.dumps(event).encode(), part=key / 10)
+            self.bench.put(self._record(key, next(self._numbers)), part=key / 10)
+
+    def _record(self, key: int, number: int) -> bytes:
+        event = _event(key, number)
+        if self.packing == "record":
+            return event
+        damaged = b'{"key": "damaged", "kind": "event"}'
+        documents = [event, _event(key + 1, number), b'{"key": "of another kind"}', damaged]
+        return b"\n".join(documents) if self.packing == "lines" else b"[" + b", ".join(documents) + b"]"
 
     def land(self, *keys: int) -> None:
         """Put events, and read all that are in the stream."""
@@ -182,8 +226,19 @@ class EventBench:
         return Counter(
             (row["sequence_number"], row["batch_id"], event["key"], event["number"])
             for row in rows
-            for event in [json.loads(row["data"])]
+            for event in [first_event(row["data"])]
         )
+
+
+def _event(key: int, number: int) -> bytes:
+    """Return an event. A field that is named after a remainder of its key has no number."""
+    remainders = {f"remainder_{modulus}_{key % modulus}": "wrong" for modulus in (2, 4)}
+    return json.dumps({"key": key, "number": number, "kind": "event", **remainders}).encode()
+
+
+def documents_of(derived: DerivedBench) -> Counter[tuple[str, int | None]]:
+    """Return the sequence numbers of the events in a table, and the numbers of their documents."""
+    return Counter((row["sequence_number"], row.get("document_number")) for row in derived.rows.to_pylist())
 
 
 def rows_of(derived: DerivedBench) -> Counter[Row]:

@@ -1,5 +1,7 @@
 """Property: after any history of a stream, its table and its derived tables, each row was consumed once.
 
+In one history after the other, an event is a record, one of the lines of a record, or an element of an array.
+
 `DERIVED_HISTORIES=200 pytest tests/chaos/derived/test_histories.py` executes more histories. Each prints its
 steps, and its seed is its name.
 """
@@ -17,7 +19,17 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from chaos.derived.events import WIDTHS, OperatedTable, assert_counted, newest_of, rows_of
+from chaos.derived.events import (
+    DAMAGED_DOCUMENT,
+    PACKINGS,
+    TYPED_DOCUMENTS,
+    WIDTHS,
+    OperatedTable,
+    assert_counted,
+    documents_of,
+    newest_of,
+    rows_of,
+)
 from chaos.derived.kill import MAINTENANCE, MOMENTS, REDRIVING, STEPS, die, interrupted, lose_response
 from chaos.property.interceptor import Killed
 from kinesis_assets.derive.policy import MAX_BYTES, Deletion
@@ -342,14 +354,22 @@ class History:
 
     def _compare_separate(self, source: Counter[Row]) -> None:
         """Each event is in the typed table or in that of its errors, whatever the schema was meanwhile."""
-        good, bad = (each.values("sequence_number") for each in (self._events.typed, self._events.errors))
-        assert set(Counter(good + bad).values()) <= {1}
-        assert numbers_of(source) <= {*good, *bad} <= numbers_of(self._ever)
+        good, bad = documents_of(self._events.typed), documents_of(self._events.errors)
+        assert set((good + bad).values()) <= {1}
+        is_split = self._events.packing != "record"
+        documents = {*TYPED_DOCUMENTS, DAMAGED_DOCUMENT} if is_split else {None}
+        assert {each for _, each in good} <= documents - {DAMAGED_DOCUMENT}
+        assert of_each(source, documents) <= {*good, *bad} <= of_each(self._ever, documents)
 
 
 def numbers_of(rows: Iterable[Row]) -> set[str]:
     """Return the sequence numbers of events."""
     return {number for number, *_ in rows}
+
+
+def of_each(rows: Iterable[Row], documents: Iterable[int | None]) -> set[tuple[str, int | None]]:
+    """Return the documents of the records of events."""
+    return {(number, document) for number in numbers_of(rows) for document in documents}
 
 
 def _rewrite_files(uri: str) -> None:
@@ -361,8 +381,9 @@ def _rewrite_files(uri: str) -> None:
     table.create_checkpoint()
 
 
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize("seed", range(max(HISTORIES, len(PACKINGS))))
 def test_each_row_is_consumed_exactly_once_in_any_history(events: EventBench, seed: int) -> None:
+    events.packing = [*PACKINGS][seed % len(PACKINGS)]
     history = History(events, seed)
     for _ in range(STEPS_OF_A_HISTORY):
         history.step()

@@ -12,7 +12,8 @@ from chaos.derived.kill import killed
 if TYPE_CHECKING:
     from chaos.derived.events import EventBench
 
-STILL_BAD = [(4, "the remainder by 4 is 0"), (8, "the remainder by 4 is 0")]
+REASON = "json: Expected `int | null`, got `str` - at `$.remainder_4_0`"
+STILL_BAD = [(4, REASON), (8, REASON)]
 
 
 @pytest.fixture
