@@ -56,6 +56,19 @@ REDRIVING = {
 """The steps of a redrive that write. It writes rows first, then the records that are still bad, and then
 those that the table of errors removes."""
 
+REMEMBERING = {
+    "write files": STEPS["write files"],
+    "write deletions": ("kinesis_assets.derive.tombstones", "write"),
+    **{name: STEPS[name] for name in ("verify file", "write entry", "commit request")},
+}
+"""The steps of a run that remembers deletions which write, in order."""
+
+EXPIRING = {
+    "write kept rows": ("kinesis_assets.derive.expiry", "_written"),
+    **{name: STEPS[name] for name in ("verify file", "write entry", "commit request")},
+}
+"""The steps that write when rows expire."""
+
 MOMENTS = ("before", "after")
 
 
@@ -66,11 +79,11 @@ def interrupted(
     """Call a function before or after a step. Yields whether that has happened.
 
     Args:
-        step: A name in `STEPS`, `MAINTENANCE`, `MOVING` or `REDRIVING`.
+        step: A name of a step above.
         action: The function. It may pass the step itself, or raise an error.
         nth: The pass of the step, from 1.
     """
-    module, path = (STEPS | MAINTENANCE | MOVING | REDRIVING)[step]
+    module, path = (STEPS | MAINTENANCE | MOVING | REDRIVING | REMEMBERING | EXPIRING)[step]
     owner, _, name = path.rpartition(".")
     place = attrgetter(owner)(import_module(module)) if owner else import_module(module)
     real, passes = getattr(place, name), 0

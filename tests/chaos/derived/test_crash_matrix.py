@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from chaos.derived.events import assert_counted, assert_newest, decode, rows_of
-from chaos.derived.kill import MOMENTS, interrupted, killed, lose_response
+from chaos.derived.kill import MOMENTS, REMEMBERING, interrupted, killed, lose_response
 from kinesis_assets.derive.data_files import GROWTH_FOLDER
+from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:
@@ -150,6 +152,29 @@ def test_a_killed_upsert_is_repeated_exactly_once(events: EventBench, step: str)
     events.land(3)
     events.newest.run()
     assert_newest(events.newest, events.in_source)
+
+
+def backwards(rows: DataFrame) -> DataFrame:
+    return decode(rows).withColumn("at", -F.col("number"))
+
+
+@pytest.mark.parametrize("step", REMEMBERING)
+def test_a_killed_run_that_remembers_deletions_is_repeated_exactly_once(
+    events: EventBench, step: str
+) -> None:
+    """Each event is older than the one before it. The second one deletes its key, and was killed."""
+    mode = Upsert(("key",), ("at",), delete_where="number = 1", deleted_for=timedelta(days=7))
+    events.newest.derivation = replace(events.newest.derivation, transform=backwards, mode=mode)
+    events.land(1, 2)
+    with killed("after", step):
+        events.newest.run()
+    events.newest.run()
+    tombstones = events.newest.table.snapshot().tombstones(mode.order_by)
+    assert [(file.rows, file.smallest["key"], file.greatest["key"]) for file in tombstones] == [(1, 2, 2)]
+    events.land(1, 2, 3)
+    events.newest.run()
+    assert events.newest.values("key", "number") == [(1, 0), (3, 4)]
+    assert events.newest.run() == []
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.derived.kill import MOMENTS, killed
+from kinesis_assets import new_rows
 from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.derived_table import Definition, Kind
@@ -18,6 +19,7 @@ from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.commit_ids import new_id
+from support.dated import Dated
 from support.plain_derived import PlainDerived, flatten, steps_of
 
 if TYPE_CHECKING:
@@ -114,6 +116,41 @@ def test_a_killed_change_of_the_owner_is_made_or_not_and_changes_nothing_else(
     source.append((4, 4, "a"))
     orders.consume_all(source)
     assert orders.rows == {**rows, (4, 4, "a"): 1}
+
+
+# Rows that expire
+
+
+@pytest.mark.parametrize(
+    ("step", "nth", "kept"),
+    [
+        ("write entry", 1, [1, 2, 3, 4]),  # of the commit that removes whole files
+        ("commit request", 1, [3, 4]),
+        ("write kept rows", 1, [3, 4]),  # of the other file
+        ("verify file", 1, [3, 4]),
+        ("write entry", 2, [3, 4]),
+        ("commit request", 2, [4]),
+    ],
+    ids=str,
+)
+def test_killed_maintenance_lets_rows_expire_or_not_and_is_repeated(
+    tmp_path: Path, step: str, nth: int, kept: list[int]
+) -> None:
+    dated = Dated.create(tmp_path / "dated")
+    dated.append((0, 0))
+    cursor = new_rows(dated.table.uri).cursor
+    dated.append((1, 91), (2, 91))
+    dated.append((3, 91), (4, 0))
+    with killed("after", step, nth):
+        dated.expire()
+    assert dated.keys == [0, *kept]
+    dated.expire()
+    newest = dated.table.snapshot().newest
+    assert newest is not None
+    assert newest.floor is not None
+    assert (dated.keys, newest.floor.rows) == ([0, 4], 3)
+    assert [each.rows for each in new_rows(dated.table.uri, cursor).lost] == [2, 1]
+    assert dated.expire() == []
 
 
 # Files outside of folders, as older releases wrote them

@@ -3,116 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.derived.routed_rows import RoutedRows, RouterRows
-from kinesis_assets.dagster.derived.typed_rows import TypedRows
-from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
-from kinesis_assets.dagster.settings.table_settings import TableSettings
-from kinesis_assets.derive.data_files import ERRORS_FOLDER, routes_folder
-from kinesis_assets.derive.derivation import Router, Upsert
+from kinesis_assets.dagster.derived.routed_rows import RoutedRows
+from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.redrive import redrive
 from support.derived import maintain_derived
+from support.routed import ORDER, Routed, event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.bench import Bench
     from support.derived import DerivedBench
-
-ORDER = "kind STRING, id INT, at INT, v INT"
-SHARED = ("name", "source", "format", "select", "key", "order_by", "compression", "split", "on_bad_record")
-KEYED = {"key": ["id"], "order_by": ["at"]}
-
-
-def event(kind: object, id_: object = 1, at: int = 0, v: int = 0) -> bytes:
-    return json.dumps({"kind": kind, "id": id_, "at": at, "v": v}).encode()
-
-
-@dataclass
-class Routed:
-    """A router over a bench's table, with a table of orders and one of users.
-
-    Attributes:
-        settings: The settings of the router beside those of `routed`.
-    """
-
-    bench: Bench
-    derived: DerivedBench
-    path: Path
-    settings: dict[str, Any]
-
-    @property
-    def routes(self) -> RoutesSettings:
-        given = {
-            "name": "events",
-            "source": "orders",
-            "table": str(self.path / "events"),
-            "format": "json",
-            "route_by": "kind",
-            "routes": [
-                {
-                    "match": ["placed", "paid"],
-                    "name": "orders",
-                    "table": str(self.path / "routed"),
-                    "schema": ORDER,
-                    "select": ["*", "_record.sequence_number AS number"],
-                    **KEYED,
-                    "on_bad_record": "separate",
-                },
-                {"match": 7, "name": "users", "table": str(self.path / "users"), "schema": "id STRING"},
-            ],
-        }
-        return RoutesSettings(**given | self.settings)
-
-    def table(self, uri: str, transform: Callable[..., Any], **changes: Any) -> DerivedBench:
-        derivation = replace(self.derived.derivation, transform=transform, **changes)
-        return replace(self.derived, table=DerivedTable(uri), derivation=derivation)
-
-    def router(self, **changes: Any) -> DerivedBench:
-        settings = self.routes
-        rows = RouterRows(settings).of_router
-        return self.table(settings.table, rows, mode=Router(4), partition_by=("route",), **changes)
-
-    def of_route(self, number: int, **changes: Any) -> DerivedBench:
-        """The table of a route."""
-        settings = self.routes.tables[number]
-        source = routes_folder(self.routes.table, settings.routes)
-        return self._typed(RoutedRows(settings, str(settings.schema_)), source=source, **changes)
-
-    def direct(self, **changes: Any) -> DerivedBench:
-        """The same table of orders directly below the raw table."""
-        given = self.routes.tables[0]
-        settings = TableSettings(
-            **{
-                name: getattr(given, name)
-                for name in ("name", "source", "format", "select", "key", "order_by")
-            },
-            **{name: getattr(given, name) for name in ("compression", "split", "unnest", "on_bad_record")},
-            table=str(self.path / "direct"),
-            schema=ORDER,
-            only={"kind": ["placed", "paid"]},
-        )
-        return self._typed(TypedRows(settings, ORDER), **changes)
-
-    def _typed(self, rows: TypedRows, **changes: Any) -> DerivedBench:
-        settings = rows.settings
-        mode = Upsert(tuple(settings.key), tuple(settings.order_by)) if settings.key else None
-        careful = partial(rows.of_table, is_careful=True)
-        return self.table(settings.table, rows.of_table, mode=mode, careful=careful, **changes)
-
-    def ingest(self, *payloads: bytes) -> None:
-        self.bench.put(*payloads)
-        assert not self.bench.run().errors
 
 
 @pytest.fixture

@@ -2,93 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from dataclasses import replace
+from datetime import timedelta
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from kinesis_assets import new_rows
 from kinesis_assets.derive import expiry as expiry_module
-from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.cursor import Cursor
-from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.derived_table import DerivedTable, Floor, refuse_rewritten
 from kinesis_assets.derive.losses import lost_rows
-from kinesis_assets.derive.maintenance import maintain
-from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.source_tables import open_source
-from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import ClocksDisagree, TableUnsuitable
-from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
+from kinesis_assets.table.maintenance.steps import State
+from support.dated import TODAY, Dated, ago
 from support.shifted_clock import ShiftedClock
 from support.timing import WRITING
-
-NOON = datetime.combine(datetime.now(UTC).date(), datetime.min.time(), UTC) + timedelta(hours=12)
-TODAY = NOON.date()
-TYPES = {"key": "long", "day": "date", "at": "timestamp", "local": "timestamp_ntz", BATCH_COLUMN: "long"}
-EXPIRE = ("expire", f"before {TODAY - timedelta(days=90)}")
-
-
-def ago(days: float) -> datetime:
-    return NOON - timedelta(days=days)
-
-
-@dataclass
-class Dated:
-    """A table of keys whose dates and times are some days ago; of None, they are null."""
-
-    table: DerivedTable
-
-    def planned(self, *rows: tuple[int, float | None]):
-        """Write a file for each call, and return the function that commits it."""
-        base, batch_id = self.table.snapshot(), new_id(self.table.clock)
-        job = writing_job(self.table, base.schema, base.partition_columns, batch_id)
-        writer = DerivedFileWriter(job)
-        times = [None if days is None else ago(days) for _, days in rows]
-        values: list[dict[str, Any]] = [
-            {
-                "key": key,
-                "day": time and time.date(),
-                "at": time,
-                "local": time and time.replace(tzinfo=None),
-                BATCH_COLUMN: batch_id,
-            }
-            for (key, _), time in zip(rows, times, strict=True)
-        ]
-        writer.write(pa.RecordBatch.from_pylist(values, job.schema))
-        manifest = Manifest(tuple(writer.close()))
-        return lambda: commit(
-            self.table,
-            expected=base.commit_id,
-            cursor=Cursor(source="source", commit=batch_id),
-            batch_id=batch_id,
-            manifest=manifest,
-        )
-
-    def append(self, *rows: tuple[int, float | None]):
-        return self.planned(*rows)()
-
-    def expire(self, column="day", service=NOON, machine=NOON, **options):
-        """Run maintenance with a retention of 90 days, and return its steps that delete rows."""
-        found = maintain(
-            self.table, service, retention=Retention(column, 90), machine=lambda: machine, **options
-        )
-        return [step for step in found if step.step == "expire"]
-
-    def compact(self):
-        list(maintain(self.table, NOON, machine=lambda: NOON, limits=MaintenanceLimits(small_files=2)))
-
-    @property
-    def keys(self) -> list[int]:
-        return sorted(DeltaTable(self.table.uri).to_pyarrow_table()["key"].to_pylist())
-
-    @property
-    def files(self) -> set[str]:
-        return {file.path for file in self.table.snapshot().data_files()}
 
 
 @pytest.fixture
@@ -96,12 +24,7 @@ def dated(tmp_path):
     """Return a function that creates a table."""
 
     def build(*partition_by: str) -> Dated:
-        table = DerivedTable(str(tmp_path / "dated"), WRITING)
-        fields = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()
-        ]
-        table.open_or_create("source", {"type": "struct", "fields": fields}, partition_by)
-        return Dated(table)
+        return Dated.create(tmp_path / "dated", *partition_by)
 
     return build
 
