@@ -7,6 +7,7 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from kinesis_assets.emulator.consumers import Consumers
 from kinesis_assets.emulator.shapes import (
     AccessDeniedException,
     InvalidArgumentException,
@@ -56,6 +57,10 @@ class Account:
         """Return an account of the same service, creating it on first use."""
         return self.accounts.get(account_id) or Account(self._now, account_id, self)
 
+    def owner(self, arn: str) -> Account:
+        """Return the account in the ARN of a stream, which must be well-formed."""
+        return self.by_id(arn.split(":")[4])
+
     def own_stream(self, arn: str) -> Stream | None:
         """Return the stream with this ARN if this account owns it, else None."""
         found = self._streams.get(arn.rpartition("/")[2])
@@ -86,8 +91,8 @@ class Account:
         """
         if name is None and arn is None:
             raise InvalidArgumentException("Either StreamName or StreamARN should be provided.")
-        if name is None and arn is not None and (owner := _account_in(arn)) != self.account_id:
-            return self._shared_stream(owner, arn, operation)
+        if name is None and arn is not None and self.owner(arn) is not self:
+            return self._shared_stream(arn, operation)
         found = self._streams.get(name if name is not None else str(arn).rpartition("/")[2])
         if found is None or (name is None and found.arn != arn):
             raise ResourceNotFoundException(
@@ -113,9 +118,9 @@ class Account:
             )
         return stream
 
-    def _shared_stream(self, owner: str, arn: str, operation: str | None) -> Stream:
+    def _shared_stream(self, arn: str, operation: str | None) -> Stream:
         """Return another account's stream. As on AWS, a missing stream and a missing right look the same."""
-        found = self.by_id(owner).own_stream(arn)
+        found = self.owner(arn).own_stream(arn)
         if found is None or operation not in found.shared.get(self.account_id, ()):
             raise AccessDeniedException(
                 f"User: arn:aws:iam::{self.account_id}:user/local is not authorized to perform: "
@@ -134,11 +139,6 @@ class Account:
                 f"Current shard count for the account: {current}. Limit: {SHARD_LIMIT}. "
                 f"Number of additional shards that would have resulted from this request: {additional}."
             )
-
-
-def _account_in(arn: str) -> str:
-    """Return the account id in a stream ARN. The ARN must be well-formed."""
-    return arn.split(":")[4]
 
 
 HOUR = 3_600_000
@@ -166,6 +166,7 @@ class Stream:
         self._distributed = 0
         self.shared: dict[str, frozenset[str]] = {}
         self.tags: dict[str, str] = {}
+        self.consumers = Consumers(arn, clock.now)
         self.open_shards: list[Shard] = []
         self._shards: dict[str, Shard] = {}
         self._shards_created = 0
@@ -262,7 +263,7 @@ class Stream:
                 )
         now = self.clock.tick()
         for parent in parents:
-            parent.closed_at = now
+            parent.close(now)
             self.open_shards.remove(parent)
         self._open(ranges, tuple(parent.shard_id for parent in parents), now)
 

@@ -1,4 +1,6 @@
-"""The service over HTTP: an ASGI application of AWS JSON 1.1 that ignores signatures, and its server."""
+"""The service over HTTP/1.1 and HTTP/2: an ASGI application of AWS JSON 1.1 that ignores signatures, and its
+server.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +9,42 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import msgspec
 
-from kinesis_assets.emulator import requests
+from kinesis_assets.emulator import event_stream, requests
 from kinesis_assets.emulator.account import ACCOUNT_ID, REGION, Account
+from kinesis_assets.emulator.asgi import read_body, send_parts
 from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.emulator.shapes import ResourceNotFoundException, ServiceError, UnknownOperationException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import FrameType, TracebackType
 
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+    from kinesis_assets.emulator.asgi import App, Receive, Scope, Send
+    from kinesis_assets.emulator.event_stream import Frame
+    from kinesis_assets.emulator.shapes import Member
 
 _ACCESS_KEY = re.compile(rb"Credential=([0-9]{12})/")
 
 CONTENT_TYPE = b"application/x-amz-json-1.1"
 TARGET_PREFIX = "Kinesis_20131202."
+
+
+@dataclass
+class Response:
+    """A response. One that consists of frames has no body, and ends with the last frame."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+    frames: AsyncIterator[Frame] | None = None
 
 
 class KinesisApp:
@@ -44,25 +55,38 @@ class KinesisApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
-        body = await read_body(receive)
+        response = self.serve(dict(scope["headers"]), await read_body(receive))
+        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+        if response.frames is None:
+            await send({"type": "http.response.body", "body": response.body})
+        else:
+            await send_parts((frame.encode() async for frame in response.frames), receive, send)
+
+    def serve(self, headers: dict[bytes, bytes], body: bytes) -> Response:
+        """Carry out a request and return the response."""
         try:
             with self.account.lock:
-                status, content = 200, self._execute(dict(scope["headers"]), body)
+                output = self._execute(headers, body)
         except ServiceError as error:
-            status = 400
             content = msgspec.json.encode({"__type": type(error).__name__, "message": str(error)})
-        headers = self.headers(len(content))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
+            return Response(400, self.headers(len(content)), content)
+        if isinstance(output, AsyncIterator):
+            return Response(200, self.headers(None, event_stream.CONTENT_TYPE), frames=output)
+        content = b"" if output is None else msgspec.json.encode(output)
+        return Response(200, self.headers(len(content)), content)
 
-    def headers(self, length: int) -> list[tuple[bytes, bytes]]:
-        """Return the headers of a response that is sent now with a body of `length` bytes."""
+    def headers(self, length: int | None, content_type: bytes = CONTENT_TYPE) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a response that is sent now.
+
+        Args:
+            length: The length of the body in bytes; None if it is not known.
+        """
         with self.account.lock:
             now = self.account.clock.now()
         return [
             (b"x-amzn-requestid", str(uuid4()).encode()),
-            (b"content-type", CONTENT_TYPE),
-            (b"content-length", str(length).encode()),
+            (b"content-type", content_type),
+            *([] if length is None else [(b"content-length", str(length).encode())]),
             (b"date", formatdate(now / 1000, usegmt=True).encode()),
         ]
 
@@ -71,7 +95,7 @@ class KinesisApp:
         found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
         return self.account.by_id(found[1].decode()) if found else self.account
 
-    def _execute(self, headers: dict[bytes, bytes], body: bytes) -> bytes:
+    def _execute(self, headers: dict[bytes, bytes], body: bytes) -> Member | AsyncIterator[Frame] | None:
         if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
             raise UnknownOperationException(f"The Content-Type must be {CONTENT_TYPE.decode()}.")
         target = headers.get(b"x-amz-target", b"").decode("latin-1")
@@ -80,26 +104,16 @@ class KinesisApp:
             raise UnknownOperationException(
                 f"Unknown operation: X-Amz-Target is {target!r}." if target else "X-Amz-Target is missing."
             )
-        output = requests.decode(body, operation).execute(self.caller(headers))
-        return b"" if output is None else msgspec.json.encode(output)
-
-
-async def read_body(receive: Receive) -> bytes:
-    """Read the whole body of a request."""
-    parts = []
-    more = True
-    while more:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(parts)
+        return requests.decode(body, operation).execute(self.caller(headers))
 
 
 try:
     import uvicorn
+
+    from kinesis_assets.emulator.http2 import HttpProtocol
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the embedded stream needs uvicorn: pip install 'kinesis-assets[emulator]'", name="uvicorn"
+        f"the embedded stream needs {error.name}: pip install 'kinesis-assets[emulator]'", name=error.name
     ) from error
 
 
@@ -204,6 +218,7 @@ class _Server(uvicorn.Server):
     def __init__(self, app: App) -> None:
         config = uvicorn.Config(
             self._with_transport(app),
+            http=HttpProtocol,
             lifespan="off",
             ws="none",
             log_config=None,
@@ -241,7 +256,11 @@ class _Server(uvicorn.Server):
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
         for connection in list(self.server_state.connections):
-            connection.transport.close()  # ends a delayed response, which would otherwise delay the shutdown
+            # A delayed response, or one that its client does not read, must not delay the shutdown.
+            transport = connection.transport
+            if transport.get_write_buffer_size():
+                transport.abort()
+            transport.close()
         if self.server_state.tasks:
             await asyncio.wait(self.server_state.tasks, timeout=1)
 

@@ -68,6 +68,13 @@ class StreamListing(Token):
     after: str
 
 
+class ConsumerListing(Token):
+    """A page of ListStreamConsumers: the consumers after a name."""
+
+    stream_created_at: int
+    after: str
+
+
 def encode(token: Token) -> str:
     """Return the token as text."""
     return b64encode(msgspec.msgpack.encode(token)).decode()

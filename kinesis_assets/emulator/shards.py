@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from hashlib import md5
 from itertools import accumulate
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.emulator.shapes import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAGE_RECORDS = 10_000
 """The maximum number of records in a page."""
@@ -56,6 +59,9 @@ class Shard:
 
     A position in a shard is the ordinal of the next record to read. Ordinals count from 1 over the life of
     the shard and are part of the sequence numbers. Ordinal 0 is that of the shard's StartingSequenceNumber.
+
+    Attributes:
+        watchers: Called after a record is put, and when the shard is closed.
     """
 
     number: int
@@ -64,6 +70,7 @@ class Shard:
     opened_at: int
     parents: tuple[str, ...] = ()
     closed_at: int | None = None
+    watchers: list[Callable[[], None]] = field(default_factory=list)
     _first: int = 1
     _records: list[Record] = field(default_factory=list)
 
@@ -94,21 +101,28 @@ class Shard:
         sequence_number = SequenceNumber(self.era, self.number, self.next, now // 1000)
         record = Record(str(sequence_number), now / 1000, data, partition_key)
         self._records.append(record)
+        self._changed()
         return record
 
-    def read(self, position: int, limit: int) -> tuple[list[Record], int]:
+    def close(self, now: int) -> None:
+        """Close the shard at `now`."""
+        self.closed_at = now
+        self._changed()
+
+    def read(self, position: int, limit: int, most_bytes: int = PAGE_BYTES) -> tuple[list[Record], int]:
         """Read a page from a position. Returns its records and the position after them.
 
         Like the service, this skips records that have expired since the position was issued.
 
         Args:
             position: The position of the first record.
-            limit: The maximum number of records. `PAGE_BYTES` limits the page too.
+            limit: The maximum number of records.
+            most_bytes: The maximum size of their data, unless a single record is larger.
         """
         start = max(position - self._first, 0)
         records = self._records[start : start + limit]
-        fitting = bisect_right(list(accumulate(record.data_size for record in records)), PAGE_BYTES)
-        del records[fitting:]
+        fitting = bisect_right(list(accumulate(record.data_size for record in records)), most_bytes)
+        del records[max(fitting, 1) :]
         return records, self._first + start + len(records)
 
     def at_end(self, position: int) -> bool:
@@ -135,6 +149,10 @@ class Shard:
         expired = min(max(position - self._first, 0), len(self._records))
         del self._records[:expired]
         self._first += expired
+
+    def _changed(self) -> None:
+        for watcher in self.watchers:
+            watcher()
 
 
 HASH_KEYS = 2**128

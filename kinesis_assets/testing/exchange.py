@@ -10,10 +10,11 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate, parsedate_to_datetime
+from http import HTTPStatus
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -22,7 +23,7 @@ from weakref import WeakSet
 import msgspec
 
 from kinesis_assets.emulator import iterators
-from kinesis_assets.emulator.app import read_body
+from kinesis_assets.emulator.asgi import read_body, send_parts, wait_for_disconnect
 from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 from kinesis_assets.emulator.shapes import InvalidArgumentException, ServiceError
@@ -31,7 +32,9 @@ from kinesis_assets.errors import InvalidInput, StreamNotFound
 
 if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
-    from kinesis_assets.emulator.app import App, KinesisApp, Message, Receive, Scope, Send
+    from kinesis_assets.emulator.app import KinesisApp
+    from kinesis_assets.emulator.asgi import App, Receive, Scope, Send
+    from kinesis_assets.emulator.event_stream import Frame
 
 
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -67,18 +70,9 @@ class Exchange:
     async def serve(self, call: Call) -> Answer:
         """Let the application serve the request with the call's arguments, and return its response."""
         body = self._body if call.arguments is self.arguments else msgspec.json.encode(call.arguments)
-        sent: list[Message] = []
-
-        async def request() -> Message:
-            return {"type": "http.request", "body": body}
-
-        async def keep(message: Message) -> None:
-            sent.append(message)
-
-        await self._app(self._scope, request, keep)
-        start, content = sent
-        self._headers = start["headers"]
-        return Answer(start["status"], content["body"])
+        response = self._app.serve(dict(self._scope["headers"]), body)
+        self._headers = response.headers
+        return Answer(response.status, response.body, response.frames)
 
     async def respond(self, answer: Answer, delayed: DelayedResponses, generation: int) -> None:
         """Send a response as its attributes specify.
@@ -98,6 +92,9 @@ class Exchange:
             transport.abort()
             await self._wait_for_disconnect()
             return
+        if answer.frames is not None:
+            await self._send_frames(answer.frames)
+            return
         part = answer.body[: int(len(answer.body) * answer.kept)]
         cut_on_wire = answer.on_wire and len(part) < len(answer.body)
         length = len(answer.body if cut_on_wire else part)
@@ -111,9 +108,12 @@ class Exchange:
             await self._wait_for_disconnect()
 
     async def _wait_for_disconnect(self) -> None:
-        """Wait until the client has disconnected."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await wait_for_disconnect(self._receive)
+
+    async def _send_frames(self, frames: AsyncIterator[Frame]) -> None:
+        headers = self._headers or self._app.headers(None)
+        await self._send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
+        await send_parts((frame.encode() async for frame in frames), self._receive, self._send)
 
 
 def _skewed(header: tuple[bytes, bytes], seconds: float) -> tuple[bytes, bytes]:
@@ -244,7 +244,8 @@ class Call:
     @classmethod
     def now(cls, operation: str, arguments: dict[str, Any], account: Account) -> Call:
         """Create a call that arrives now."""
-        stream = arguments.get("StreamName") or str(arguments.get("StreamARN", "")).rpartition("/")[2]
+        arn = str(arguments.get("ConsumerARN") or arguments.get("StreamARN", "")).partition("/consumer/")[0]
+        stream = arguments.get("StreamName") or arn.rpartition("/")[2]
         shard_id = arguments.get("ShardId")
         if "ShardIterator" in arguments:
             position = _decoded(arguments["ShardIterator"], iterators.ShardPosition)
@@ -264,6 +265,7 @@ class Answer:
 
     Attributes:
         body: The body, which is JSON unless a test sets another one.
+        frames: The frames of an event stream, instead of a body.
         delay: Seconds until the response is sent; `inf` delays it until `Faults.clear`.
         kept: The part of the body that is sent, from 0 to 1.
         on_wire: If only a part of the body is sent: True closes the connection after it, although
@@ -274,6 +276,7 @@ class Answer:
 
     status: int
     body: bytes
+    frames: AsyncIterator[Frame] | None = None
     delay: float = 0.0
     kept: float = 1.0
     on_wire: bool = False

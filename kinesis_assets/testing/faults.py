@@ -16,7 +16,8 @@ from kinesis_assets.testing.fault_layers import THROTTLED, Limits, fail_some
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.emulator.app import App, KinesisApp
+    from kinesis_assets.emulator.app import KinesisApp
+    from kinesis_assets.emulator.asgi import App
     from kinesis_assets.testing.exchange import Answer, Call
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from botocore.awsrequest import AWSPreparedRequest
 
-    from kinesis_assets.emulator.app import App, KinesisApp, Message
+    from kinesis_assets.emulator.app import KinesisApp
+    from kinesis_assets.emulator.asgi import App, Message
     from kinesis_assets.testing import Faults
 
 PLAIN_OPERATIONS = frozenset(
@@ -46,7 +47,8 @@ class DirectCalls:
     """Lets boto3's clients call emulators in this process without HTTP, which takes most of a call's time.
 
     The calls pass through the faults, which also record them. While there are faults or limits, calls use
-    HTTP, because faults may delay a response or reset its connection.
+    HTTP, because faults may delay a response or reset its connection. So does a subscription, whose response
+    does not end by itself.
 
     Args:
         faults: The faults between the clients and the emulators, if any.
@@ -104,7 +106,7 @@ class DirectCalls:
 
     def _respond(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
         app = self._app(request.url)
-        if app is None:
+        if app is None or "SubscribeToShard" in str(request.headers["X-Amz-Target"]):
             return None
         headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
         start, content = _exchange(app, headers, request.body)

@@ -3,6 +3,12 @@
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.html
 """
 
+from kinesis_assets.emulator.operations.consumers import (
+    DeregisterStreamConsumer,
+    DescribeStreamConsumer,
+    ListStreamConsumers,
+    RegisterStreamConsumer,
+)
 from kinesis_assets.emulator.operations.listing import ListShards
 from kinesis_assets.emulator.operations.reading import GetRecords, GetShardIterator
 from kinesis_assets.emulator.operations.streams import (
@@ -23,6 +29,7 @@ from kinesis_assets.emulator.operations.streams import (
     UpdateStreamMode,
     UpdateStreamRecordDistributionStrategy,
 )
+from kinesis_assets.emulator.operations.subscribing import SubscribeToShard
 from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 from kinesis_assets.emulator.requests import Request
 
@@ -33,19 +40,24 @@ OPERATIONS: dict[str, type[Request]] = {
         CreateStream,
         DecreaseStreamRetentionPeriod,
         DeleteStream,
+        DeregisterStreamConsumer,
         DescribeStream,
+        DescribeStreamConsumer,
         DescribeStreamSummary,
         GetRecords,
         GetShardIterator,
         IncreaseStreamRetentionPeriod,
         ListShards,
+        ListStreamConsumers,
         ListStreams,
         ListTagsForStream,
         MergeShards,
         PutRecord,
         PutRecords,
+        RegisterStreamConsumer,
         RemoveTagsFromStream,
         SplitShard,
+        SubscribeToShard,
         UpdateMaxRecordSize,
         UpdateShardCount,
         UpdateStreamMode,

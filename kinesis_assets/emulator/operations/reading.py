@@ -24,6 +24,10 @@ from kinesis_assets.emulator.shards import LAST_ORDINAL, PAGE_RECORDS, Record, S
 if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account, Stream
 
+IteratorType = Literal[
+    "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
+]
+
 
 class GetShardIteratorOutput(Member):
     """The iterator, valid for five minutes."""
@@ -44,9 +48,7 @@ class GetShardIterator(StreamRequest, kw_only=True):
     """Get an iterator for a position in a shard."""
 
     shard_id: ShardId
-    shard_iterator_type: Literal[
-        "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
-    ]
+    shard_iterator_type: IteratorType
     starting_sequence_number: SequenceNumberText | None = None
     timestamp: Timestamp | None = None
     dry_run: bool | None = None
@@ -55,45 +57,12 @@ class GetShardIterator(StreamRequest, kw_only=True):
         """Return an iterator for the requested position."""
         stream = self.stream(account)
         shard = stream.shard(self.shard_id)
-        position = self._position(stream, shard)
+        position = position_in(
+            stream, shard, self.shard_iterator_type, self.starting_sequence_number, self.timestamp
+        )
         if self.dry_run:
             raise DryRunOperationException
         return GetShardIteratorOutput(_iterator(stream, shard, position))
-
-    def _position(self, stream: Stream, shard: Shard) -> int:
-        kind, number = self.shard_iterator_type, self.starting_sequence_number
-        if (number is not None) != kind.endswith("_SEQUENCE_NUMBER"):
-            given = "also a StartingSequenceNumber" if number is not None else "no StartingSequenceNumber"
-            raise InvalidArgumentException(
-                "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER "
-                "and StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no StartingSequenceNumber. "
-                f"Request specified {kind} and {given}."
-            )
-        match kind:
-            case "TRIM_HORIZON":
-                return 0
-            case "LATEST":
-                return shard.next
-            case "AT_TIMESTAMP":
-                return shard.position_at(self._arrival(stream))
-            case "AT_SEQUENCE_NUMBER":
-                return _ordinal(stream, shard, str(number))
-            case "AFTER_SEQUENCE_NUMBER":
-                return _ordinal(stream, shard, str(number)) + 1
-
-    def _arrival(self, stream: Stream) -> int:
-        if self.timestamp is None:
-            raise InvalidArgumentException(
-                "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
-                "Current request has no timestamp parameter."
-            )
-        arrival, now = milliseconds(self.timestamp), stream.clock.now()
-        if arrival > now:
-            raise InvalidArgumentException(
-                "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis. "
-                f"timestampInMillis: {arrival}, currentTimestampInMillis: {now}"
-            )
-        return arrival
 
 
 class GetRecords(Request, kw_only=True):
@@ -128,6 +97,45 @@ def _iterator(stream: Stream, shard: Shard, position: int) -> str:
     return iterators.encode(
         iterators.ShardPosition(stream.clock.now(), stream.name, stream.created_at, shard.shard_id, position)
     )
+
+
+def position_in(
+    stream: Stream, shard: Shard, kind: IteratorType, number: str | None, timestamp: float | None
+) -> int:
+    """Return the position that a type describes, together with a sequence number or a timestamp."""
+    if (number is not None) != kind.endswith("_SEQUENCE_NUMBER"):
+        given = "also a StartingSequenceNumber" if number is not None else "no StartingSequenceNumber"
+        raise InvalidArgumentException(
+            "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER "
+            "and StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no StartingSequenceNumber. "
+            f"Request specified {kind} and {given}."
+        )
+    match kind:
+        case "TRIM_HORIZON":
+            return 0
+        case "LATEST":
+            return shard.next
+        case "AT_TIMESTAMP":
+            return shard.position_at(_arrival(stream, timestamp))
+        case "AT_SEQUENCE_NUMBER":
+            return _ordinal(stream, shard, str(number))
+        case "AFTER_SEQUENCE_NUMBER":
+            return _ordinal(stream, shard, str(number)) + 1
+
+
+def _arrival(stream: Stream, timestamp: float | None) -> int:
+    if timestamp is None:
+        raise InvalidArgumentException(
+            "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
+            "Current request has no timestamp parameter."
+        )
+    arrival, now = milliseconds(timestamp), stream.clock.now()
+    if arrival > now:
+        raise InvalidArgumentException(
+            "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis. "
+            f"timestampInMillis: {arrival}, currentTimestampInMillis: {now}"
+        )
+    return arrival
 
 
 def _ordinal(stream: Stream, shard: Shard, text: str) -> int:

@@ -19,6 +19,7 @@ from kinesis_assets.emulator.shapes import (
     PageLimit,
     PositiveInteger,
     RecordDistributionStrategy,
+    ResourceInUseException,
     ShardId,
     StreamARN,
     StreamMode,
@@ -131,12 +132,19 @@ class CreateStream(Request, kw_only=True):
         stream.tags |= self.tags or {}
 
 
-class DeleteStream(StreamRequest):
+class DeleteStream(StreamRequest, kw_only=True):
     """Delete a stream and all of its records."""
+
+    enforce_consumer_deletion: bool | None = None
 
     def execute(self, account: Account) -> None:
         """Delete the stream immediately."""
-        account.delete_stream(self.stream(account))
+        stream = self.stream(account)
+        if len(stream.consumers) and not self.enforce_consumer_deletion:
+            raise ResourceInUseException(
+                f"{stream} has registered consumers. Deregister them, or set EnforceConsumerDeletion."
+            )
+        account.delete_stream(stream)
 
 
 class DescribeStream(StreamRequest):
@@ -171,7 +179,7 @@ class DescribeStreamSummary(StreamRequest):
                 **_summary(stream),
                 **_settings(stream),
                 open_shard_count=len(stream.open_shards),
-                consumer_count=0,
+                consumer_count=len(stream.consumers),
                 max_record_size_in_kib=stream.max_record_size_kib,
                 record_distribution_strategy=stream.distribution if stream.mode == "ON_DEMAND" else None,
             )

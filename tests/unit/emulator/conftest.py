@@ -155,7 +155,7 @@ def create(client: Any, clock: Clock, names: Iterator[str]) -> Iterator[Callable
 
     yield create
     for name in set(client.list_streams()["StreamNames"]) & set(created):
-        client.delete_stream(StreamName=name)
+        client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
 
 
 @pytest.fixture

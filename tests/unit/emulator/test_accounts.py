@@ -150,6 +150,10 @@ BY_ARN = {
     "add_tags_to_stream": {"Tags": {"k": "v"}},
     "list_tags_for_stream": {},
     "remove_tags_from_stream": {"TagKeys": ["k"]},
+    "register_stream_consumer": {"ConsumerName": "reader"},
+    "describe_stream_consumer": {"ConsumerName": "reader"},
+    "list_stream_consumers": {},
+    "deregister_stream_consumer": {"ConsumerName": "reader"},
     "delete_stream": {},
 }
 """Every operation that accepts an ARN, with its other arguments; GetRecords also needs an iterator."""
@@ -173,4 +177,6 @@ def test_every_operation_checks_the_account_and_the_region_of_an_arn(client, own
         getattr(owner, operation)(StreamARN=arn.replace("us-east-1", "eu-west-1"), **arguments)
     if operation == "update_stream_record_distribution_strategy":
         owner.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    if operation in {"describe_stream_consumer", "deregister_stream_consumer"}:
+        owner.register_stream_consumer(StreamARN=arn, ConsumerName="reader")
     getattr(owner, operation)(StreamARN=arn, **arguments)

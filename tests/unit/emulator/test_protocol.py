@@ -15,7 +15,6 @@ LIST_STREAMS = "Kinesis_20131202.ListStreams"
 # Members that this endpoint does not have, and bounds that differ from those of the service's model.
 LEFT_OUT = {
     "StreamId",  # reserved for future use
-    "EnforceConsumerDeletion",  # there are no consumers
     "WarmThroughputMiBps",  # on-demand streams alone
 }
 BOUND_ELSEWHERE = {
@@ -184,6 +183,7 @@ def test_every_response_has_the_members_of_the_service_model(model, call, create
     name = {"StreamName": stream.name}
     record = {"Data": "", "PartitionKey": "key", "ExplicitHashKey": "0"}
     scaling = {"TargetShardCount": 3, "ScalingType": "UNIFORM_SCALING"}
+    reader = {"StreamARN": stream.arn, "ConsumerName": "reader"}
     call("AddTagsToStream", **name, Tags={"team": "shop"})
     responses = [
         ("PutRecord", call("PutRecord", **name, **record)),
@@ -199,9 +199,12 @@ def test_every_response_has_the_members_of_the_service_model(model, call, create
         ("DescribeStreamSummary", call("DescribeStreamSummary", **name)),
         ("ListStreams", call("ListStreams", Limit=1)),
         ("ListTagsForStream", call("ListTagsForStream", **name)),
+        ("RegisterStreamConsumer", call("RegisterStreamConsumer", **reader)),
+        ("DescribeStreamConsumer", call("DescribeStreamConsumer", **reader)),
+        ("ListStreamConsumers", call("ListStreamConsumers", StreamARN=stream.arn)),
     ]  # fmt: skip
     for operation, (status, response) in responses:
         assert status == 200, response
         assert_fits(model.operation_model(operation).output_shape, response, operation)
-    without_output = set(OPERATIONS) - {operation for operation, _ in responses}
+    without_output = set(OPERATIONS) - {"SubscribeToShard"} - {operation for operation, _ in responses}
     assert all(model.operation_model(operation).output_shape is None for operation in without_output)
