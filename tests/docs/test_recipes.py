@@ -33,6 +33,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
 MOST_SETTINGS = 10
 SCHEMA_ID = "3f0a5a4e-6b0e-4f43-8f2c-0d5b7a3f9c11"
 SNOWPLOW_VALUES = 131
+"""Of which the page has the first ones. The others are empty here."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,12 @@ class Recipe:
             case "CloudWatch Logs":
                 return [gzip.compress(each) for each in self._documents]
             case "Snowplow":
-                return [padded(self.block("tsv").rstrip("\n").split("\t"), "\t").encode()]
+                values = self.block("tsv").rstrip("\n").split("\t")
+                return ["\t".join([*values, *[""] * (SNOWPLOW_VALUES - len(values))]).encode()]
             case "Glue Schema Registry":
                 schema = json.loads(self.block("avsc"))
-                values = [json.loads(each, parse_float=Decimal) for each in self._documents]
-                return [framed(SCHEMA_ID, avro(schema, each)) for each in values]
+                payments = [json.loads(each, parse_float=Decimal) for each in self._documents]
+                return [framed(SCHEMA_ID, avro(schema, each)) for each in payments]
             case "Protobuf":
                 made = [message(self.block("proto"), "shop.Order") for _ in self._documents]
                 for each, document in zip(made, self._documents, strict=True):
@@ -95,11 +97,6 @@ class Recipe:
         lines = [line.strip("|").split("|") for line in self.text.splitlines() if line.startswith("|")]
         names, _, *rows = [[cell.strip() for cell in line] for line in lines]
         return names, rows
-
-
-def padded(values: list[str], separator: str) -> str:
-    """Return a row of Snowplow of which the page has the first values."""
-    return separator.join([*values, *[""] * (SNOWPLOW_VALUES - len(values))])
 
 
 RECIPES = [Recipe(*each.split("\n", 1)) for each in PAGE.split("\n## ")[1:]]
