@@ -16,7 +16,7 @@ def section(full: bool) -> Section:
             running.running[OURS], records=1_024_000 if full else 256_000, rounds=3 if full else 2
         )
         encoded = formats.measure(
-            running.running[OURS], orders=256_000 if full else 64_000, rounds=5 if full else 3
+            running.running[OURS], orders=256_000 if full else 128_000, rounds=5 if full else 3
         )
         upserted = upserts.measure(running, files=40 if full else 4, rounds=2)
         missing = running.missing
