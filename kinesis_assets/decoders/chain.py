@@ -146,8 +146,8 @@ def _decodings(batch: pa.RecordBatch, steps: _Steps) -> Iterator[list[Decoding]]
     """Decode the rows of a batch in order. Yields lists of about `BATCH_BYTES`."""
     decodings = []
     size = 0
-    for data, error in zip(batch["data"], batch["error"], strict=True):
-        decoding = Decoding(None if error.is_valid else data.as_py(), error=error.as_py())
+    for data, error in zip(batch["data"], batch["error"].to_pylist(), strict=True):
+        decoding = Decoding(data.as_py() if error is None else None, error=error)
         size += _decode(decoding, steps)
         decodings.append(decoding)
         if size >= BATCH_BYTES:
@@ -227,9 +227,9 @@ def _documents(
     """
     documents = _Documents()
     size = 0
-    for row, (data, error) in enumerate(zip(batch["data"], batch["error"], strict=True)):
+    for row, (data, error) in enumerate(zip(batch["data"], batch["error"].to_pylist(), strict=True)):
         payload = data.as_py()
-        record = Decoding(None if error.is_valid else payload, error=error.as_py(), data=payload)
+        record = Decoding(payload if error is None else None, error=error, data=payload)
         if record.value is None:
             _decode(record, ())
         number = 0
