@@ -45,6 +45,8 @@ _KEPT = (*RECORD_COLUMNS, "data", "error")
 def kept_in_table(spark: SparkSession, snapshot: DerivedSnapshot) -> DataFrame:
     """Return the bad records that are rows of a table, with the columns that keep them and `FOUND_COLUMN`.
 
+    A row whose error a function has set itself is not kept with its record, and is none of them.
+
     Raises:
         InvalidInput: The table does not have these columns.
     """
@@ -57,8 +59,8 @@ def kept_in_table(spark: SparkSession, snapshot: DerivedSnapshot) -> DataFrame:
         )
     columns = [name for name in (*_KEPT, DOCUMENT_COLUMN, BATCH_COLUMN) if name in names]
     rows = read(spark, snapshot, _files_with_errors(snapshot), columns=columns)
-    bad = rows.where(F.col("error").isNotNull()).withColumnRenamed(BATCH_COLUMN, FOUND_COLUMN)
-    return identified(bad)
+    bad = rows.where(F.col("error").isNotNull() & F.col("sequence_number").isNotNull())
+    return identified(bad.withColumnRenamed(BATCH_COLUMN, FOUND_COLUMN))
 
 
 def identified(bad: DataFrame) -> DataFrame:

@@ -9,12 +9,14 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets import KinesisTableComponent
+from kinesis_assets import KinesisTableComponent, derived_table
 from kinesis_assets.cli.rebuild import redrive
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.jobs.redrive import build_redrive_job
 from kinesis_assets.dagster.stream_names import op_key
+from kinesis_assets.decoders import from_json
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.dagster_runs import execute, failure_message, plain
 from support.mentions import assert_mentions
@@ -93,6 +95,50 @@ def test_refused_records_fail_the_run_with_an_error_of_one_line(orders, source, 
     assert_mentions(message, "BadRecordsRefused", "2 of 2 records", "max_bad_share", "0.5")
 
 
+def redriven(project: StreamProject, instance: dg.DagsterInstance, asset: str) -> dict[str, Any]:
+    """Run the job that decodes bad records again, and return the metadata of the materialization."""
+    names, assets = project.names, project.definitions.get_repository_def().assets_defs_by_key
+    node = op_key(names.redrive_job)
+    result = build_redrive_job(names, assets).execute_in_process(
+        instance=instance,
+        resources=dict(project.definitions.resources or {}),
+        run_config={"ops": {node: {"config": {"asset": asset, "apply": True}}}},
+    )
+    (event,) = result.asset_materializations_for_node(node)
+    return plain(event.metadata)
+
+
+@pytest.mark.usefixtures("spark")
+def test_bad_records_of_a_function_are_redriven_whatever_their_limit_but_not_rows_that_it_made_bad(
+    project, kinesis, source, stream, instance, tmp_path
+):
+    path = str(tmp_path / "visits")
+
+    def with_visits(kind: str, max_bad_share: float) -> StreamProject:
+        @derived_table(source=stream, table=path, max_bad_share=max_bad_share)
+        def visits(new):
+            rows = from_json(new, f"id INT, amount {kind}").withColumn("amount", F.expr("string(amount)"))
+            return rows.withColumn("error", F.expr("IF(id < 0, 'negative', error)"))
+
+        return StreamProject(stream, dg.Definitions.merge(project.definitions, dg.Definitions([visits])))
+
+    source.create(1)
+    for data in (b'{"id": 1, "amount": 1}', b'{"id": -2, "amount": 2}', b'{"id": 3, "amount": 3.5}', b"{"):
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k")
+    first = with_visits("INT", 0.75)
+    execute(first, instance, A)
+    materialize(first, instance, "visits")
+    metadata = redriven(with_visits("DOUBLE", 0.0), instance, "visits")
+    assert (metadata["records redriven"], metadata["bad records left"]) == (1, 1)
+    rows = DeltaTable(path).to_pyarrow_table().select(["id", "amount", "data"]).to_pylist()
+    assert sorted((tuple(row.values()) for row in rows), key=repr) == [
+        (-2, "2", None),
+        (1, "1", None),
+        (3, "3.5", None),
+        (None, None, b"{"),
+    ]
+
+
 @dagsters_own_warnings
 @pytest.mark.usefixtures("spark")
 def test_the_command_plans_and_the_job_redrives_and_the_table_of_errors_follows(
@@ -113,15 +159,7 @@ def test_the_command_plans_and_the_job_redrives_and_the_table_of_errors_follows(
     assert (facts["bad_records"], facts["decoded"], facts["still_bad"], facts["applied"]) == (2, 1, 1, False)
     assert facts["reasons"][0].startswith("1 x json: ")
 
-    names = project.names
-    assets = corrected.definitions.get_repository_def().assets_defs_by_key
-    result = build_redrive_job(names, assets).execute_in_process(
-        instance=instance,
-        resources=dict(corrected.definitions.resources or {}),
-        run_config={"ops": {op_key(names.redrive_job): {"config": {"asset": "orders", "apply": True}}}},
-    )
-    (event,) = result.asset_materializations_for_node(op_key(names.redrive_job))
-    metadata = plain(event.metadata)
+    metadata = redriven(corrected, instance, "orders")
     assert (metadata["rows"], metadata["records redriven"], metadata["bad records left"]) == (1, 1, 1)
     materialize(corrected, instance, "orders_errors")
     good, bad = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("orders", "orders_errors"))
