@@ -40,6 +40,13 @@ class Reversed:
         return print
 
 
+class Several(Reversed):
+    """A decoder that may make several documents of a record, each with the id of its schema."""
+
+    multiplies: ClassVar[bool] = True
+    has_schema_id: ClassVar[bool] = True
+
+
 class Unfinished:
     name = "unfinished"
 
@@ -76,6 +83,11 @@ def test_a_schema_is_of_the_kind_that_its_text_shows(name, schema, kind):
 def test_a_decoder_class_of_a_project_is_a_format():
     found = find_format(OWN)
     assert (found.load(), found.multiplies, found.has_schema_id) == (Reversed, False, False)
+
+
+def test_a_decoder_class_says_what_its_rows_have():
+    found = find_format(f"{__name__}.Several")
+    assert (found.multiplies, found.has_schema_id) == (True, True)
 
 
 @pytest.mark.parametrize(
