@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -22,6 +23,8 @@ from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.table.store.storage import TableFolder
 from support.continuous_runs import MATERIALIZATION, ContinuousRuns
 from support.daemon import Daemon, Status
+from support.dagster_components import dagsters_own_warnings
+from support.routed_project import RoutedProject
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:
@@ -40,17 +43,19 @@ class Tables:
 
     Attributes:
         broken: While this file exists, the first table's transformation fails.
+        wide: While this file exists, its numbers have a wider type.
     """
 
     def __init__(self, stream: str, folder: Path) -> None:
-        self.broken = folder / "broken"
+        self.broken, self.wide = folder / "broken", folder / "wide"
         self._paths = {name: str(folder / name) for name in ("numbers", "counts")}
 
         @derived_table(source=stream, table=self._paths["numbers"])
         def numbers(new: DataFrame) -> DataFrame:
             if self.broken.exists():
                 raise ValueError("the transformation is broken")
-            return new.selectExpr("CAST(CAST(data AS STRING) AS INT) AS number")
+            number = "BIGINT" if self.wide.exists() else "INT"
+            return new.selectExpr(f"CAST(CAST(data AS STRING) AS {number}) AS number")
 
         @rollup(source=stream, upstream="numbers", table=self._paths["counts"], by=["number"])
         def counts(rows: DataFrame) -> DataFrame:
@@ -62,6 +67,9 @@ class Tables:
     def folders(self) -> list[str]:
         """The URIs of the tables' folders."""
         return [TableFolder.at(path).uri for path in self._paths.values()]
+
+    def type_of_numbers(self, name: str) -> pa.DataType:
+        return DeltaTable(self._paths[name]).to_pyarrow_table(columns=["number"]).schema.field("number").type
 
     def rows(self, name: str) -> list[tuple[int, ...]]:
         """Return the rows of a table, without their batch id, in order."""
@@ -113,6 +121,41 @@ class TestRuns:
         assert tables.rows("numbers") == [(0,), (0,), (1,)]
         assert materialized(runs, run, NUMBERS) == [2, 1]
         assert materialized(runs, run, COUNTS) == [2, 1]
+
+    def test_columns_grow_while_the_run_goes_on(self, source, make_runs, tables):
+        source.create(1)
+        source.put(A, 2)
+        runs = make_runs()
+        join = runs.start_continuously(A, seconds=300)
+        wait_until(lambda: tables.rows("counts") == [(0, 1), (1, 1)])
+        tables.wide.touch()
+        source.put(A, 3)
+        wait_until(lambda: tables.rows("counts") == [(0, 2), (1, 2), (2, 1)])
+        source.split(A)
+        assert join().status is Status.SUCCESS
+        assert [tables.type_of_numbers(name) for name in ("numbers", "counts")] == [pa.int64()] * 2
+        assert tables.rows("numbers") == [(0,), (0,), (1,), (1,), (2,)]
+
+    @dagsters_own_warnings
+    def test_a_router_and_its_tables_move_while_the_run_goes_on(
+        self, source, kinesis, stream, make_project, instance, tmp_path
+    ):
+        routed = RoutedProject(kinesis, stream, tmp_path)
+        definitions = make_project(follow_for=2.0, commit_interval=0.2).definitions
+        project = StreamProject(stream, dg.Definitions.merge(definitions, routed.definitions))
+        runs = ContinuousRuns(project, instance, routed.names)
+        source.create(1)
+        routed.put("placed", "paid", "placed", "other")
+        join = runs.start_continuously(A, seconds=300)
+        wait_until(lambda: routed.numbers == {"placed": [0, 2], "paid": [1]})
+        routed.put("paid", "other", "paid")
+        wait_until(lambda: routed.numbers == {"placed": [0, 2], "paid": [1, 4, 6]})
+        source.split(A)
+        run = join()
+        assert run.status is Status.SUCCESS
+        assert routed.numbers == {"placed": [0, 2], "paid": [1, 4, 6]}
+        rows = [materialized(runs, run, dg.AssetKey(name)) for name in routed.names]
+        assert list(map(sum, rows)) == [7, 2, 3]
 
     def test_unknown_executors_are_checked_for_each_table(self, spark, source, make_runs, tables, request):
         spark.conf.set(CHECKED, "")  # as if the session was on a cluster

@@ -12,7 +12,9 @@ from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.errors import InvalidInput, TableOfAnotherSource
 from support.daemon import Daemon
+from support.dagster_components import dagsters_own_warnings
 from support.dagster_runs import exact, execute, plain
+from support.routed_project import RoutedProject
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
@@ -106,25 +108,50 @@ def test_settings_of_an_upsert_that_do_not_fit_are_refused(stream, settings):
         derived_table(source=stream, table="orders", **settings)
 
 
+def automation_of(pipeline, instance):
+    """Return a function that evaluates the automation conditions, and returns the requested assets."""
+    cursors = [None]
+
+    def requested() -> set[str]:
+        result = dg.evaluate_automation_conditions(pipeline.definitions, instance, cursor=cursors[-1])
+        cursors.append(result.cursor)
+        return {
+            each.key.to_user_string()
+            for each in result.results
+            if each.true_subset.size and each.key != raw_key(pipeline.stream)
+        }
+
+    return requested
+
+
+@dagsters_own_warnings
+@pytest.mark.filterwarnings("ignore:Parameter `include_sources`")
+@pytest.mark.usefixtures("spark")
+def test_a_router_and_its_tables_are_requested_together_and_have_all_documents_after_the_run(
+    project, kinesis, source, stream, instance, tmp_path
+):
+    routed = RoutedProject(kinesis, stream, tmp_path)
+    pipeline = StreamProject(stream, dg.Definitions.merge(project.definitions, routed.definitions))
+    requested = automation_of(pipeline, instance)
+    source.create(1)
+    requested()
+    for kinds in (["placed", "other", "paid"], ["paid", "placed", "paid"]):
+        routed.put(*kinds)
+        execute(pipeline, instance, A)
+        names = requested()
+        assert names == {*routed.names}
+        materialize(pipeline, instance, *names)
+    assert routed.numbers == {"placed": [0, 4], "paid": [2, 3, 5]}
+    assert requested() == set()
+
+
 @pytest.mark.filterwarnings("ignore:Parameter `include_sources`")
 class TestRequests:
     """When Dagster requests a derived table."""
 
     @pytest.fixture
     def requested(self, pipeline, instance):
-        """Evaluates the automation conditions, and returns the assets that are requested."""
-        cursors = [None]
-
-        def requested() -> set[str]:
-            result = dg.evaluate_automation_conditions(pipeline.definitions, instance, cursor=cursors[-1])
-            cursors.append(result.cursor)
-            return {
-                each.key.to_user_string()
-                for each in result.results
-                if each.true_subset.size and each.key != raw_key(pipeline.stream)
-            }
-
-        return requested
+        return automation_of(pipeline, instance)
 
     def landed(self, pipeline, instance, shard_id):
         instance.add_dynamic_partitions(str(shard_partitions(pipeline.stream).name), [A, B])
