@@ -84,6 +84,22 @@ def test_a_row_that_is_newer_or_equal_inserts_a_deleted_key_again(consume):
     assert consume(event(1, 5, 11), event(2, 4, 21)) == [(1, 10), (2, 20), (3, 30)]
 
 
+def test_a_row_stays_that_is_equal_to_the_deletion_after_which_it_was_inserted(consume, remembering):
+    """Compared by their values, the deletion would be greater: the JSON text of a map is less than none."""
+
+    def with_map(rows):
+        return from_json(rows, f"{EVENT}, m MAP<STRING, INT>").select(
+            "id", "at", "v", "m", "gone", "_unchanged"
+        )
+
+    remembering.derivation = replace(remembering.derivation, transform=with_map)
+    consume(gone(1, 5))
+    consume(event(1, 5, 10, m={"a": 1}))
+    assert consume(event(1, 4, 11, _unchanged=["m"])) == [(1, 10)]
+    consume(event(1, 5, 12, _unchanged=["m"]))
+    assert remembering.values("v", "m") == [(12, [("a", 1)])]
+
+
 def test_a_deletion_of_a_key_that_the_table_never_had_is_remembered(consume, remembering):
     assert consume(gone(1, 5), gone(7, 5)) == []
     assert tombstones(remembering) == [(2, 1, 7)]
