@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from support.bench import Bench
 
-WRITES = ["write files", "verify file", "write entry", "commit request"]
+WRITES = ["write files", "write entry", "commit request"]
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_killed_runs_of_a_router_and_of_its_tables_are_repeated_exactly_once(rou
             with killed("after", step):
                 table.run()
             table.run()
-    assert router.values("route") == ["7"] * 4 + ["paid"] * 8 + ["placed"] * 4 + [None] * 4
-    assert orders.values("id", "v") == [(1, 3), (10, 0), (11, 0), (12, 0), (13, 0)]
-    assert errors.values("data") == [event("paid", "bad")] * 4
-    assert users.values("id") == ["user 0", "user 1", "user 2", "user 3"]
+    assert router.values("route") == ["7"] * 3 + ["paid"] * 6 + ["placed"] * 3 + [None] * 3
+    assert orders.values("id", "v") == [(1, 2), (10, 0), (11, 0), (12, 0)]
+    assert errors.values("data") == [event("paid", "bad")] * 3
+    assert users.values("id") == ["user 0", "user 1", "user 2"]
     assert [table.run() for table in (router, orders, errors, users)] == [[], [], [], []]
