@@ -45,7 +45,8 @@ class KinesisRoutesComponent(RoutesSettings, YamlComponent):
                 self.router,
                 RouterRows(self).of_router,
                 routed_to=len({route for _, route in self.values}) + 1,
-                description=f"The documents of {names.stream}, by {self.route_by}, in {self.table}.",
+                description=f"The documents of {names.stream}, by {self.route_by}, in {self.table}. In those "
+                "that no route matches, route is null.",
                 metadata={"dagster/column_lineage": lineage_of_router(names.raw_key)},
                 place=self._positions.place_of("source"),
             )
@@ -53,7 +54,12 @@ class KinesisRoutesComponent(RoutesSettings, YamlComponent):
         for number, table in enumerate(self.tables):
             try:
                 of_route, roles_of_route = typed_assets(
-                    table, context, rows_of=RoutedRows, routes=table.routes
+                    table,
+                    context,
+                    rows_of=RoutedRows,
+                    routes=table.routes,
+                    description=f"The documents of {names.stream} whose {self.route_by} is "
+                    f"{' or '.join(table.routes)}, in {table.table}.",
                 )
             except InvalidInput as error:
                 raise self._positions.at_line(InvalidInput(f"routes[{number}]: {error}")) from None

@@ -65,6 +65,7 @@ def typed_assets(
     *,
     rows_of: type[TypedRows] = TypedRows,
     routes: Sequence[str] = (),
+    description: str | None = None,
     place: str = "",
 ) -> tuple[list[dg.AssetsDefinition], dict[dg.AssetKey, AssetRole]]:
     """Return the asset of a typed table, that of its errors if they are separate, and the role of each.
@@ -72,6 +73,7 @@ def typed_assets(
     Args:
         rows_of: The class of the transformations of its rows.
         routes: If its source is a router, see `build_derived_table`.
+        description: The description of the table's asset, unless the settings have one. It has a default.
         place: The file and the line that name its source.
 
     Raises:
@@ -94,6 +96,7 @@ def typed_assets(
             all_columns=settings.follows_registry,
             metadata={"dagster/column_lineage": lineage} if lineage else None,
             routes=routes,
+            description=description,
             place=place,
         )
     ]

@@ -61,6 +61,11 @@ def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[s
     return found
 
 
+def facts_metadata(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts that a job reports, by names for code, as metadata."""
+    return {name.replace("_", " "): value for name, value in facts.items() if value is not None}
+
+
 def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of a shard's event after a run."""
     return _metadata(

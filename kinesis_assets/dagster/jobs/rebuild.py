@@ -9,6 +9,7 @@ from pydantic import Field
 
 from kinesis_assets.dagster.consumption import consumption_of, table_of
 from kinesis_assets.dagster.dagster_internals import assets_of_location
+from kinesis_assets.dagster.events.metadata import facts_metadata
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
@@ -91,11 +92,6 @@ def _described(result: "Rebuild") -> str | None:
     return None if recorded is None else f"{recorded.owner or 'no asset'}: {recorded}"
 
 
-def _metadata(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that `rebuild_asset` reports as metadata."""
-    return {name.replace("_", " "): value for name, value in facts.items() if value is not None}
-
-
 def build_rebuild_job(
     names: StreamNames, assets: Mapping[dg.AssetKey, dg.AssetsDefinition] | None = None
 ) -> dg.JobDefinition:
@@ -124,10 +120,10 @@ def build_rebuild_job(
         context.log.info(", ".join(f"{key}: {value}" for key, value in facts.items()))
         if config.apply:
             key = dg.AssetKey.from_user_string(config.asset)
-            context.log_event(dg.AssetObservation(key, metadata=_metadata(facts)))
+            context.log_event(dg.AssetObservation(key, metadata=facts_metadata(facts)))
         else:
             context.log.info("Nothing was changed. Set apply to apply the change.")
-        context.add_output_metadata(_metadata(facts))
+        context.add_output_metadata(facts_metadata(facts))
 
     @dg.job(
         name=name,

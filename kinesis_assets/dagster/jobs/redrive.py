@@ -9,6 +9,7 @@ from pydantic import Field
 
 from kinesis_assets.dagster.consumption import derived_metadata, derived_tables, table_of
 from kinesis_assets.dagster.dagster_internals import assets_of_location
+from kinesis_assets.dagster.events.metadata import facts_metadata
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
@@ -120,9 +121,12 @@ def build_redrive_job(
             key = dg.AssetKey.from_user_string(config.asset)
             metadata = derived_metadata([commit], totals_of_table(facts["table"], opened.role))
             context.log_event(dg.AssetMaterialization(key, metadata=metadata))
-        elif not config.apply:
+        elif config.apply:
+            context.log.info("There is nothing to change: no record can be decoded now.")
+        else:
             context.log.info("Nothing was changed. Set apply to apply the change.")
-        context.add_output_metadata({name.replace("_", " "): value for name, value in facts.items()})
+        reasons = "\n".join(facts["reasons"]) or None
+        context.add_output_metadata(facts_metadata(facts | {"reasons": reasons}))
 
     @dg.job(
         name=name,

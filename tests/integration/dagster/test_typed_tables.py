@@ -161,6 +161,8 @@ def test_the_command_plans_and_the_job_redrives_and_the_table_of_errors_follows(
 
     metadata = redriven(corrected, instance, "orders")
     assert (metadata["rows"], metadata["records redriven"], metadata["bad records left"]) == (1, 1, 1)
+    (output,) = result.filter_events(lambda event: event.is_successful_output)
+    assert plain(output.step_output_data.metadata)["reasons"].startswith("1 x json: ")
     materialize(corrected, instance, "orders_errors")
     good, bad = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("orders", "orders_errors"))
     assert sorted(good["id"].to_pylist()) == ["1", "two"]

@@ -59,6 +59,19 @@ def test_the_router_is_below_the_raw_table_and_each_table_below_the_router():
     assert (users.key, users.dependency_keys) == (dg.AssetKey("users"), {router.key})
 
 
+def test_each_table_is_described_by_what_is_routed_to_it():
+    described = {each.key.to_user_string(): each.get_asset_spec().description for each in loaded().assets}
+    assert described == {
+        "shop_events": "The documents of events, by detail-type, in s3://lake/events. In those that no route "
+        "matches, route is null.",
+        "orders": "The documents of events whose detail-type is Order Placed, in s3://lake/orders.",
+        "users": "The documents of events whose detail-type is User Created or User Renamed, in "
+        "s3://lake/users.",
+    }
+    (_, own) = loaded(ORDERS | {"description": "All orders."}).assets
+    assert own.get_asset_spec().description == "All orders."
+
+
 def test_a_table_consumes_the_rows_of_its_values_only():
     router, orders, users = loaded().assets
     sources = [consumption_of(each).source(router) for each in (orders, users)]
