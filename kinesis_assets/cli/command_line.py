@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kinesis_assets.cli.derived import rebuild, redrive
 from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.infer import infer
 from kinesis_assets.cli.inspect import plan, positions, show
@@ -14,7 +15,6 @@ from kinesis_assets.cli.operations import adopt, catch_up, replay, seek
 from kinesis_assets.cli.options import FAILED, storage_error
 from kinesis_assets.cli.output import OutputFailed, guard_output
 from kinesis_assets.cli.pause import pause, resume
-from kinesis_assets.cli.rebuild import rebuild, redrive
 from kinesis_assets.cli.run import run
 from kinesis_assets.cli.spark import spark
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError, RunCanceled

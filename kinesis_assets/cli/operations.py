@@ -9,9 +9,11 @@ import click
 
 from kinesis_assets.cli.options import (
     FAILED,
+    apply_option,
     by_option,
     dagster_instance,
     json_option,
+    print_plan,
     print_rows,
     project_of,
     stream_options,
@@ -32,7 +34,7 @@ CATCH_UP_FIELDS = ("stream", "shard", "from", "to", "gap", "rows", "gaps_filled"
 @stream_options
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all shards]")
 @by_option("the positions")
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@apply_option
 @json_option
 def catch_up(
     *, shard_ids: tuple[str, ...], by: str | None, apply: bool, as_json: bool, **stream: Any
@@ -56,9 +58,7 @@ def catch_up(
         with project.open_stream() as opened:
             facts = facts_of_moves(jump(opened.client, opened.table, shard_ids, by=name, apply=False))
     rows = _rows(project.stream, facts)
-    print_rows(rows, as_json=as_json)
-    if not apply:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    print_plan(rows, applied=apply, as_json=as_json)
     sys.exit(FAILED if any(row["error"] is not None for row in rows) else 0)
 
 
@@ -85,7 +85,7 @@ def _rows(stream: str, facts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable.")
 @click.option("--all-shards", is_flag=True, help="Set every shard that can have the position.")
 @by_option("the positions")
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@apply_option
 @json_option
 def seek(
     *,
@@ -120,9 +120,7 @@ def seek(
             apply=apply,
         )
     rows = [{"stream": project.stream, **facts} for facts in facts_of_moves(result)]
-    print_rows(rows, as_json=as_json)
-    if not apply:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    print_plan(rows, applied=apply, as_json=as_json)
 
 
 REPLAY_FIELDS = ("stream", "shard", "state", "error_class", "from", "through", "rows", "bytes", "error")
@@ -169,7 +167,7 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
 @click.command()
 @stream_options
 @by_option("the commit")
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@apply_option
 @json_option
 def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     """Accept the current rows of a table, so that runs can continue.
@@ -184,6 +182,4 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     with project.open_stream() as opened:
         result = adopt_rows(opened.client, opened.table, by=user_name(by), apply=apply)
     rows = [{"stream": project.stream, **facts} for facts in facts_of_adoption(result)]
-    print_rows(rows, as_json=as_json)
-    if not apply:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    print_plan(rows, applied=apply, as_json=as_json)

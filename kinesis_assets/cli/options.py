@@ -38,6 +38,9 @@ _QUIET_SPARK = {
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 
+apply_option = click.option(
+    "--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan."
+)
 
 stream_option = click.option(
     "--stream",
@@ -171,6 +174,13 @@ def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     table = [{name: _cell(value) for name, value in row.items() if name != "stream"} for row in rows]
     if table:
         _print_table([list(table[0]), *(row.values() for row in table)])
+
+
+def print_plan(rows: Sequence[dict[str, Any]], *, applied: bool, as_json: bool) -> None:
+    """Print the rows of a change, and how to apply it if it was only planned."""
+    print_rows(rows, as_json=as_json)
+    if not applied:
+        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
 
 
 def _print_table(lines: Sequence[Iterable[str]]) -> None:

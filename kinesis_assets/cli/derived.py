@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from kinesis_assets.cli.options import by_option, json_option, print_rows, stream_option, user_name
+from kinesis_assets.cli.options import (
+    apply_option,
+    by_option,
+    json_option,
+    print_plan,
+    stream_option,
+    user_name,
+)
 from kinesis_assets.cli.output import progress_bar
 
 
@@ -19,7 +26,7 @@ from kinesis_assets.cli.output import progress_bar
     help="Only make the asset the owner of the table, because it was renamed. No row is changed.",
 )
 @by_option("the commit")
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@apply_option
 @json_option
 def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: bool, as_json: bool) -> None:
     """Delete the rows of a derived table, so that its next run derives all rows of its source again.
@@ -35,16 +42,14 @@ def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: 
     assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened:
         facts = rebuild_asset(opened, assets, asset, by=user_name(by), take_over=take_over, apply=apply)
-    print_rows([{"stream": project.stream, **facts}], as_json=as_json)
-    if not apply:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    print_plan([{"stream": project.stream, **facts}], applied=apply, as_json=as_json)
 
 
 @click.command()
 @stream_option
 @click.option("--asset", required=True, help="Asset key of a typed table of the stream.")
 @by_option("the commit")
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@apply_option
 @json_option
 def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bool) -> None:
     """Decode the bad records of a table again, after its schema or an expression was corrected.
@@ -60,6 +65,4 @@ def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bo
     assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened, progress_bar("decoding bad records", as_json=as_json):
         facts, _ = redrive_asset(opened, assets, asset, by=user_name(by), apply=apply)
-    print_rows([{"stream": project.stream, **facts}], as_json=as_json)
-    if not apply:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    print_plan([{"stream": project.stream, **facts}], applied=apply, as_json=as_json)
