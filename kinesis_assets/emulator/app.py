@@ -24,6 +24,7 @@ from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.emulator.shapes import ResourceNotFoundException, ServiceError, UnknownOperationException
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterable
     from types import FrameType, TracebackType
 
@@ -140,6 +141,8 @@ class LocalKinesis:
         now: Returns the service's time in seconds since the epoch.
         wrap: Wraps the ASGI application in a middleware. The scope of a request has the `transport` of its
             connection (`asyncio.Transport`, or None if the client has disconnected).
+        tls: The context of a server, with a certificate for 127.0.0.1. As with AWS, clients then negotiate
+            HTTP/1.1 or HTTP/2 by ALPN. Without TLS, a client has to know that the endpoint speaks HTTP/2.
     """
 
     region = REGION
@@ -150,15 +153,17 @@ class LocalKinesis:
         *,
         now: Callable[[], float] = time.time,
         wrap: Callable[[KinesisApp], App] = lambda app: app,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = port
         self._account = Account(now)
-        self._server = _Server(wrap(KinesisApp(self._account)))
+        self._scheme = "http" if tls is None else "https"
+        self._server = _Server(wrap(KinesisApp(self._account)), tls)
 
     @property
     def endpoint_url(self) -> str:
         """The URL of the endpoint."""
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"{self._scheme}://{LOOPBACK}:{self.port}"
 
     def share(
         self, stream_arn: str, actions: Iterable[str] = READ_ACTIONS, *, account_id: str = ACCOUNT_ID
@@ -215,7 +220,7 @@ def serve(port: int, announce: Callable[[str], None]) -> None:
 class _Server(uvicorn.Server):
     """A uvicorn server that signals when it is ready, stops at once, and logs only warnings."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, tls: ssl.SSLContext | None = None) -> None:
         config = uvicorn.Config(
             self._with_transport(app),
             http=HttpProtocol,
@@ -228,6 +233,10 @@ class _Server(uvicorn.Server):
             date_header=False,
         )
         super().__init__(config)
+        if tls is not None:
+            tls.set_alpn_protocols(["h2", "http/1.1"])
+            config.load()
+            config.ssl = tls
         self.ready = threading.Event()
         self._stopping = asyncio.Event()
 
