@@ -35,6 +35,14 @@ ConsumerARN = Annotated[
         pattern=r"^(arn):aws.*:kinesis:.*:\d{12}:.*stream\/[a-zA-Z0-9_.-]+\/consumer\/[a-zA-Z0-9_.-]+:[0-9]+$",
     ),
 ]
+ResourceARN = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=2048,
+        pattern=r"^arn:aws.*:kinesis:.*:\d{12}:.*(stream|channel|queue)/\S+$",
+    ),
+]
 ShardId = Annotated[str, Meta(min_length=1, max_length=128, pattern="^[a-zA-Z0-9_.-]+$")]
 PositiveInteger = Annotated[int, Meta(ge=1)]
 HashKey = Annotated[str, Meta(pattern=r"^(0|([1-9]\d{0,38}))$")]

@@ -3,6 +3,7 @@
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.html
 """
 
+from kinesis_assets.emulator.operations.accounts import DescribeAccountSettings, DescribeLimits, ListStreams
 from kinesis_assets.emulator.operations.consumers import (
     DeregisterStreamConsumer,
     DescribeStreamConsumer,
@@ -12,17 +13,13 @@ from kinesis_assets.emulator.operations.consumers import (
 from kinesis_assets.emulator.operations.listing import ListShards
 from kinesis_assets.emulator.operations.reading import GetRecords, GetShardIterator
 from kinesis_assets.emulator.operations.streams import (
-    AddTagsToStream,
     CreateStream,
     DecreaseStreamRetentionPeriod,
     DeleteStream,
     DescribeStream,
     DescribeStreamSummary,
     IncreaseStreamRetentionPeriod,
-    ListStreams,
-    ListTagsForStream,
     MergeShards,
-    RemoveTagsFromStream,
     SplitShard,
     UpdateMaxRecordSize,
     UpdateShardCount,
@@ -30,6 +27,14 @@ from kinesis_assets.emulator.operations.streams import (
     UpdateStreamRecordDistributionStrategy,
 )
 from kinesis_assets.emulator.operations.subscribing import SubscribeToShard
+from kinesis_assets.emulator.operations.tags import (
+    AddTagsToStream,
+    ListTagsForResource,
+    ListTagsForStream,
+    RemoveTagsFromStream,
+    TagResource,
+    UntagResource,
+)
 from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 from kinesis_assets.emulator.requests import Request
 
@@ -41,6 +46,8 @@ OPERATIONS: dict[str, type[Request]] = {
         DecreaseStreamRetentionPeriod,
         DeleteStream,
         DeregisterStreamConsumer,
+        DescribeAccountSettings,
+        DescribeLimits,
         DescribeStream,
         DescribeStreamConsumer,
         DescribeStreamSummary,
@@ -50,6 +57,7 @@ OPERATIONS: dict[str, type[Request]] = {
         ListShards,
         ListStreamConsumers,
         ListStreams,
+        ListTagsForResource,
         ListTagsForStream,
         MergeShards,
         PutRecord,
@@ -58,6 +66,8 @@ OPERATIONS: dict[str, type[Request]] = {
         RemoveTagsFromStream,
         SplitShard,
         SubscribeToShard,
+        TagResource,
+        UntagResource,
         UpdateMaxRecordSize,
         UpdateShardCount,
         UpdateStreamMode,

@@ -1,12 +1,9 @@
-"""The operations on streams: create, delete, describe, list, configure, tag and reshard."""
+"""The operations on a stream: create, delete, describe, configure and reshard."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Meta
-
-from kinesis_assets.emulator import iterators
 from kinesis_assets.emulator.operations.listing import ShardMember
 from kinesis_assets.emulator.requests import Request, StreamRequest
 from kinesis_assets.emulator.shapes import (
@@ -15,7 +12,6 @@ from kinesis_assets.emulator.shapes import (
     LimitExceededException,
     MaxRecordSizeInKiB,
     Member,
-    NextToken,
     PageLimit,
     PositiveInteger,
     RecordDistributionStrategy,
@@ -24,7 +20,6 @@ from kinesis_assets.emulator.shapes import (
     StreamARN,
     StreamMode,
     StreamName,
-    TagKey,
     Tags,
     ValidationException,
 )
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account, Stream
 
 
-PAGE_STREAMS = 100
 PAGE_DESCRIBED_SHARDS = 100
 RETENTION_HOURS = range(24, 8760 + 1)
 
@@ -59,6 +53,11 @@ class StreamSummary(Member, kw_only=True):
     stream_status: str
     stream_mode_details: StreamModeDetails
     stream_creation_timestamp: float
+
+    @classmethod
+    def of(cls, stream: Stream) -> StreamSummary:
+        """Create the structure for a stream."""
+        return StreamSummary(**_summary(stream))
 
 
 class DescribedStream(StreamSummary, kw_only=True):
@@ -95,15 +94,6 @@ class DescribeStreamSummaryOutput(Member):
     """The response of DescribeStreamSummary."""
 
     stream_description_summary: StreamDescriptionSummary
-
-
-class ListStreamsOutput(Member):
-    """A page of streams."""
-
-    stream_names: list[str]
-    stream_summaries: list[StreamSummary]
-    has_more_streams: bool
-    next_token: str | None = None
 
 
 class CreateStream(Request, kw_only=True):
@@ -211,33 +201,6 @@ class UpdateStreamRecordDistributionStrategy(Request, kw_only=True):
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         _check_distribution(stream.mode, self.record_distribution_strategy)
         stream.distribution = self.record_distribution_strategy
-
-
-class ListStreams(Request):
-    """List the streams of the account by name, one page at a time."""
-
-    limit: PageLimit | None = None
-    exclusive_start_stream_name: StreamName | None = None
-    next_token: NextToken | None = None
-
-    def execute(self, account: Account) -> ListStreamsOutput:
-        """Return the page that follows the stream name or the token."""
-        after = self.exclusive_start_stream_name or ""
-        if self.next_token is not None:
-            token = iterators.decode(self.next_token, iterators.StreamListing, account.clock.now())
-            after = max(after, token.after)
-        limit = min(self.limit or PAGE_STREAMS, PAGE_STREAMS)
-        names = [name for name in account.stream_names if name > after]
-        page = names[:limit]
-        more = len(names) > limit
-        return ListStreamsOutput(
-            stream_names=page,
-            stream_summaries=[StreamSummary(**_summary(account.stream(name))) for name in page],
-            has_more_streams=more,
-            next_token=iterators.encode(iterators.StreamListing(account.clock.now(), page[-1]))
-            if more
-            else None,
-        )
 
 
 class IncreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
@@ -397,62 +360,3 @@ def _provisioned(stream: Stream) -> Stream:
             f"This operation is only supported for {stream} in provisioned capacity mode."
         )
     return stream
-
-
-MAX_TAGS = 50
-"""The quota of tags of a stream: https://docs.aws.amazon.com/streams/latest/dev/tagging.html"""
-
-TagLimit = Annotated[int, Meta(ge=1, le=50)]
-
-
-class Tag(Member):
-    """A tag."""
-
-    key: str
-    value: str
-
-
-class ListTagsForStreamOutput(Member):
-    """A page of tags."""
-
-    tags: list[Tag]
-    has_more_tags: bool
-
-
-class AddTagsToStream(StreamRequest, kw_only=True):
-    """Add tags to a stream, or replace the values of tags."""
-
-    tags: Tags
-
-    def execute(self, account: Account) -> None:
-        """Set the tags immediately."""
-        stream = self.stream(account)
-        if len(stream.tags | self.tags) > MAX_TAGS:
-            raise InvalidArgumentException(f"Stream {stream.name} would have more than {MAX_TAGS} tags.")
-        stream.tags |= self.tags
-
-
-class RemoveTagsFromStream(StreamRequest, kw_only=True):
-    """Remove tags from a stream. Keys that it does not have are ignored."""
-
-    tag_keys: Annotated[list[TagKey], Meta(min_length=1, max_length=50)]
-
-    def execute(self, account: Account) -> None:
-        """Remove the tags immediately."""
-        stream = self.stream(account)
-        for key in self.tag_keys:
-            stream.tags.pop(key, None)
-
-
-class ListTagsForStream(StreamRequest, kw_only=True):
-    """List the tags of a stream by key, one page at a time."""
-
-    exclusive_start_tag_key: TagKey | None = None
-    limit: TagLimit | None = None
-
-    def execute(self, account: Account) -> ListTagsForStreamOutput:
-        """Return the page that follows the key."""
-        tags = self.stream(account).tags
-        keys = [key for key in sorted(tags) if key > (self.exclusive_start_tag_key or "")]
-        page = keys[: self.limit or MAX_TAGS]
-        return ListTagsForStreamOutput([Tag(key, tags[key]) for key in page], len(keys) > len(page))

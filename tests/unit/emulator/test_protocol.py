@@ -47,7 +47,7 @@ def test_an_operation_without_a_result_has_an_empty_body(send, stream):
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Content_Type": JSON, "X_Amz_Target": "Kinesis_20131202.DescribeLimits"},
+        {"Content_Type": JSON, "X_Amz_Target": "Kinesis_20131202.CreateQueue"},
         {"Content_Type": JSON, "X_Amz_Target": "DynamoDB_20120810.ListStreams"},
         {"Content_Type": JSON, "X_Amz_Target": "ListStreams"},
         {"Content_Type": JSON},
@@ -202,9 +202,77 @@ def test_every_response_has_the_members_of_the_service_model(model, call, create
         ("RegisterStreamConsumer", call("RegisterStreamConsumer", **reader)),
         ("DescribeStreamConsumer", call("DescribeStreamConsumer", **reader)),
         ("ListStreamConsumers", call("ListStreamConsumers", StreamARN=stream.arn)),
+        ("ListTagsForResource", call("ListTagsForResource", ResourceARN=stream.arn)),
+        ("DescribeLimits", call("DescribeLimits")),
+        ("DescribeAccountSettings", call("DescribeAccountSettings")),
     ]  # fmt: skip
     for operation, (status, response) in responses:
         assert status == 200, response
         assert_fits(model.operation_model(operation).output_shape, response, operation)
     without_output = set(OPERATIONS) - {"SubscribeToShard"} - {operation for operation, _ in responses}
     assert all(model.operation_model(operation).output_shape is None for operation in without_output)
+
+
+UNSUPPORTED = {
+    "AcknowledgeDeadLetterQueueRecords",
+    "AcknowledgeQueueRecords",
+    "CreateChannel",
+    "CreateQueue",
+    "DeleteChannel",
+    "DeleteQueue",
+    "DeleteResourcePolicy",
+    "DescribeChannel",
+    "DescribeQueue",
+    "DisableEnhancedMonitoring",
+    "EnableEnhancedMonitoring",
+    "GetResourcePolicy",
+    "ListChannels",
+    "ListQueues",
+    "PutResourcePolicy",
+    "ReceiveDeadLetterQueueRecords",
+    "ReceiveQueueRecords",
+    "RestoreDeadLetterQueueRecords",
+    "StartStreamEncryption",
+    "StopStreamEncryption",
+    "UpdateAccountSettings",
+    "UpdateChannel",
+    "UpdateDeadLetterQueueRecordsVisibility",
+    "UpdateQueue",
+    "UpdateQueueRecordsVisibility",
+    "UpdateStreamWarmThroughput",
+}
+
+
+def sample(shape, stream):
+    """Return a value that fits a shape of the service's model, for a stream where one is named."""
+    known = {"StreamARN": stream.arn, "ResourceARN": stream.arn, "StreamName": stream.name}
+    if shape.name in known:
+        return known[shape.name]
+    if shape.type_name == "structure":
+        named = {*shape.required_members, *known}
+        return {name: sample(member, stream) for name, member in shape.members.items() if name in named}
+    if shape.type_name == "list":
+        return [sample(shape.member, stream)] * max(shape.metadata.get("min", 0), 1)
+    if shape.type_name == "map":
+        return {sample(shape.key, stream): sample(shape.value, stream)}
+    if "enum" in shape.metadata:
+        return shape.metadata["enum"][0]
+    numbers = dict.fromkeys(("integer", "long", "timestamp"), shape.metadata.get("min", 1))
+    return (numbers | {"boolean": True, "blob": ""}).get(shape.type_name, "1")
+
+
+OPERATIONS_OF_THE_MODEL = botocore.session.get_session().get_service_model("kinesis").operation_names
+
+
+@pytest.mark.parametrize("operation", OPERATIONS_OF_THE_MODEL)
+def test_every_operation_of_the_service_model_is_carried_out_or_refused(model, call, stream, operation):
+    shape = model.operation_model(operation).input_shape
+    status, response = call(operation, **({} if shape is None else sample(shape, stream)))
+    unknown = response.get("__type") == "UnknownOperationException"
+    assert unknown == (operation in UNSUPPORTED)
+    assert status in {200, 400}
+
+
+def test_an_unsupported_operation_is_an_error_of_the_client(client, refused):
+    with refused("UnknownOperationException", "ListQueues"):
+        client.list_queues()

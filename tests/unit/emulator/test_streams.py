@@ -165,3 +165,18 @@ def test_an_operation_on_a_stream_needs_its_name_or_arn(client, refused):
 def test_an_arn_of_another_region_is_not_found(stream, client, refused):
     with refused("ResourceNotFoundException"):
         client.describe_stream(StreamARN=stream.arn.replace("us-east-1", "eu-west-1"))
+
+
+def test_the_limits_of_an_account_count_provisioned_shards_and_on_demand_streams(client, create):
+    before = client.describe_limits()
+    create(3)
+    on_demand = create(1)
+    client.update_stream_mode(StreamARN=on_demand.arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    after = client.describe_limits()
+    assert after["ShardLimit"] == 20_000
+    assert after["OpenShardCount"] - before["OpenShardCount"] == 3
+    assert after["OnDemandStreamCount"] - before["OnDemandStreamCount"] == 1
+
+
+def test_an_account_has_no_billing_commitment(client):
+    assert client.describe_account_settings()["MinimumThroughputBillingCommitment"] == {"Status": "DISABLED"}

@@ -1,4 +1,4 @@
-"""The tags of streams."""
+"""The tags of streams and consumers."""
 
 import pytest
 
@@ -43,3 +43,42 @@ def test_more_than_fifty_tags_are_refused(client, stream, refused):
     client.add_tags_to_stream(StreamName=stream.name, Tags={str(number): "" for number in range(50)})
     with refused("InvalidArgumentException", "more than 50 tags"):
         client.add_tags_to_stream(StreamName=stream.name, Tags={"one": "more"})
+
+
+@pytest.fixture
+def consumer(client, stream):
+    """The ARN of a consumer that was registered with a tag."""
+    registered = client.register_stream_consumer(
+        StreamARN=stream.arn, ConsumerName="reader", Tags={"team": "shop"}
+    )
+    return registered["Consumer"]["ConsumerARN"]
+
+
+def resource_tags(client, arn):
+    return {tag["Key"]: tag["Value"] for tag in client.list_tags_for_resource(ResourceARN=arn)["Tags"]}
+
+
+def test_a_consumer_has_tags_of_its_own(client, stream, consumer):
+    client.tag_resource(ResourceARN=consumer, Tags={"tier": "1"})
+    client.tag_resource(ResourceARN=stream.arn, Tags={"tier": "2"})
+    assert resource_tags(client, consumer) == {"team": "shop", "tier": "1"}
+    client.untag_resource(ResourceARN=consumer, TagKeys=["team", "unknown"])
+    assert resource_tags(client, consumer) == {"tier": "1"}
+    assert resource_tags(client, stream.arn) == {"tier": "2"}
+
+
+def test_a_stream_has_the_same_tags_by_both_operations(client, stream):
+    client.tag_resource(ResourceARN=stream.arn, Tags={"tier": "1"})
+    assert tags_of(client, stream)["Tags"] == [{"Key": "tier", "Value": "1"}]
+
+
+@pytest.mark.parametrize("missing", ["stream/missing", "queue/missing", "stream/missing/consumer/reader:1"])
+def test_a_resource_that_does_not_exist_has_no_tags(client, stream, refused, missing):
+    arn = stream.arn.replace(f"stream/{stream.name}", missing)
+    with refused("ResourceNotFoundException"):
+        client.list_tags_for_resource(ResourceARN=arn)
+
+
+def test_a_consumer_has_at_most_fifty_tags(client, consumer, refused):
+    with refused("InvalidArgumentException", "more than 50 tags"):
+        client.tag_resource(ResourceARN=consumer, Tags={str(number): "" for number in range(50)})
