@@ -23,6 +23,7 @@ pytest_plugins = [
     "support.fixtures.gateway",
     "support.fixtures.glue",
     "support.fixtures.metrics",
+    "support.fixtures.moto",
     "support.fixtures.spark",
     "support.fixtures.stream",
 ]

@@ -9,6 +9,7 @@ from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.infer import infer
 from kinesis_assets.cli.inspect import plan, positions, show
 from kinesis_assets.cli.interrupts import INTERRUPTED
+from kinesis_assets.cli.leases import leases
 from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
 from kinesis_assets.cli.operations import adopt, catch_up, replay, seek
@@ -46,6 +47,7 @@ for _command in (
     rebuild,
     redrive,
     adopt,
+    leases,
     doctor,
     infer,
 ):

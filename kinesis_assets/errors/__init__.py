@@ -66,6 +66,14 @@ class StreamsNotListed(KinesisAssetsError):
     """There is no complete list of an account's streams."""
 
 
+class LeaseTableFailed(KinesisAssetsError):
+    """A call to the DynamoDB table of another consumer failed. `code` is the error code of the service."""
+
+    def __init__(self, reason: str, *, advice: str = "", code: str = "") -> None:
+        super().__init__(reason, advice=advice)
+        self.code = code
+
+
 class StreamError(KinesisAssetsError):
     """Base of the errors that concern a whole stream, which `stream` names."""
 
@@ -95,6 +103,17 @@ class ShardListStale(StreamError):
             named[_NAMED:] = [f"and {len(named) - _NAMED} more shards, see `kinesis-assets doctor`"]
         super().__init__(stream, f"ListShards contradicts the table, nothing was changed: {'; '.join(named)}")
         self.reasons = {shard_id: without_secrets(reason) for shard_id, reason in reasons.items()}
+
+
+class LeasesRefused(StreamError):
+    """Positions of another consumer cannot be used. `reasons` says why, by shard or item."""
+
+    def __init__(self, stream: str, reasons: Mapping[str, str]) -> None:
+        named = [f"{name}: {reason}" for name, reason in reasons.items()]
+        if len(named) > _NAMED:
+            named[_NAMED:] = [f"and {len(named) - _NAMED} more"]
+        super().__init__(stream, f"nothing was changed: {'; '.join(named)}")
+        self.reasons = {name: without_secrets(reason) for name, reason in reasons.items()}
 
 
 class ServiceTimeUncertain(StreamError):

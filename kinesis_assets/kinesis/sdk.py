@@ -1,4 +1,4 @@
-"""The AWS SDK: a Kinesis client of it, and the translation of its errors to those of this package."""
+"""The AWS SDK: its clients, and the translation of its errors of Kinesis to those of this package."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def _loader(data_path: str | None) -> Any:
     return create_loader(data_path)
 
 
-def sdk_client(settings: ClientSettings, attempts: int) -> Any:
-    """Create a client that makes at most `attempts` attempts of each call.
+def sdk_client(settings: ClientSettings, attempts: int, service: str = "kinesis") -> Any:
+    """Create a client of a service that makes at most `attempts` attempts of each call.
 
     Raises:
         RoleNotAssumed: The role of the settings cannot be assumed.
@@ -151,5 +151,5 @@ def sdk_client(settings: ClientSettings, attempts: int) -> Any:
     session.get_credentials()  # outside the lock: it may call the network. The session caches them.
     with _making_client:  # it modifies the loader's data
         return session.create_client(
-            "kinesis", region_name=region_name, endpoint_url=settings.endpoint_url, config=config
+            service, region_name=region_name, endpoint_url=settings.endpoint_url, config=config
         )

@@ -56,7 +56,7 @@ def called(module: Path) -> set[str]:
 
 
 def test_every_policy_is_one_that_aws_accepts() -> None:
-    assert len(POLICIES) == 8
+    assert len(POLICIES) == 9
     for policy in POLICIES:
         assert policy["Version"] == "2012-10-17"
         for statement in policy["Statement"]:
@@ -75,7 +75,15 @@ def test_no_other_module_creates_a_client_of_kinesis() -> None:
         for path in PACKAGE.rglob("*.py")
         if re.search(r"\bsdk_client\(", path.read_text())
     }
-    assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk.py"}
+    leases = "operations/leases/lease_table.py"  # of DynamoDB
+    assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk.py", leases}
+
+
+def test_the_lease_policy_has_the_operations_that_the_commands_call() -> None:
+    source = (PACKAGE / "operations" / "leases" / "lease_table.py").read_text()
+    read = {f"dynamodb:{name}" for name in re.findall(r"self\._call\(\s*\"(\w+)\"", source)}
+    written = {f"dynamodb:{name}" for name in re.findall(r"self\._write\(\s*\"(\w+)\"", source)}
+    assert (allowed("ReadLeases"), allowed("WriteLeases")) == (read, written)
 
 
 def test_the_policy_of_a_caller_has_the_operation_that_assumes_a_role() -> None:

@@ -54,7 +54,7 @@ INNER_LAYERS = {
         ("run_files",),
         ("store",),
     ),
-    "operations": (("doctor", "replay", "seek"),),
+    "operations": (("leases",), ("doctor", "replay", "seek")),
     "kinesis": (("reading",), ("transport",), ("records",)),
 }
 """The same of the folders within a folder. Its own modules may be imported by these, and import them."""

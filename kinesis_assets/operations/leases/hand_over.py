@@ -1,0 +1,315 @@
+"""Export: the positions of a table in a lease table of the Kinesis Client Library, which continues there.
+
+Each item is written on the condition that it has not changed since it was read, and the table must have the
+same positions after the last write as before the first. So a consumer or a run that is alive is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.errors import InvalidInput, LeasesRefused, LeaseTableFailed, TableUnreachable
+from kinesis_assets.ingest.shard_lists import check_list, check_unlisted_parents
+from kinesis_assets.kinesis.position import PositionKind
+from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.start_positions import SHARD_END
+from kinesis_assets.operations.leases.consumer import RecordReader
+from kinesis_assets.operations.leases.lease import (
+    KEY,
+    REMOVED,
+    Checkpoint,
+    changed_values,
+    checkpoint_at,
+    leases_of,
+    new_item,
+    unchanged_values,
+)
+from kinesis_assets.operations.seek.target import read_target
+from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
+from kinesis_assets.table.run_files.pause import read_pause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.operations.leases.lease import Lease, Leases
+    from kinesis_assets.operations.leases.lease_table import LeaseTable
+    from kinesis_assets.operations.seek.target import Target
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.table import PositionedTable
+
+_WHOLE = (1 << 63) - 1
+"""The sub-sequence number of a record that cannot be read now: the KCL skips whatever is left of it."""
+
+_TO_BEAT = 2 * INTERVAL + 5
+"""Seconds in which a run that is alive writes a heartbeat."""
+
+
+class ExportEffect(StrEnum):
+    """What an export does with a lease."""
+
+    NEW = "new"
+    """The shard has no lease."""
+    FORWARD = "forward"
+    BACK = "back"
+    SAME = "same"
+    """The lease has this checkpoint already."""
+    REPLACED = "replaced"
+    """The lease is at LATEST or AT_TIMESTAMP, which cannot be compared."""
+    KEPT = "kept"
+    """The lease is left as it is: the table has no position of the shard, which is no longer listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedShard:
+    """The export of one shard.
+
+    Attributes:
+        lease: The lease in the table; None if there is none.
+        checkpoint: What is written; None if nothing is.
+    """
+
+    lease: Lease | None
+    checkpoint: Checkpoint | None
+    effect: ExportEffect
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """The result of an export, or of its plan, by shard id."""
+
+    shards: Mapping[str, ExportedShard]
+    applied: bool = False
+
+
+def hand_over(
+    client: StreamClient,
+    table: PositionedTable,
+    lease_table: LeaseTable,
+    *,
+    several_streams: bool,
+    failover_seconds: float,
+    sleep: Callable[[float], object],
+    apply: bool,
+) -> ExportResult:
+    """Write the positions of a table into a lease table.
+
+    Args:
+        several_streams: The layout of a lease table without leases: that of an application with several
+            streams.
+        failover_seconds: The time in which a worker of the application renews its leases.
+        sleep: Waits for signs of life.
+        apply: Write the leases; otherwise only plan them.
+
+    Raises:
+        InvalidInput: The stream is not paused, a run is in progress, or the table has no positions.
+        LeasesRefused: A lease or a position cannot be used.
+        LeaseTableFailed: A call failed, or a lease or the table changed during the export.
+        ShardError: A shard could not be read.
+        StreamError: The stream cannot be reached, or its list of shards contradicts the table.
+        TableError: The table cannot be used, or belongs to another stream.
+    """
+    if apply:
+        _refuse_runs(client.stream, table, sleep)
+    listing, positions = retry_listing(client, lambda listing: _recorded(client, table, listing))
+    items = lease_table.items_at_rest(client.stream, failover_seconds, sleep, [KEY])
+    leases = leases_of(items, listing.summary.identity, several_streams=several_streams)
+    shards = _planned(client, listing, positions, leases)
+    if not apply:
+        return ExportResult(shards)
+    _write(lease_table, listing, leases, shards)
+    snapshot = table.snapshot()
+    current = snapshot.positions(positions.identity)
+    if current is None or current.commit_id != positions.commit_id:
+        raise LeaseTableFailed(
+            f"lease table {lease_table.name}: {client.stream} was read on during the export, so the "
+            "application would read these records again",
+            advice="Do not start it. Pause the stream, wait until its runs have ended, and export again",
+        )
+    return ExportResult(shards, applied=True)
+
+
+def _refuse_runs(stream: str, table: PositionedTable, sleep: Callable[[float], object]) -> None:
+    """Check that no run goes on reading.
+
+    Raises:
+        InvalidInput: The stream is not paused, or a run is in progress.
+        TableError: This is unknown.
+    """
+    if read_pause(table) is None:
+        raise InvalidInput(
+            f"stream {stream}: it is not paused, so its next run would read beside the application. Nothing "
+            "was changed. Run `kinesis-assets pause`, wait until its runs have ended, and export again"
+        )
+    before = _alive(table)
+    if not before:
+        return
+    sleep(_TO_BEAT)
+    after = _alive(table)
+    if alive := sorted(run for run, beat in after.items() if before.get(run) != beat):
+        raise InvalidInput(
+            f"stream {stream}: the run {', '.join(alive)} is in progress and goes on reading. Nothing was "
+            "changed. Wait until it has ended, or terminate it, and export again"
+        )
+
+
+def _alive(table: PositionedTable) -> dict[str, str]:
+    try:
+        return {run: beat for run, beat in heartbeats(table).items() if beat != ENDED}
+    except OSError as error:
+        raise TableUnreachable(table.uri, f"its heartbeats cannot be listed: {error}") from None
+
+
+def _recorded(
+    client: StreamClient, table: PositionedTable, listing: StreamListing
+) -> tuple[StreamListing, StreamPositions]:
+    """Return a list that does not contradict the table, and the positions with every listed shard."""
+    snapshot = table.snapshot()
+    positions = snapshot.positions(listing.summary.identity)
+    if positions is None:
+        raise InvalidInput(
+            f"stream {client.stream}: table {table.uri} has no positions, so there is nothing to export"
+        )
+    refuse_rewritten(table, snapshot, positions)
+    positions = snapshot.with_all_archived(positions)
+    check_list(listing, positions, table.uri)
+    check_unlisted_parents(client, listing, positions.shards, positions.listed_at)
+    return listing, positions.with_listing(listing)
+
+
+def _planned(
+    client: StreamClient, listing: StreamListing, positions: StreamPositions, leases: Leases
+) -> dict[str, ExportedShard]:
+    """Plan the leases of the listed shards, and of those that have a lease; parents first."""
+    reader, refused, planned = RecordReader(client), {}, {}
+    listed = {shard.shard_id: shard for shard in listing.shards}
+    for shard_id in [*(leases.by_shard.keys() - listed.keys()), *listed]:
+        lease, recorded = leases.by_shard.get(shard_id), positions.shards.get(shard_id)
+        if shard_id not in listed and (recorded is None or not recorded.finished):
+            planned[shard_id] = ExportedShard(lease, None, ExportEffect.KEPT)
+            continue
+        checkpoint = _checkpoint(client, reader, listing, listed.get(shard_id), positions.shards[shard_id])
+        if lease is not None and lease.hash_range not in {None, positions.shards[shard_id].hash_range}:
+            refused[shard_id] = (
+                f"lease {lease.key} has another hash range than the shard: it is that of another stream. "
+                "Correct the lease table"
+            )
+        elif isinstance(checkpoint, str):
+            refused[shard_id] = checkpoint
+        else:
+            planned[shard_id] = ExportedShard(lease, checkpoint, _effect(lease, checkpoint))
+    if refused:
+        raise LeasesRefused(client.stream, refused)
+    return planned
+
+
+def _checkpoint(
+    client: StreamClient,
+    reader: RecordReader,
+    listing: StreamListing,
+    shard: Shard | None,
+    recorded: ShardPosition,
+) -> Checkpoint | str:
+    """Return the checkpoint from which the KCL reads what the table lacks, or why there is none."""
+    position = recorded.position
+    if recorded.finished or shard is None:
+        return Checkpoint(SHARD_END)
+    if position.kind is PositionKind.TRIM_HORIZON:
+        return Checkpoint(str(position.kind))
+    if position.sequence_number is None:
+        return _checkpoint_of_time(read_target(client, shard, listing.summary, position))
+    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
+        return checkpoint_at(position.sequence_number)
+    if position.sub_sequence_number is not None:
+        return Checkpoint(position.sequence_number, position.sub_sequence_number)
+    record = reader.at(shard, position.sequence_number)
+    return Checkpoint(position.sequence_number, _WHOLE if record is None else record.last_sub)
+
+
+def _checkpoint_of_time(target: Target) -> Checkpoint | str:
+    """Return the checkpoint from which the KCL reads all records from a time on, or why there is none."""
+    first, oldest = target.first, target.oldest
+    if oldest is None or (first is not None and first.sequence_number == oldest.sequence_number):
+        return Checkpoint(str(PositionKind.TRIM_HORIZON))  # every record of the shard is after the time
+    if first is not None:
+        return checkpoint_at(first.sequence_number)
+    return (
+        f"the table is at {target.position}, and the shard has older records but no newer one, so no lease "
+        "can say where to go on. Resume the stream until a run has read a record of the shard, or set a "
+        "position after its last record with `kinesis-assets seek`"
+    )
+
+
+def _effect(lease: Lease | None, checkpoint: Checkpoint) -> ExportEffect:
+    if lease is None:
+        return ExportEffect.NEW
+    if lease.stored == str(checkpoint):
+        return ExportEffect.SAME
+    old = _order(lease.stored)
+    if old is None:
+        return ExportEffect.REPLACED
+    return ExportEffect.FORWARD if old < (_order(str(checkpoint)) or old) else ExportEffect.BACK
+
+
+def _order(checkpoint: str) -> tuple[int, int, int] | None:
+    """Return a value that is greater for later checkpoints; None for LATEST and AT_TIMESTAMP."""
+    if checkpoint == SHARD_END:
+        return (2, 0, 0)
+    if checkpoint == PositionKind.TRIM_HORIZON:
+        return (0, 0, 0)
+    number, colon, sub = checkpoint.partition(":")
+    return (1, int(number), int(sub)) if colon else None
+
+
+def _write(
+    lease_table: LeaseTable,
+    listing: StreamListing,
+    leases: Leases,
+    shards: Mapping[str, ExportedShard],
+) -> None:
+    listed = {shard.shard_id: shard for shard in listing.shards}
+    written = 0
+    for shard_id, each in shards.items():
+        if each.checkpoint is None:
+            continue
+        shard = listed.get(shard_id)
+        children = _children(listing, shard_id) if each.checkpoint.sequence_number == SHARD_END else []
+        if each.lease is not None:
+            done = lease_table.update(
+                {KEY: {"S": each.lease.key}},
+                changed_values(each.lease, shard, children, each.checkpoint),
+                REMOVED,
+                unchanged_values(each.lease),
+            )
+        elif shard is not None:
+            done = lease_table.put(new_item(leases, shard, children, each.checkpoint), KEY)
+        if not done:
+            raise LeaseTableFailed(
+                f"lease table {lease_table.name}: the lease of {shard_id} changed during the export, after "
+                f"{written} leases were written: a worker of the application is alive",
+                advice="Stop it, and export again",
+            )
+        written += 1
+
+
+def _children(listing: StreamListing, shard_id: str) -> Sequence[str]:
+    return [shard.shard_id for shard in listing.shards if shard_id in shard.parents]
+
+
+def facts_of_export(result: ExportResult) -> list[dict[str, Any]]:
+    """Return the rows that the command prints, one for each shard."""
+    return [
+        {
+            "shard": shard_id,
+            "lease": None if each.lease is None else each.lease.stored,
+            "checkpoint": None if each.checkpoint is None else str(each.checkpoint),
+            "effect": str(each.effect),
+            "applied": result.applied and each.checkpoint is not None,
+        }
+        for shard_id, each in result.shards.items()
+    ]

@@ -1,0 +1,285 @@
+"""Leases of the Kinesis Client Library (KCL) 1, 2 and 3, as items of its DynamoDB table.
+
+An item is a lease of one shard. Its key is the shard's id or, in the table of an application with several
+streams, the stream's account, name and creation time, and the shard's id. Since KCL 3.5, a table also has
+items of other types, which are left alone.
+
+A checkpoint is the last record that was processed, so the application resumes after it. -1 as its
+sub-sequence number is before the first sub-record: the application resumes at the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.errors import InvalidInput, LeasesRefused
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.start_positions import SHARD_END
+from kinesis_assets.operations.leases.consumer import ConsumerShard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.operations.leases.lease_table import Item
+
+KEY = "leaseKey"
+COUNTER = "leaseCounter"
+_TYPE = "entityType"
+_LEASE = "LEASE"
+_OTHER_TYPES = frozenset(
+    {"LEADER", "STREAM", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"}
+)
+_CHECKPOINT, _SUB = "checkpoint", "checkpointSubSequenceNumber"
+_PENDING = ("pendingCheckpoint", "pendingCheckpointSubSequenceNumber", "pendingCheckpointState")
+_OWNER, _NEW_OWNER = "leaseOwner", "checkpointOwner"
+_SWITCHES = "ownerSwitchesSinceCheckpoint"
+_PARENTS, _CHILDREN = "parentShardId", "childShardIds"
+_FIRST_KEY, _LAST_KEY = "startingHashKey", "endingHashKey"
+_STREAM, _SHARD = "streamName", "shardId"
+
+_WITHOUT_TIME = frozenset({"LATEST", "AT_TIMESTAMP"})
+_AT_RECORD = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease of a shard.
+
+    Attributes:
+        item: The whole item.
+        position: The position at which the application would go on; None for LATEST and AT_TIMESTAMP, whose
+            time is only in the configuration of the application.
+        ended: The application has read the shard to its end.
+    """
+
+    item: Item
+    position: Position | None
+    ended: bool
+
+    @property
+    def key(self) -> str:
+        """The key of the item."""
+        return _text(self.item, KEY) or ""
+
+    @property
+    def stored(self) -> str:
+        """The checkpoint as it is stored."""
+        return _written(str(_text(self.item, _CHECKPOINT)), _number(self.item, _SUB) or 0)
+
+    @property
+    def hash_range(self) -> tuple[str, str] | None:
+        """The shard's first and last hash key; None if the item has none."""
+        first, last = _text(self.item, _FIRST_KEY), _text(self.item, _LAST_KEY)
+        return None if first is None or last is None else (first, last)
+
+    def as_consumer_shard(self) -> ConsumerShard:
+        """Return where the application is in the shard."""
+        return ConsumerShard(f"lease {self.key}", self.stored, self.position, self.ended, self.hash_range)
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """The leases of one stream.
+
+    Attributes:
+        by_shard: The leases by shard id.
+        stream_name: The name of the stream in the items of an application with several streams; None if the
+            application has one stream.
+    """
+
+    by_shard: Mapping[str, Lease]
+    stream_name: str | None
+
+    @property
+    def prefix(self) -> str:
+        """What the keys have before the shard's id."""
+        return "" if self.stream_name is None else f"{self.stream_name}:"
+
+
+def stream_name_of(identity: StreamIdentity) -> str:
+    """Return the name of a stream in the table of an application with several streams."""
+    account = identity.arn.split(":")[4]
+    return f"{account}:{identity.name}:{int(identity.created.timestamp())}"
+
+
+def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_streams: bool = False) -> Leases:
+    """Return the leases of a stream.
+
+    Args:
+        items: All items of the table.
+        several_streams: The layout, if the table has no lease of any stream.
+
+    Raises:
+        LeasesRefused: Items are invalid, have a pending checkpoint, or are handed over to another worker; or
+            the leases are those of other streams only.
+    """
+    own = stream_name_of(identity)
+    names: set[str | None] = set()
+    found: dict[str, Lease] = {}
+    refused: dict[str, str] = {}
+    for item in items:
+        key = _text(item, KEY)
+        kind = _text(item, _TYPE) if _TYPE in item else _LEASE
+        if kind in _OTHER_TYPES:
+            continue
+        if key is None or kind != _LEASE:
+            refused[f"item {key or item}"[:200]] = (
+                f"its {_TYPE} {kind!r} is not known, so it is unknown what it is for. Use a newer release"
+                if key is not None
+                else f"it has no {KEY}, so this is no table of a KCL application. Correct the table's name"
+            )
+            continue
+        name = _text(item, _STREAM)
+        names.add(name)
+        if name not in {None, own}:
+            continue
+        shard_id = (_text(item, _SHARD) or "") if name is not None else key
+        if name is not None and key != f"{name}:{shard_id}":
+            refused[f"lease {key}"] = f"its {_STREAM} is {name} and its {_SHARD} {shard_id!r}, unlike its key"
+            continue
+        try:
+            found[shard_id] = _lease(item)
+        except InvalidInput as error:
+            refused[f"lease {key}"] = error.reason
+    if None in names and len(names) > 1:
+        raise LeasesRefused(
+            identity.name,
+            {
+                "lease table": "it has leases of an application with one stream and of one with several, so "
+                "it is unknown which to use. Delete the old ones"
+            },
+        )
+    if refused:
+        raise LeasesRefused(identity.name, refused)
+    if names and not found:
+        others = ", ".join(sorted(str(name) for name in names))
+        raise LeasesRefused(
+            identity.name,
+            {"lease table": f"it has leases of {others}, but none of {own}. Correct the stream or the table"},
+        )
+    several = own in names if names else several_streams
+    return Leases(found, own if several else None)
+
+
+def _lease(item: Item) -> Lease:
+    if any(name in item for name in _PENDING):
+        raise InvalidInput(
+            f"it has a pending checkpoint ({_text(item, _PENDING[0])}), which the application has prepared "
+            "but not completed. Let the application complete it, or delete the attributes pendingCheckpoint* "
+            "to drop it"
+        )
+    if _NEW_OWNER in item:
+        raise InvalidInput(
+            f"{_text(item, _NEW_OWNER)} hands it over to {_text(item, _OWNER)}. Start the application again, "
+            "and stop it when no lease is handed over"
+        )
+    if _number(item, COUNTER) is None:
+        raise InvalidInput(f"it has no {COUNTER}, or one that is no number. Correct or delete it")
+    checkpoint = _text(item, _CHECKPOINT)
+    if checkpoint == SHARD_END:
+        return Lease(item, None, ended=True)
+    if checkpoint in _WITHOUT_TIME:
+        return Lease(item, None, ended=False)
+    return Lease(item, _position(checkpoint, item), ended=False)
+
+
+def _position(checkpoint: str | None, item: Item) -> Position:
+    if checkpoint == PositionKind.TRIM_HORIZON:
+        return Position(PositionKind.TRIM_HORIZON)
+    # The KCL takes a missing sub-sequence number for 0.
+    sub = _number(item, _SUB) if _SUB in item else 0
+    if checkpoint is None or not checkpoint.isdigit() or sub is None or sub < _AT_RECORD:
+        raise InvalidInput(
+            f"its {_CHECKPOINT} {checkpoint!r} with {_SUB} {item.get(_SUB)} is none of the KCL. Correct it"
+        )
+    if sub == _AT_RECORD:
+        return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=checkpoint)
+    return Position.after(checkpoint, sub)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint to write.
+
+    Attributes:
+        sequence_number: The sequence number, TRIM_HORIZON or SHARD_END.
+    """
+
+    sequence_number: str
+    sub: int = 0
+
+    def __str__(self) -> str:
+        return _written(self.sequence_number, self.sub)
+
+
+def _written(checkpoint: str, sub: int | None) -> str:
+    return f"{checkpoint}:{sub}" if checkpoint.isdigit() else checkpoint
+
+
+def checkpoint_at(sequence_number: str) -> Checkpoint:
+    """Return the checkpoint from which the application resumes at a record."""
+    return Checkpoint(sequence_number, _AT_RECORD)
+
+
+def new_item(leases: Leases, shard: Shard, children: Sequence[str], checkpoint: Checkpoint) -> Item:
+    """Return the item of a shard that has no lease."""
+    named = {}
+    if leases.stream_name is not None:
+        named = {_STREAM: {"S": leases.stream_name}, _SHARD: {"S": shard.shard_id}}
+    return {
+        KEY: {"S": f"{leases.prefix}{shard.shard_id}"},
+        COUNTER: {"N": "0"},
+        **named,
+        **_values(shard, children, checkpoint),
+    }
+
+
+def changed_values(
+    lease: Lease, shard: Shard | None, children: Sequence[str], checkpoint: Checkpoint
+) -> Item:
+    """Return the attributes to set in the item of a lease, which then has no owner.
+
+    Args:
+        shard: The shard; None if it is no longer listed.
+    """
+    counter = {COUNTER: {"N": str((_number(lease.item, COUNTER) or 0) + 1)}}
+    return counter | _values(shard, children, checkpoint)
+
+
+def unchanged_values(lease: Lease) -> Item:
+    """Return the attributes on whose values the change of a lease depends; an empty value means none."""
+    return {name: lease.item.get(name, {}) for name in (COUNTER, _CHECKPOINT, _SUB, _OWNER, _NEW_OWNER)}
+
+
+REMOVED = (_OWNER,)
+"""The attributes to remove from the item of a lease."""
+
+
+def _values(shard: Shard | None, children: Sequence[str], checkpoint: Checkpoint) -> Item:
+    values: dict[str, dict[str, Any]] = {
+        _CHECKPOINT: {"S": checkpoint.sequence_number},
+        _SUB: {"N": str(checkpoint.sub)},
+        _SWITCHES: {"N": "0"},
+    }
+    if shard is not None:
+        values |= {_FIRST_KEY: {"S": shard.hash_range[0]}, _LAST_KEY: {"S": shard.hash_range[1]}}
+        if shard.parents:  # DynamoDB accepts no empty set
+            values[_PARENTS] = {"SS": list(shard.parents)}
+    if children:
+        values[_CHILDREN] = {"SS": list(children)}
+    return values
+
+
+def _text(item: Item, name: str) -> str | None:
+    value = item.get(name, {}).get("S")
+    return value if isinstance(value, str) else None
+
+
+def _number(item: Item, name: str) -> int | None:
+    try:
+        return int(item.get(name, {}).get("N", ""))
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,152 @@
+"""The start of each shard of a stream, from where another consumer is in those that it stores.
+
+This module does not call the stream. These rules apply to a listed shard that the consumer does not store:
+
+- It is finished if one of its descendants is stored. Consumers delete what they stored of a shard once its
+  children are being read, and wait for no parent that they do not store.
+- It starts at TRIM_HORIZON if a parent of it is listed or stored: its records follow those of its parents.
+- Otherwise the consumer may have read any of its records, so its start must be given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.start_positions import StartPositions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.operations.leases.consumer import ConsumerShard
+
+_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
+
+DONE = "not stored, but a shard that was split or merged from it is: the consumer is done with it"
+UNREAD = "not stored: the consumer has not begun to read it"
+GIVEN = "the consumer stores no position that is fixed in time: starts at the given one"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The start of a shard.
+
+    Attributes:
+        position: The position; None if the consumer has read the shard to its end.
+        reason: Why, if it is not what the consumer stores.
+    """
+
+    position: Position | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """The starts of the listed shards, by shard id.
+
+    Attributes:
+        refused: Why a shard has no start, by shard id.
+    """
+
+    shards: Mapping[str, Start]
+    refused: Mapping[str, str]
+
+    def as_start_positions(self) -> StartPositions:
+        """Return them in the form of the setting `start`."""
+        positions = {key: start.position for key, start in self.shards.items() if start.position is not None}
+        return StartPositions(shards=positions, ended=frozenset(self.shards.keys() - positions.keys()))
+
+
+def starts_of(
+    listing: StreamListing, consumer: Mapping[str, ConsumerShard], default: Position | None
+) -> Starts:
+    """Return the start of each listed shard.
+
+    Args:
+        consumer: Where the consumer is, by shard id.
+        default: The start of shards for which it has no position; None to refuse them.
+    """
+    continued = set(_ancestors(listing, consumer))
+    listed = {shard.shard_id for shard in listing.shards}
+    starts, refused = {}, {}
+    for shard in listing.shards:
+        stored = consumer.get(shard.shard_id)
+        found = (
+            _start_of_unstored(shard, default, known=listed | consumer.keys(), continued=continued)
+            if stored is None
+            else _start(shard, stored, default)
+        )
+        if isinstance(found, str):
+            refused[shard.shard_id] = found
+        else:
+            starts[shard.shard_id] = found
+    return Starts(starts, refused)
+
+
+def _start_of_unstored(
+    shard: Shard, default: Position | None, *, known: set[str], continued: set[str]
+) -> Start | str:
+    if shard.shard_id in continued:
+        return Start(None, DONE)
+    if not known.isdisjoint(shard.parents):
+        return Start(_TRIM_HORIZON, UNREAD)
+    if default is not None:
+        return Start(default, GIVEN)
+    return (
+        "the consumer stores nothing about it, nor about a parent, so it is unknown which of its records it "
+        "has read. Give the start of such shards with --default"
+    )
+
+
+def _start(shard: Shard, stored: ConsumerShard, default: Position | None) -> Start | str:
+    """Return the start of a shard that the consumer stores, or why it has none."""
+    if reason := _mismatch(shard, stored):
+        return reason
+    if stored.ended:
+        return Start(None)
+    if stored.position is not None:
+        return Start(stored.position)
+    if default is not None:
+        return Start(default, GIVEN)
+    return (
+        f"{stored.source} is at {stored.stored}, whose time is not stored. Give the start of such shards "
+        "with --default"
+    )
+
+
+def _mismatch(shard: Shard, stored: ConsumerShard) -> str | None:
+    """Return why what a consumer stores is not about a shard; None if it is."""
+    if stored.hash_range not in {None, shard.hash_range}:
+        return (
+            f"{stored.source} has the hash range {'-'.join(stored.hash_range or ())}, but the stream lists "
+            f"{'-'.join(shard.hash_range)}: it is that of another stream. Correct the stream"
+        )
+    if stored.ended and not shard.closed:
+        return (
+            f"{stored.source} says that it was read to its end, but the stream lists it as open. If that "
+            "persists, it is the shard of an older stream with this name"
+        )
+    number = None if stored.position is None else stored.position.sequence_number
+    if number is not None and int(number) < int(shard.starting_sequence_number):
+        return (
+            f"{stored.source} is at {number}, which is before the shard's first sequence number "
+            f"{shard.starting_sequence_number}: it is that of another shard, or of an older stream of this "
+            "name"
+        )
+    return None
+
+
+def _ancestors(listing: StreamListing, consumer: Mapping[str, ConsumerShard]) -> Iterator[str]:
+    """Yield the ancestors of the listed shards that the consumer stores."""
+    parents = {shard.shard_id: shard.parents for shard in listing.shards}
+    pending = [shard_id for shard_id in consumer if shard_id in parents]
+    seen: set[str] = set()
+    while pending:
+        for parent in parents.get(pending.pop(), ()):
+            if parent not in seen:
+                seen.add(parent)
+                pending.append(parent)
+                yield parent

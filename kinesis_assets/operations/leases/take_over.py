@@ -1,0 +1,333 @@
+"""Import: a new table continues where another consumer of the stream has stopped.
+
+The first commit of the table has the positions of all shards, or there is none. A shard is continued exactly:
+inside an aggregate too, and a shard that the consumer has read to its end is not read again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from kinesis_assets.errors import (
+    CommitFailed,
+    InvalidInput,
+    LeasesRefused,
+    ShardListIncomplete,
+    StreamRecreated,
+)
+from kinesis_assets.ingest.plan import stored_positions
+from kinesis_assets.ingest.shard_lists import check_first_list, check_unlisted_parents, exists, give_up
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.kinesis.shards import LONGEST_NUMBER, unfinished_parents
+from kinesis_assets.kinesis.start_positions import SHARD_END, checked_starts
+from kinesis_assets.operations.leases.consumer import RecordReader
+from kinesis_assets.operations.leases.starts import starts_of
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commits.commit import refuse_rows_without_positions
+from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
+from kinesis_assets.table.ownership import refuse_other_stream
+from kinesis_assets.table.positions.positions import ShardPosition, initial_positions, next_positions
+from kinesis_assets.table.row_predicates import passed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.data_loss import OnDataLoss
+    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.operations.leases.consumer import ConsumerShard
+    from kinesis_assets.operations.leases.starts import Starts
+    from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.row_predicates import PassedRecord
+    from kinesis_assets.table.table import PositionedTable
+
+
+class ImportEffect(StrEnum):
+    """What the position of another consumer means for a shard."""
+
+    STARTS = "starts"
+    """The first run starts at the position."""
+    WAITS = "waits"
+    """The same, after the shard's parents are read to their end."""
+    FINISHED = "finished"
+    """The shard is not read: the consumer has read it to its end."""
+    GIVEN_UP = "given up"
+    """The records that the consumer has not read have expired. The gap is recorded."""
+    SAME = "same"
+    """The table has this position already."""
+    REPEATS = "reads again"
+    """The table has passed the position: from there, records would be read again."""
+    SKIPS = "skips"
+    """The table has not reached the position: the records in between would be skipped."""
+    DIFFERS = "differs"
+    """The table has another position, and the two cannot be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedShard:
+    """The import of one shard.
+
+    Attributes:
+        stored: What the consumer stores; None if it stores nothing about the shard.
+        reason: Why the shard starts there, if the consumer does not store that.
+    """
+
+    stored: str | None
+    shard: ShardPosition
+    effect: ImportEffect
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """The result of an import, or of its plan, by shard id."""
+
+    shards: Mapping[str, ImportedShard]
+    applied: bool = False
+
+
+def take_over(
+    client: StreamClient,
+    table: PositionedTable,
+    consumer: Mapping[str, ConsumerShard],
+    *,
+    default: Position | None,
+    on_data_loss: OnDataLoss,
+    by: str,
+    apply: bool,
+) -> ImportResult:
+    """Start a table at the positions of another consumer.
+
+    Args:
+        table: The table; it is created if it does not exist.
+        consumer: Where the consumer is, by shard id. It must no longer read.
+        default: The start of shards for which it has no position; None to refuse them.
+        on_data_loss: Whether to give up a shard that has expired unread.
+        by: Name of the operator, recorded with the commit.
+        apply: Commit the positions; otherwise only plan them.
+
+    Raises:
+        InvalidInput: The table has positions already, or a position is invalid.
+        LeasesRefused: A position cannot be used.
+        CommitFailed: The table changed in the meantime; nothing was committed.
+        ShardError: A record could not be read, so it is unknown whether it is complete.
+        StreamError: The stream cannot be reached, was recreated, or its list of shards is incomplete.
+        TableError: The table cannot be used, has rows without positions, or belongs to another stream.
+    """
+    listing, starts = retry_listing(
+        client, lambda listing: _believed(client, listing, consumer, default, on_data_loss)
+    )
+    frozen = checked_starts(client, starts.as_start_positions(), listing)
+    shards = _positions(client, listing, frozen)
+    listed = {shard.shard_id for shard in listing.shards}
+    gone = {key: stored for key, stored in consumer.items() if key not in listed and not stored.ended}
+    shards = {key: _given_up(listing, stored) for key, stored in gone.items()} | shards
+    # Checked after reading, so that every record was read from the stream of the list.
+    if client.describe().identity != listing.summary.identity:
+        raise StreamRecreated(
+            client.stream, "deleted and created again during the import; nothing was changed. Run again"
+        )
+    snapshot, current = stored_positions(table, listing, "fail", ())
+    if snapshot is not None and current is None:
+        refuse_other_stream(table.uri, snapshot.streams_in_log(), listing.summary.identity)
+        refuse_rows_without_positions(table, snapshot, listing.summary.identity)
+    if current is not None and snapshot is not None:
+        current = snapshot.with_all_archived(current)
+    planned = ImportResult(
+        {
+            shard_id: ImportedShard(
+                None if shard_id not in consumer else consumer[shard_id].stored,
+                shard,
+                _effect(shard_id, shards, current, gone),
+                starts.shards[shard_id].reason if shard_id in starts.shards else None,
+            )
+            for shard_id, shard in shards.items()
+        }
+    )
+    if not apply:
+        return planned
+    if current is not None:
+        raise InvalidInput(
+            f"table {table.uri} has positions of {client.stream} already; nothing was changed. Import into a "
+            "new table; or set the position of each shard with `kinesis-assets seek`, which also removes the "
+            "rows that would be read again"
+        )
+    _commit(table, listing, shards, by)
+    return replace(planned, applied=True)
+
+
+def _believed(
+    client: StreamClient,
+    listing: StreamListing,
+    consumer: Mapping[str, ConsumerShard],
+    default: Position | None,
+    on_data_loss: OnDataLoss,
+) -> tuple[StreamListing, Starts]:
+    """Return a list that has every shard of the consumer which can be read, and the starts of its shards."""
+    check_first_list(listing)
+    # The positions are permanent, so they must not depend on a single response.
+    hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
+    listing = listing.with_retention(hours)
+    check_unlisted_parents(client, listing, consumer)
+    missing = consumer.keys() - {shard.shard_id for shard in listing.shards}
+    if readable := [shard_id for shard_id in sorted(missing) if exists(client, shard_id)]:
+        raise ShardListIncomplete(
+            client.stream,
+            f"ListShards left out {', '.join(readable)}, which can still be read; nothing was changed. Try "
+            "again later",
+        )
+    starts = starts_of(listing, consumer, default)
+    refused = dict(starts.refused)
+    for shard_id in sorted(missing):
+        if not consumer[shard_id].ended and on_data_loss == "fail":
+            refused[shard_id] = (
+                f"{consumer[shard_id].source} is at {consumer[shard_id].stored}, but the stream no longer "
+                "lists the shard: its later records have expired. To record this gap, set on_data_loss: "
+                "continue"
+            )
+    if refused:
+        raise LeasesRefused(client.stream, refused)
+    return listing, starts
+
+
+def _positions(
+    client: StreamClient, listing: StreamListing, frozen: Mapping[str, Position]
+) -> dict[str, ShardPosition]:
+    """Return the positions of the listed shards.
+
+    A sub-sequence number is omitted if it is that of the last sub-record, or of a record that is none.
+    """
+    reader = RecordReader(client)
+    arrivals = {}
+    positions = dict(frozen)
+    for shard in listing.shards:
+        position = frozen[shard.shard_id]
+        if position.kind is not PositionKind.AFTER_SEQUENCE_NUMBER or shard.ends_at(position):
+            continue
+        number, sub = str(position.sequence_number), position.sub_sequence_number
+        if (record := reader.at(shard, number)) is None:
+            continue  # without a proof that the record is complete, its rest is read
+        arrivals[shard.shard_id] = record.arrival
+        if sub is not None and sub >= record.last_sub:
+            positions[shard.shard_id] = Position.after(number)
+    shards = initial_positions(listing, positions, wanted_from=listing.summary.service_time)
+    return {
+        shard_id: structs.replace(shard, wanted_from=arrivals.get(shard_id, shard.wanted_from))
+        for shard_id, shard in shards.items()
+    }
+
+
+_BEFORE_ALL, _AFTER_ALL = (-1, -1), (10**LONGEST_NUMBER, math.inf)
+"""Values that sort before and after those of all records."""
+
+_ALL_HASH_KEYS = ("0", str((1 << 128) - 1))
+"""The hash range of a shard whose hash range is unknown."""
+
+
+def _given_up(listing: StreamListing, stored: ConsumerShard) -> ShardPosition:
+    """Return the position of a shard that has expired before the consumer has read it to its end."""
+    unread = ShardPosition(
+        parents=(),
+        hash_range=stored.hash_range or _ALL_HASH_KEYS,
+        position=stored.position or Position(PositionKind.TRIM_HORIZON),
+        retention_hours=listing.summary.retention_hours,
+    )
+    return give_up(unread, listing.summary.service_time)
+
+
+def _effect(
+    shard_id: str,
+    shards: Mapping[str, ShardPosition],
+    current: StreamPositions | None,
+    gone: Mapping[str, ConsumerShard],
+) -> ImportEffect:
+    shard = shards[shard_id]
+    if current is not None:
+        return _compared(shard, current.shards.get(shard_id))
+    if shard_id in gone:
+        return ImportEffect.GIVEN_UP
+    if shard.finished:
+        return ImportEffect.FINISHED
+    finished = {key for key, each in shards.items() if each.finished}
+    waits = unfinished_parents(shard.parents, known=shards, finished=finished)
+    return ImportEffect.WAITS if waits else ImportEffect.STARTS
+
+
+def _compared(shard: ShardPosition, current: ShardPosition | None) -> ImportEffect:
+    """Return what it would mean to continue a shard at a position instead of the table's own."""
+    new, old = _place(shard), None if current is None else _place(current)
+    if current is not None and (shard.position, shard.finished) == (current.position, current.finished):
+        return ImportEffect.SAME
+    if new is None or old is None:
+        return ImportEffect.DIFFERS
+    if new == old:
+        return ImportEffect.SAME
+    return ImportEffect.SKIPS if new > old else ImportEffect.REPEATS
+
+
+def _place(shard: ShardPosition) -> PassedRecord | None:
+    """Return a value that is greater for later places of a shard; None if they cannot be compared."""
+    if shard.finished:
+        return _AFTER_ALL
+    return _BEFORE_ALL if shard.position.kind is PositionKind.TRIM_HORIZON else passed(shard.position)
+
+
+def _commit(
+    table: PositionedTable, listing: StreamListing, shards: Mapping[str, ShardPosition], by: str
+) -> None:
+    identity, batch_id = listing.summary.identity, new_id(table.clock)
+    table.create_if_missing(identity)
+
+    def attempt(*, may_commit: bool) -> bool | None:
+        snapshot = table.snapshot()
+        positions = snapshot.positions(identity)
+        # A run may already have committed newer ones.
+        since = () if positions is None else table.chain.since(positions, None)
+        if find_commit(table.uri, since, batch_id) is not None:
+            return True
+        if positions is not None:
+            raise CommitFailed(
+                table.uri,
+                "a run has committed positions in the meantime; nothing was committed. Import into a new "
+                "table, and keep the sensor off until then",
+            )
+        refuse_other_stream(table.uri, snapshot.streams_in_log(), identity)
+        refuse_rows_without_positions(table, snapshot, identity)
+        if may_commit and snapshot.owner is None:
+            snapshot.claim(identity)
+        elif may_commit:
+            first = next_positions(
+                None,
+                dict(shards),
+                identity=identity,
+                commit_id=new_id(table.clock),
+                batch_id=batch_id,
+                examined=snapshot.version,
+                listed_at=listing.summary.service_time,
+                by=by,
+            )
+            snapshot.commit([], identity=identity, positions=first)
+        return None
+
+    commit_until_known(table, attempt)
+
+
+def facts_of_import(result: ImportResult) -> list[dict[str, Any]]:
+    """Return the rows that the command prints, one for each shard."""
+    return [
+        {
+            "shard": shard_id,
+            "stored": each.stored,
+            "position": SHARD_END if each.shard.finished else str(each.shard.position),
+            "effect": str(each.effect),
+            "reason": each.reason,
+            "applied": result.applied,
+        }
+        for shard_id, each in result.shards.items()
+    ]

@@ -1,0 +1,331 @@
+"""Exporting the positions of a table to the lease table of a KCL application."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.errors import (
+    InvalidInput,
+    LeasesRefused,
+    LeaseTableFailed,
+    ShardListStale,
+    TableRewritten,
+)
+from kinesis_assets.operations.leases.lease import stream_name_of
+from kinesis_assets.operations.leases.lease_table import LeaseTable
+from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
+from kinesis_assets.table.run_files.pause import resume
+from kinesis_assets.table.store.storage import write_new
+from support.aggregates import aggregate_of
+
+LAST_KEY = str((1 << 128) - 1)
+
+
+def effects(result):
+    return [str(shard.effect) for shard in result.shards.values()]
+
+
+def heartbeat(bench, run, content=b""):
+    with write_new(bench.table.files, f"{HEARTBEATS_FOLDER}/{run}") as file:
+        file.write(content)
+
+
+@pytest.fixture
+def read(handed, bench):
+    """A paused stream, of which the table has the first record of two."""
+    (shard_id,) = bench.create()
+    numbers = bench.put(1, 2)
+    bench.run(max_records=1)
+    handed.pause()
+    return shard_id, *numbers
+
+
+def test_a_new_lease_has_what_the_kcl_needs_and_no_owner(handed, leases, read):
+    shard_id, number, _ = read
+    assert effects(handed.hand()) == ["new"]
+    assert leases.items == {
+        shard_id: {
+            "leaseKey": shard_id,
+            "leaseCounter": 0,
+            "ownerSwitchesSinceCheckpoint": 0,
+            "checkpoint": number,
+            "checkpointSubSequenceNumber": 0,
+            "startingHashKey": "0",
+            "endingHashKey": LAST_KEY,
+        }
+    }
+
+
+def test_a_lease_is_changed_and_keeps_what_the_kcl_stores_besides(handed, leases, read):
+    shard_id, number, _ = read
+    leases.lease(shard_id, "TRIM_HORIZON", leaseOwner="gone", throughputKBps=3, entityType="LEASE")
+    leases.put(leaseKey="Leader", entityType="LEADER")
+    assert effects(handed.hand()) == ["forward"]
+    assert leases.items == {
+        "Leader": {"leaseKey": "Leader", "entityType": "LEADER"},
+        shard_id: {
+            "leaseKey": shard_id,
+            "leaseCounter": 8,
+            "ownerSwitchesSinceCheckpoint": 0,
+            "checkpoint": number,
+            "checkpointSubSequenceNumber": 0,
+            "startingHashKey": "0",
+            "endingHashKey": LAST_KEY,
+            "throughputKBps": 3,
+            "entityType": "LEASE",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "effect"), [("SHARD_END", "back"), ("LATEST", "replaced"), ("TRIM_HORIZON", "forward")]
+)
+def test_the_plan_compares_with_the_lease_and_writes_nothing(handed, leases, read, checkpoint, effect):
+    leases.lease(read[0], checkpoint)
+    before = leases.items
+    result = handed.hand(apply=False)
+    assert (effects(result), result.applied, leases.items) == ([effect], False, before)
+
+
+def test_an_export_may_be_repeated(handed, leases, read):
+    handed.hand()
+    assert effects(handed.hand()) == ["same"]
+    assert leases.items[read[0]]["leaseCounter"] == 1
+
+
+@pytest.mark.parametrize(("records", "sub"), [(1, 0), (2, 1), (3, 2)])
+def test_a_half_read_aggregate_is_handed_over_at_its_sub_record(handed, bench, leases, records, sub):
+    (shard_id,) = bench.create()
+    (number,) = bench.put(aggregate_of(1, 2, 3))
+    bench.run(max_records=records)
+    handed.pause()
+    handed.hand()
+    lease = leases.items[shard_id]
+    assert (lease["checkpoint"], lease["checkpointSubSequenceNumber"]) == (number, sub)
+
+
+def test_nothing_is_left_of_a_record_that_cannot_be_read(handed, bench, leases):
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.run()
+    bench.later(hours=30)
+    handed.pause()
+    handed.hand()
+    assert leases.items[shard_id]["checkpointSubSequenceNumber"] == (1 << 63) - 1
+
+
+def test_finished_parents_end_and_unread_children_start_at_the_trim_horizon(handed, bench, leases):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.run()
+    left, right = bench.split(parent)
+    bench.run([parent])
+    handed.pause()
+    handed.hand()
+    assert leases.items[parent]["checkpoint"] == "SHARD_END"
+    assert leases.items[parent]["childShardIds"] == [left, right]
+    for child in (left, right):
+        assert leases.items[child]["checkpoint"] == "TRIM_HORIZON"
+        assert leases.items[child]["parentShardId"] == [parent]
+        assert "childShardIds" not in leases.items[child]
+
+
+def test_an_expired_parent_ends_if_it_has_a_lease_and_gets_none_otherwise(handed, bench, leases):
+    first, second = bench.create(2)
+    bench.run()
+    children = [*bench.split(first), *bench.split(second)]
+    bench.run([first, second])
+    bench.later(hours=30)
+    bench.run(children)
+    handed.pause()
+    leases.lease(first, "12")
+    assert effects(handed.hand()) == ["forward", "new", "new", "new", "new"]
+    assert leases.items[first]["checkpoint"] == "SHARD_END"
+    assert second not in leases.items
+
+
+@pytest.mark.usefixtures("read")
+def test_a_lease_of_which_the_table_knows_nothing_is_kept(handed, leases):
+    leases.lease("shardId-000000000099", "12")
+    assert effects(handed.hand()) == ["kept", "new"]
+    assert leases.items["shardId-000000000099"]["leaseCounter"] == 7
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["an empty table", "a table with leases of another"])
+def test_leases_of_one_of_several_streams_are_named_for_it(handed, bench, leases, read, given):
+    shard_id, number, _ = read
+    own = stream_name_of(bench.client.describe().identity)
+    if not given:
+        leases.lease(f"{own}:{shard_id}", "TRIM_HORIZON", streamName=own, shardId=shard_id)
+    handed.hand(several_streams=given)
+    lease = leases.items[f"{own}:{shard_id}"]
+    assert (lease["streamName"], lease["shardId"], lease["checkpoint"]) == (own, shard_id, number)
+
+
+# Positions without a record
+
+
+def test_a_position_at_a_record_is_before_its_first_sub_record(handed, bench, leases):
+    (shard_id,) = bench.create()
+    (number, _) = bench.put(1, 2)
+    bench.plan(start=f"AT_SEQUENCE_NUMBER:{number}")
+    handed.pause()
+    handed.hand()
+    lease = leases.items[shard_id]
+    assert (lease["checkpoint"], lease["checkpointSubSequenceNumber"]) == (number, -1)
+
+
+def test_a_time_before_all_records_is_the_trim_horizon(handed, bench, leases):
+    first, second = bench.create(2)
+    bench.plan(start="LATEST")
+    bench.later(seconds=2)
+    bench.put(1, shard_id=second)
+    handed.pause()
+    handed.hand()
+    assert [leases.items[each]["checkpoint"] for each in (first, second)] == ["TRIM_HORIZON"] * 2
+
+
+def test_a_time_is_handed_over_as_its_first_record_or_refused_without_one(handed, bench, leases):
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.later(seconds=2)
+    bench.plan(start="LATEST")
+    handed.pause()
+    with pytest.raises(LeasesRefused, match="Resume the stream until a run has read a record"):
+        handed.hand()
+    assert leases.items == {}
+    bench.later(seconds=2)
+    (number,) = bench.put(2)
+    handed.hand()
+    lease = leases.items[shard_id]
+    assert (lease["checkpoint"], lease["checkpointSubSequenceNumber"]) == (number, -1)
+
+
+# Refusals
+
+
+@pytest.mark.usefixtures("read")
+def test_a_stream_that_is_not_paused_is_refused(handed, bench, leases):
+    resume(bench.table)
+    assert effects(handed.hand(apply=False)) == ["new"]
+    with pytest.raises(InvalidInput, match="Run `kinesis-assets pause`"):
+        handed.hand()
+    assert leases.items == {}
+
+
+def test_a_run_in_progress_is_refused_and_a_dead_one_is_not(handed, bench, leases, read):
+    heartbeat(bench, "alive")
+    heartbeat(bench, "dead")
+    heartbeat(bench, "over", b"ended")
+    handed.meanwhile = lambda: heartbeat(bench, "alive")
+    with pytest.raises(InvalidInput, match="the run alive is in progress"):
+        handed.hand()
+    assert handed.waits == [65]
+    handed.meanwhile = lambda: None
+    handed.hand()
+    assert read[0] in leases.items
+
+
+def test_a_worker_that_renews_its_leases_is_refused(handed, leases, read):
+    leases.lease(read[0], "TRIM_HORIZON", leaseOwner="worker")
+    handed.meanwhile = lambda: leases.lease(read[0], "TRIM_HORIZON", leaseOwner="worker", leaseCounter=8)
+    with pytest.raises(LeasesRefused, match="its owner is alive"):
+        handed.hand()
+    assert leases.items[read[0]]["checkpoint"] == "TRIM_HORIZON"
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"leaseOwner": "a"}, {"leaseCounter": 8, "leaseOwner": "a"}),
+        ({}, {"leaseOwner": "a"}),
+        ({}, {"checkpointSubSequenceNumber": 1}),
+    ],
+)
+def test_a_lease_that_changes_just_before_it_is_written_is_refused(
+    handed, leases, read, monkeypatch, before, now
+):
+    leases.lease(read[0], "12", **before)
+    update = LeaseTable.update
+
+    def late(*arguments):
+        leases.lease(read[0], "12", **now)
+        return update(*arguments)
+
+    monkeypatch.setattr(LeaseTable, "update", late)
+    with pytest.raises(LeaseTableFailed, match=f"the lease of {read[0]} changed during the export"):
+        handed.hand()
+    assert leases.items[read[0]]["checkpoint"] == "12"
+
+
+def test_a_lease_that_appears_just_before_it_is_written_is_refused(handed, leases, read, monkeypatch):
+    put = LeaseTable.put
+
+    def late(*arguments):
+        leases.lease(read[0], "12")
+        return put(*arguments)
+
+    monkeypatch.setattr(LeaseTable, "put", late)
+    with pytest.raises(LeaseTableFailed, match="after 0 leases were written"):
+        handed.hand()
+    assert leases.items[read[0]]["checkpoint"] == "12"
+
+
+@pytest.mark.usefixtures("read")
+def test_a_run_that_commits_during_the_export_is_an_error(handed, bench, monkeypatch):
+    put = LeaseTable.put
+
+    def late(*arguments):
+        resume(bench.table)
+        bench.run()
+        return put(*arguments)
+
+    monkeypatch.setattr(LeaseTable, "put", late)
+    with pytest.raises(LeaseTableFailed, match="was read on during the export"):
+        handed.hand()
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"pendingCheckpoint": "5"}, {"checkpointOwner": "old"}, {"leaseCounter": "x"}]
+)
+def test_a_lease_in_transition_is_refused(handed, leases, read, attributes):
+    leases.lease(read[0], "12", **attributes)
+    with pytest.raises(LeasesRefused):
+        handed.hand()
+
+
+def test_a_lease_with_another_hash_range_is_refused(handed, leases, read):
+    leases.lease(read[0], "12", startingHashKey="0", endingHashKey="99")
+    with pytest.raises(LeasesRefused, match="another hash range"):
+        handed.hand()
+
+
+def test_a_table_without_positions_is_refused(handed, bench):
+    bench.create()
+    bench.table.create_if_missing()
+    handed.pause()
+    with pytest.raises(InvalidInput, match="nothing to export"):
+        handed.hand()
+
+
+@pytest.mark.usefixtures("read")
+def test_a_restored_table_is_refused(handed, bench):
+    resume(bench.table)
+    bench.run()
+    bench.restore(bench.version - 1)
+    handed.pause()
+    with pytest.raises(TableRewritten):
+        handed.hand()
+
+
+def test_a_shard_that_is_finished_here_and_open_there_is_refused(handed, bench, read):
+    bench.forge_shards(read[0], finished=True)
+    with pytest.raises(ShardListStale):
+        handed.hand()
+
+
+@pytest.mark.usefixtures("read")
+def test_a_missing_lease_table_is_an_error_with_the_command_that_creates_it(handed, leases):
+    leases.dynamodb.delete_table(TableName=leases.name)
+    with pytest.raises(LeaseTableFailed, match="aws dynamodb create-table"):
+        handed.hand()
