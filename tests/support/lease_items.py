@@ -26,8 +26,8 @@ class LeaseItems:
         endpoint: The endpoint of DynamoDB.
     """
 
-    def __init__(self, endpoint: str, *key: str) -> None:
-        self.name, self.endpoint = f"leases-{uuid4().hex[:8]}", endpoint
+    def __init__(self, endpoint: str, *key: str, name: str | None = None) -> None:
+        self.name, self.endpoint = name or f"leases-{uuid4().hex[:8]}", endpoint
         names = key or ("leaseKey",)
         self.dynamodb = _client(endpoint)
         self.dynamodb.create_table(
@@ -39,6 +39,10 @@ class LeaseItems:
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names],
             BillingMode="PAY_PER_REQUEST",
         )
+
+    def delete(self) -> None:
+        """Delete the table, whose name another test may use."""
+        self.dynamodb.delete_table(TableName=self.name)
 
     @property
     def table(self) -> LeaseTable:
