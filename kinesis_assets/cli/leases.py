@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -198,16 +199,20 @@ def _from_table(
     opened: OpenStream, consumer: str, table: LeaseTable, failover_time: float
 ) -> Mapping[str, ConsumerShard]:
     """Return where a consumer is whose positions are in a table that does not change."""
-    from kinesis_assets.operations.leases.lease import KEY, leases_of  # noqa: PLC0415  # as above
-    from kinesis_assets.operations.leases.other_consumers import REDPANDA_KEY, of_redpanda  # noqa: PLC0415
+    from kinesis_assets.operations.leases import lease, other_consumers  # noqa: PLC0415  # as above
 
     identity = opened.client.describe().identity
-    key = REDPANDA_KEY if consumer == "redpanda" else (KEY,)
-    items = table.items_at_rest(opened.name, failover_time, time.sleep, key)
+    module = other_consumers if consumer == "redpanda" else lease
+    items = table.items_at_rest(
+        opened.name,
+        partial(module.signs_of_life, identity=identity),
+        seconds=failover_time,
+        sleep=time.sleep,
+    )
     if consumer == "redpanda":
-        return of_redpanda(items, identity)
-    found = leases_of(items, identity)
-    return {shard_id: lease.as_consumer_shard() for shard_id, lease in found.by_shard.items()}
+        return other_consumers.of_redpanda(items, identity)
+    found = lease.leases_of(items, identity)
+    return {shard_id: each.as_consumer_shard() for shard_id, each in found.by_shard.items()}
 
 
 def _from_files(opened: OpenStream, consumer: str, path: str) -> Mapping[str, ConsumerShard]:

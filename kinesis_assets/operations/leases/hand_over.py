@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import InvalidInput, LeasesRefused, LeaseTableFailed, TableUnreachable
@@ -24,6 +25,7 @@ from kinesis_assets.operations.leases.lease import (
     checkpoint_at,
     leases_of,
     new_item,
+    signs_of_life,
     unchanged_values,
 )
 from kinesis_assets.operations.seek.target import read_target
@@ -117,8 +119,11 @@ def hand_over(
     if apply:
         _refuse_runs(client.stream, table, sleep)
     listing, positions = retry_listing(client, lambda listing: _recorded(client, table, listing))
-    items = lease_table.items_at_rest(client.stream, failover_seconds, sleep, [KEY])
-    leases = leases_of(items, listing.summary.identity, several_streams=several_streams)
+    identity = listing.summary.identity
+    items = lease_table.items_at_rest(
+        client.stream, partial(signs_of_life, identity=identity), seconds=failover_seconds, sleep=sleep
+    )
+    leases = leases_of(items, identity, several_streams=several_streams)
     shards = _planned(client, listing, positions, leases)
     if not apply:
         return ExportResult(shards)
@@ -291,8 +296,9 @@ def _write(
         if not done:
             raise LeaseTableFailed(
                 f"lease table {lease_table.name}: the lease of {shard_id} changed during the export, after "
-                f"{written} leases were written: a worker of the application is alive",
-                advice="Stop it, and export again",
+                f"{written} leases were written: a worker of the application is alive, or a response was "
+                "lost",
+                advice="Make sure that no worker is alive, and export again",
             )
         written += 1
 

@@ -105,6 +105,18 @@ def stream_name_of(identity: StreamIdentity) -> str:
     return f"{account}:{identity.name}:{int(identity.created.timestamp())}"
 
 
+def signs_of_life(items: Sequence[Item], identity: StreamIdentity) -> dict[str, Item]:
+    """Return the items that an application changes while it reads a stream, by key.
+
+    An application that no longer reads one of its several streams may go on with the others.
+    """
+    several = any(_STREAM in item for item in items)
+    own = stream_name_of(identity)
+    return {
+        _text(item, KEY) or str(item): item for item in items if not several or _text(item, _STREAM) == own
+    }
+
+
 def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_streams: bool = False) -> Leases:
     """Return the leases of a stream.
 

@@ -61,24 +61,31 @@ class LeaseTable:
             following = {"ExclusiveStartKey": key}
 
     def items_at_rest(
-        self, stream: str, seconds: float, sleep: Callable[[float], object], key: Sequence[str]
+        self,
+        stream: str,
+        signs_of_life: Callable[[Sequence[Item]], Mapping[str, Item]],
+        *,
+        seconds: float,
+        sleep: Callable[[float], object],
     ) -> list[Item]:
-        """Return all items, if none of them changes within a time: their owners would renew them.
+        """Return all items, if those of a stream do not change within a time: their owner would renew them.
 
         Args:
             stream: The stream, for the error.
-            seconds: The time within which a live owner renews an item.
-            key: The attributes that identify an item.
+            signs_of_life: Returns those items that the consumer changes while it reads the stream, by name.
+            seconds: The time within which it changes them.
 
         Raises:
             LeasesRefused: Items have changed.
             LeaseTableFailed: A scan failed.
         """
-        before = {_key(item, key): item for item in self.items()}
+        items = self.items()
+        before = signs_of_life(items)
         if not before:
-            return []
+            return items
         sleep(seconds)
-        after = {_key(item, key): item for item in self.items()}
+        items = self.items()
+        after = signs_of_life(items)
         changed = {
             name: f"it changed within {seconds:g} s, so its owner is alive. Stop the consumer first, and "
             "wait until it has shut down"
@@ -87,7 +94,7 @@ class LeaseTable:
         }
         if changed:
             raise LeasesRefused(stream, changed)
-        return list(after.values())
+        return items
 
     def put(self, item: Item, key: str) -> bool:
         """Write a new item; return False if there is one with this key.
@@ -162,7 +169,3 @@ class LeaseTable:
             )
         reason = f"lease table {self.name}: {operation} failed with {code}: {message}"
         return LeaseTableFailed(reason, advice=advice, code=code)
-
-
-def _key(item: Item, names: Sequence[str]) -> str:
-    return " ".join(str(next(iter(item.get(name, {"S": "?"}).values()))) for name in names)

@@ -30,13 +30,23 @@ if TYPE_CHECKING:
     from kinesis_assets.table.store.storage import TableFolder
 
 REDPANDA_KEY = ("StreamID", "ShardID")
-"""The attributes that identify an item of Redpanda Connect."""
+"""The attributes that identify an item of Redpanda Connect, which has an item for each shard."""
 
 _NO_SUB = -1
 _LATEST = frozenset({"LATEST", "LATEST_SEQUENCE_NUM", "AT_TIMESTAMP_SEQUENCE_NUM"})
 _EARLIEST = frozenset({"TRIM_HORIZON", "EARLIEST_SEQUENCE_NUM"})
 _ENDED = frozenset({SHARD_END, "SHARD_ENDING_SEQUENCE_NUM"})
 """The values that consumers store instead of sequence numbers. The long names are those of Flink."""
+
+
+def signs_of_life(items: Sequence[Item], identity: StreamIdentity) -> dict[str, Item]:
+    """Return the items that Redpanda Connect changes while it reads a stream, by stream and shard id."""
+    found = {}
+    for item in items:
+        stream, shard_id = (item.get(name, {}).get("S") for name in REDPANDA_KEY)
+        if stream in {identity.name, identity.arn}:
+            found[f"{stream} {shard_id}"] = item
+    return found
 
 
 def of_redpanda(items: Sequence[Item], identity: StreamIdentity) -> dict[str, ConsumerShard]:

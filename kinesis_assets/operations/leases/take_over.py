@@ -187,9 +187,9 @@ def _believed(
     for shard_id in sorted(missing):
         if not consumer[shard_id].ended and on_data_loss == "fail":
             refused[shard_id] = (
-                f"{consumer[shard_id].source} is at {consumer[shard_id].stored}, but the stream no longer "
-                "lists the shard: its later records have expired. To record this gap, set on_data_loss: "
-                "continue"
+                f"{consumer[shard_id].source} is at {consumer[shard_id].stored}, but the stream does not "
+                "list the shard. If it has expired, its later records are lost: to record this gap, set "
+                "on_data_loss: continue"
             )
     if refused:
         raise LeasesRefused(client.stream, refused)

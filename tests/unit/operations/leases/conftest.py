@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.leases.hand_over import hand_over
-from kinesis_assets.operations.leases.lease import KEY, leases_of
+from kinesis_assets.operations.leases.lease import leases_of, signs_of_life
 from kinesis_assets.operations.leases.take_over import take_over
 from kinesis_assets.table.run_files.pause import pause
 
@@ -43,8 +44,11 @@ class HandOver:
     def take(self, *, default: str | None = None, apply: bool = True, **settings: Any) -> ImportResult:
         """Import the leases."""
         client = self.bench.client
-        items = self.leases.table.items_at_rest(client.stream, 10, self.sleep, [KEY])
-        found = leases_of(items, client.describe().identity)
+        identity = client.describe().identity
+        items = self.leases.table.items_at_rest(
+            client.stream, partial(signs_of_life, identity=identity), seconds=10, sleep=self.sleep
+        )
+        found = leases_of(items, identity)
         return take_over(
             client,
             self.bench.table,

@@ -166,6 +166,26 @@ def test_leases_that_change_within_the_failover_time_are_refused(handed, bench, 
     assert handed.waits == [10]
 
 
+def test_an_application_that_goes_on_with_its_other_streams_only_is_not_refused(handed, bench, leases):
+    (shard_id,) = bench.create()
+    own = stream_name_of(bench.client.describe().identity)
+    leases.lease(f"{own}:{shard_id}", "TRIM_HORIZON", streamName=own, shardId=shard_id)
+
+    def renew():
+        leases.lease("1:other:2:shard", "TRIM_HORIZON", streamName="1:other:2", shardId="shard")
+        leases.put(leaseKey="Leader", entityType="LEADER", leaseCounter=9)
+
+    handed.meanwhile = renew
+    assert handed.take().applied
+
+
+def test_a_worker_that_owns_no_lease_yet_is_refused(handed, bench, leases):
+    (shard_id,) = bench.create()
+    leases.lease(shard_id, "TRIM_HORIZON")
+    handed.meanwhile = lambda: leases.put(leaseKey="w", entityType="WORKER_METRIC_STATS", leaseCounter=9)
+    assert [*refusal(handed)] == ["w"]
+
+
 def test_a_new_lease_within_the_failover_time_is_refused(handed, bench, leases):
     first, second = bench.create(2)
     leases.lease(first, "TRIM_HORIZON")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from kinesis_assets.operations.leases.other_consumers import (
     of_json,
     of_redpanda,
     of_spark,
+    signs_of_life,
 )
 from kinesis_assets.operations.leases.take_over import take_over
 from kinesis_assets.table.store.storage import TableFolder
@@ -62,12 +64,16 @@ def test_redpanda_connect_goes_on_after_the_number_of_each_shard(redpanda, name)
 
 def test_redpanda_connect_that_renews_a_claim_is_refused(redpanda):
     redpanda.put(StreamID="clicks", ShardID=A, SequenceNumber=NUMBER, ClientID="one", LeaseTimeout="1")
+    redpanda.put(StreamID="other", ShardID=A, SequenceNumber=NUMBER, ClientID="one", LeaseTimeout="1")
 
     def renew(_):
+        redpanda.put(StreamID="other", ShardID=A, SequenceNumber=NUMBER, ClientID="one", LeaseTimeout="2")
         redpanda.put(StreamID="clicks", ShardID=A, SequenceNumber=NUMBER, ClientID="one", LeaseTimeout="2")
 
     with pytest.raises(LeasesRefused) as refused:
-        redpanda.table.items_at_rest("clicks", 10, renew, REDPANDA_KEY)
+        redpanda.table.items_at_rest(
+            "clicks", partial(signs_of_life, identity=CLICKS), seconds=10, sleep=renew
+        )
     assert [*refused.value.reasons] == [f"clicks {A}"]
 
 
