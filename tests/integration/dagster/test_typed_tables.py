@@ -95,8 +95,10 @@ def test_refused_records_fail_the_run_with_an_error_of_one_line(orders, source, 
     assert_mentions(message, "BadRecordsRefused", "2 of 2 records", "max_bad_share", "0.5")
 
 
-def redriven(project: StreamProject, instance: dg.DagsterInstance, asset: str) -> dict[str, Any]:
-    """Run the job that decodes bad records again, and return the metadata of the materialization."""
+def redriven(
+    project: StreamProject, instance: dg.DagsterInstance, asset: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the job that decodes bad records again, and return the metadata of its events."""
     names, assets = project.names, project.definitions.get_repository_def().assets_defs_by_key
     node = op_key(names.redrive_job)
     result = build_redrive_job(names, assets).execute_in_process(
@@ -105,7 +107,8 @@ def redriven(project: StreamProject, instance: dg.DagsterInstance, asset: str) -
         run_config={"ops": {node: {"config": {"asset": asset, "apply": True}}}},
     )
     (event,) = result.asset_materializations_for_node(node)
-    return plain(event.metadata)
+    (output,) = result.filter_events(lambda event: event.is_successful_output)
+    return plain(event.metadata), plain(output.step_output_data.metadata)
 
 
 @pytest.mark.usefixtures("spark")
@@ -128,7 +131,7 @@ def test_bad_records_of_a_function_are_redriven_whatever_their_limit_but_not_row
     first = with_visits("INT", 0.75)
     execute(first, instance, A)
     materialize(first, instance, "visits")
-    metadata = redriven(with_visits("DOUBLE", 0.0), instance, "visits")
+    metadata, _ = redriven(with_visits("DOUBLE", 0.0), instance, "visits")
     assert (metadata["records redriven"], metadata["bad records left"]) == (1, 1)
     rows = DeltaTable(path).to_pyarrow_table().select(["id", "amount", "data"]).to_pylist()
     assert sorted((tuple(row.values()) for row in rows), key=repr) == [
@@ -159,10 +162,9 @@ def test_the_command_plans_and_the_job_redrives_and_the_table_of_errors_follows(
     assert (facts["bad_records"], facts["decoded"], facts["still_bad"], facts["applied"]) == (2, 1, 1, False)
     assert facts["reasons"][0].startswith("1 x json: ")
 
-    metadata = redriven(corrected, instance, "orders")
+    metadata, output = redriven(corrected, instance, "orders")
     assert (metadata["rows"], metadata["records redriven"], metadata["bad records left"]) == (1, 1, 1)
-    (output,) = result.filter_events(lambda event: event.is_successful_output)
-    assert plain(output.step_output_data.metadata)["reasons"].startswith("1 x json: ")
+    assert output["reasons"].startswith("1 x json: ")
     materialize(corrected, instance, "orders_errors")
     good, bad = (DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("orders", "orders_errors"))
     assert sorted(good["id"].to_pylist()) == ["1", "two"]
