@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import msgspec
 
 from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.split import IN_MEMORY, elements_between
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import RECORD
 
@@ -74,14 +75,18 @@ class Unnest:
 
         def step(decoding: Decoding) -> Iterable[Decoding]:
             try:
-                before, elements, after = _around(decoding.value, path)
+                before, array, after = _around(decoding.value, path)
+                elements = _elements(array)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise Undecodable(str(error)) from error
-            if len(elements) * (len(before) + len(after)) > _MOST_REPEATED:
-                raise Undecodable(
-                    f"its {len(elements)} elements would each have {len(before) + len(after)} bytes of the "
-                    f"document around them, more than {_MOST_REPEATED} together"
-                )
+            repeated = len(before) + len(after)
+            if len(array) * repeated > _MOST_REPEATED:
+                count = sum(1 for _ in _elements(array))
+                if count * repeated > _MOST_REPEATED:
+                    raise Undecodable(
+                        f"its {count} elements would each have {repeated} bytes of the document around "
+                        f"them, more than {_MOST_REPEATED} together"
+                    )
             return (decoding.part(b"".join((before, element, after))) for element in elements)
 
         return step
@@ -96,23 +101,32 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def _around(document: Any, path: tuple[str, ...]) -> tuple[bytes, list[msgspec.Raw], bytes]:
-    """Return what is before an array, its elements, and what is behind it."""
+def _around(document: Any, path: tuple[str, ...]) -> tuple[bytes, bytes, bytes]:
+    """Return what is before an array, the array, and what is behind it."""
     if not path:
-        return b"", _array(document), b""
+        return b"", bytes(document), b""
     name, *rest = path
     members = _object(document)
     if name not in members or bytes(members[name]) == _NULL:
-        return b"", [], b""
-    before, elements, after = _around(members[name], tuple(rest))
-    texts = [b"%s:%s" % (msgspec.json.encode(each), value) for each, value in members.items()]
+        return b"", b"[]", b""
+    before, array, after = _around(members[name], tuple(rest))
+    texts = [
+        b"%s:%s" % (msgspec.json.encode(each), before if each == name else value)
+        for each, value in members.items()
+    ]
     place = [*members].index(name)
-    texts[place] = b"%s:%s" % (msgspec.json.encode(name), before)
     return (
         b"{" + b",".join(texts[: place + 1]),
-        elements,
+        array,
         b",".join((after, *texts[place + 1 :])) + b"}",
     )
+
+
+def _elements(array: bytes) -> Iterable[bytes | msgspec.Raw]:
+    """Return the elements of an array. Raises `msgspec.ValidationError` for a value that is none."""
+    if len(array) > IN_MEMORY and array.startswith(b"["):
+        return elements_between(array, 1, len(array) - 1)
+    return _array(array)
 
 
 Scalar = str | int | float | bool | None

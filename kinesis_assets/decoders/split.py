@@ -25,8 +25,8 @@ SplitMode = Literal["lines", "documents", "array"]
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WHITESPACE = b" \t\r\n"
 
-_IN_MEMORY = 16 << 20
-"""The size of an array up to which all of its elements are found at once."""
+IN_MEMORY = 4 << 20
+"""The size of an array up to which all of its elements are found at once, in up to 32 times its memory."""
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _STRING = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
@@ -100,7 +100,7 @@ def _documents(text: bytes) -> Iterator[bytes]:
 
 
 def _elements(text: bytes) -> Iterable[bytes]:
-    if len(text) <= _IN_MEMORY:
+    if len(text) <= IN_MEMORY:
         try:
             return map(bytes, _array(text))
         except (msgspec.DecodeError, RecursionError):
@@ -109,14 +109,20 @@ def _elements(text: bytes) -> Iterable[bytes]:
     end = _Brackets(text).end(start) if text[start : start + 1] == b"[" else None
     if end is None or text[end:].strip(_WHITESPACE):
         raise Undecodable("it is no JSON array from its beginning to its end")
-    is_empty = not text[start + 1 : end - 1].strip(_WHITESPACE)
-    return () if is_empty else _elements_between(text, start + 1, end - 1)
+    return elements_between(text, start + 1, end - 1)
 
 
-def _elements_between(text: bytes, start: int, end: int) -> Iterator[bytes]:
-    """Yield the elements of an array whose brackets match."""
+def elements_between(text: bytes, start: int, end: int) -> Iterator[bytes]:
+    """Yield the elements of an array whose brackets match, one by one.
+
+    Args:
+        start: The place after its bracket.
+        end: The place of the bracket that closes it.
+    """
+    if _end_of(_SPACE, text, start) == end:
+        return
     place, depth = start, 0
-    while (place := _end_of(_WITHOUT_COMMAS, text, place)) < end:
+    while (place := _end_of(_WITHOUT_BRACKETS if depth else _WITHOUT_COMMAS, text, place)) < end:
         sign = text[place : place + 1]
         if sign == b"," and not depth:
             yield text[start:place].strip(_WHITESPACE)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pyarrow as pa
 import pytest
 
 from kinesis_assets.decoders import Json, Only, Split, Unnest
 from kinesis_assets.decoders.chain import _decoded_batches
+from kinesis_assets.decoders.decoder import Decoding
 from kinesis_assets.decoders.json_paths import parse_path
 from kinesis_assets.errors import InvalidInput
 from support.raw_rows import decoded, raw_table
@@ -63,7 +65,13 @@ UNNESTED = {
         [b'{"x":1,"a":{"y":2,"b.c":7,"z":3},"w":4}', b'{"x":1,"a":{"y":2,"b.c":8,"z":3},"w":4}'],
     ),
     "an escaped name": ("é", b'{"\\u00e9":[1]}', ['{"é":1}'.encode()]),
+    "nested": (
+        "a",
+        b'{"a":[ {"b":"],[\\"}"} , [1,[2,3]]\n,"," ]}',
+        [b'{"a":{"b":"],[\\"}"}}', b'{"a":[1,[2,3]]}', b'{"a":","}'],
+    ),
     "empty": ("a", b'{"a":[],"b":1}', []),
+    "only whitespace": ("a", b'{"a":[ \n ],"b":1}', []),
     "null": ("a", b'{"a":null}', []),
     "missing": ("a.b", b'{"a":{}}', []),
     "missing around": ("a.b", b'{"b":[1]}', []),
@@ -83,6 +91,35 @@ def test_each_element_of_an_array_is_a_document_in_which_it_has_the_place_of_the
     assert [(row["value"], row["data"], row["document_number"], row["error"]) for row in rows] == [
         (each, each, number, None) for number, each in enumerate(documents)
     ]
+
+
+def test_an_array_that_is_too_large_for_memory_has_the_same_elements(monkeypatch):
+    monkeypatch.setattr("kinesis_assets.decoders.json_paths.IN_MEMORY", 1)
+    for path, document, documents in UNNESTED.values():
+        assert [row["value"] for row in decoded([document], Unnest(path))] == documents
+    (row,) = decoded([b'{"a":12}'], Unnest("a"))
+    assert row["error"].startswith("unnest: Expected `array`, got `int`")
+
+
+@pytest.mark.parametrize(
+    ("decoder", "record"),
+    [
+        (Unnest("a"), b'{"n":1,"a":[%b]}' % b",".join([b"1"] * 100_000)),
+        (Split("array"), b"[%b]" % b",".join([b"1"] * 100_000)),
+    ],
+)
+def test_elements_take_no_more_memory_than_their_array(monkeypatch, decoder, record):
+    for module in ("json_paths", "split"):
+        monkeypatch.setattr(f"kinesis_assets.decoders.{module}.IN_MEMORY", 1000)
+    step = decoder.make_step()
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in step(Decoding(record)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 100_000
+    assert peak < 2 * len(record)
 
 
 @pytest.mark.parametrize(

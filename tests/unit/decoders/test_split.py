@@ -96,7 +96,7 @@ def test_a_record_that_is_no_whole_array_is_bad_as_a_whole(record):
 
 
 def test_an_array_that_is_too_large_for_memory_is_split_into_the_same_documents(monkeypatch):
-    monkeypatch.setattr("kinesis_assets.decoders.split._IN_MEMORY", 4)
+    monkeypatch.setattr("kinesis_assets.decoders.split.IN_MEMORY", 4)
     for record, documents in ARRAYS.values():
         assert [row["value"] for row in decoded([record], Split("array"))] == documents
 
