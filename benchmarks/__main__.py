@@ -9,6 +9,7 @@ full report.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ from benchmarks.harness.paths import BENCHMARKS, LAST_RUN
 from benchmarks.harness.section import Section
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MODULES = [
@@ -55,6 +57,28 @@ ENVIRONMENT = {
 def modules(*, full: bool) -> list[str]:
     """Return the sections to measure where the command names none."""
     return [*MODULES, *FULL_MODULES] if full else MODULES
+
+
+def named_sections(arguments: Sequence[str]) -> list[str]:
+    """Return the sections that a command line names; none for all.
+
+    An option or the name of no section ends the process with the exit code 2, and `--help` with 0.
+    """
+    parser = argparse.ArgumentParser(
+        prog="[FULL=1] python -m benchmarks",
+        description="Measure the benchmarks and write a report, see benchmarks/README.md.",
+    )
+    known = ", ".join(modules(full=True))
+    parser.add_argument(
+        "section",
+        nargs="*",
+        metavar="SECTION",
+        help=f"what to measure, by default the sections that have targets, or all with FULL=1: {known}",
+    )
+    names: list[str] = parser.parse_args(arguments).section
+    if unknown := [name for name in names if name not in modules(full=True)]:
+        parser.error(f"unknown section {', '.join(unknown)}; the sections are {known}")
+    return names
 
 
 def measure(module: str, *, full: bool) -> tuple[Section, bool]:
@@ -118,4 +142,4 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(named_sections(sys.argv[1:])))

@@ -46,3 +46,24 @@ def test_only_a_complete_run_replaces_the_committed_report():
     assert suite.report_folder([], full=True) == BENCHMARKS
     assert suite.report_folder([], full=False) == suite.report_folder(["landing"], full=True) == LAST_RUN
     assert BENCHMARKS not in LAST_RUN.parents
+
+
+def test_sections_are_named_by_the_command_line():
+    assert suite.named_sections(["landing", "start"]) == ["landing", "start"]
+    assert suite.named_sections([]) == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "code", "output"),
+    [
+        ("--help", 0, "usage: [FULL=1] python -m benchmarks [-h] [SECTION ...]"),
+        ("landings", 2, "unknown section landings; the sections are landing, cluster, scale,"),
+        ("--fast", 2, "unrecognized arguments: --fast"),
+    ],
+)
+def test_a_command_line_that_names_no_section_measures_nothing(argument, code, output, capsys):
+    with pytest.raises(SystemExit) as ended:
+        suite.named_sections([argument])
+    written = capsys.readouterr()
+    assert ended.value.code == code
+    assert output in (written.out if code == 0 else written.err)
