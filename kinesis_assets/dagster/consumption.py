@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
     from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.derivation import Derivation
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import OnDeleted, Retention
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
 

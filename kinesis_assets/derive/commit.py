@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinesis_assets.derive.data_files import Manifest
-from kinesis_assets.derive.derived_table import (
+from kinesis_assets.derive.commit_entry import (
     FORMAT,
     NO_TOMBSTONES,
     UNMATCHED,
     DerivedCommit,
     Kind,
     ReplacedFile,
-    refuse_rewritten,
 )
+from kinesis_assets.derive.data_files import Manifest
+from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.policy import NOTHING_DELETED, ROUTE_COLUMN
 from kinesis_assets.errors import CursorConflict, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
@@ -33,16 +33,10 @@ from kinesis_assets.table.commits.commit_loop import commit_until_known, find_co
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kinesis_assets.derive.commit_entry import Definition, Expiry, Redriven, Tombstones
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
-    from kinesis_assets.derive.derived_table import (
-        Definition,
-        DerivedSnapshot,
-        DerivedTable,
-        Expiry,
-        Redriven,
-        Tombstones,
-    )
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.policy import Decision
     from kinesis_assets.table.data_file import TableFile, WrittenFile
 

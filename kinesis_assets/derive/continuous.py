@@ -14,7 +14,7 @@ from kinesis_assets.retry import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.kinesis.clock import Clock
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.derived_table import Definition, Kind
+from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted
 
 if TYPE_CHECKING:

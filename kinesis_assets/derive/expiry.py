@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
+from kinesis_assets.derive.commit_entry import Expiry, Floor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
-from kinesis_assets.derive.derived_table import Expiry, Floor
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
@@ -42,8 +42,9 @@ from kinesis_assets.table.version import arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.data_files import DerivedFile
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.policy import Retention
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.data_file import TableFile

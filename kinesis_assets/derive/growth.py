@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.commit_entry import Definition, DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.source import Source
     from kinesis_assets.table.data_file import TableFile
 

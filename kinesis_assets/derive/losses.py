@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.derive.cursor import Records, Selection
-from kinesis_assets.derive.derived_table import REBUILD_COMMAND
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import (
     SourceCommitsMissing,
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import date
 
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.cursor import Cursor
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
+    from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.source import RankedFile, Source
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.errors import TableError

@@ -32,6 +32,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER, entry_path
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
@@ -42,7 +43,7 @@ from kinesis_assets.derive.data_files import (
     DerivedFileWriter,
     statistics_of,
 )
-from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, entry_path, refuse_rewritten
+from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.expiry import expire
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.tombstones import forget, unnamed_files

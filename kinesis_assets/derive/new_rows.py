@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from kinesis_assets.derive.commit_entry import Kind
 from kinesis_assets.derive.cursor import Selection
-from kinesis_assets.derive.derived_table import Kind, refuse_rewritten
+from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.losses import (
     deleted_error,
     deleted_rows,

@@ -25,7 +25,8 @@ from kinesis_assets.table.version import arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.commit_entry import Definition, DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.policy import Decision
     from kinesis_assets.derive.source import Source
 

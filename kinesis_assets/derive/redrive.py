@@ -32,10 +32,11 @@ from kinesis_assets.derive.bad_records import (
 )
 from kinesis_assets.derive.changes import caching, counted, ordered_rows, refuse_empty_keys
 from kinesis_assets.derive.commit import commit, named_files, until_not_overtaken
+from kinesis_assets.derive.commit_entry import Redriven
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
 from kinesis_assets.derive.data_files import DOCUMENT_COLUMN, ERRORS_FOLDER, FOUND_COLUMN
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.derived_table import Redriven, refuse_rewritten, refuse_unknown_rows
+from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.growth import grow
 from kinesis_assets.derive.read import shuffle_tasks
 from kinesis_assets.derive.row_order import ORDER_COLUMN
@@ -68,9 +69,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derivation import CheckedRows, Derivation
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.source import Source
 
 MAX_REASONS = 20

@@ -51,10 +51,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.derive.changes import StepChanges
+    from kinesis_assets.derive.commit_entry import Definition, DerivedCommit
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
     from kinesis_assets.derive.derivation import Derivation
-    from kinesis_assets.derive.derived_table import Definition, DerivedCommit, DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.source import Source
 

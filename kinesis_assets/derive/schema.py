@@ -16,8 +16,8 @@ from kinesis_assets.derive.column_types import (
     text_of,
     with_nulls,
 )
+from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.derive.data_files import BATCH_COLUMN, listed_columns
-from kinesis_assets.derive.derived_table import REBUILD_COMMAND
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.policy import STATISTICS_PROPERTY
 from kinesis_assets.table.schema import refusal_of

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.derive.cursor import Cursor, Selection
-from kinesis_assets.derive.derived_table import (
-    REBUILD_COMMAND,
-)
 from kinesis_assets.errors import (
     SourceCommitsMissing,
     TableOfAnotherSource,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
-    from kinesis_assets.derive.derived_table import ReplacedFile
+    from kinesis_assets.derive.commit_entry import ReplacedFile
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.range_stats import RangeStats
 

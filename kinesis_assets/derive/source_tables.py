@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from kinesis_assets.derive.added_again import ConsumedRecords
+from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
@@ -25,7 +26,6 @@ from kinesis_assets.derive.data_files import (
     router_and_values,
 )
 from kinesis_assets.derive.derived_table import (
-    REBUILD_COMMAND,
     SOURCE_PROPERTY,
     DerivedSnapshot,
     DerivedTable,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import date
 
+    from kinesis_assets.derive.commit_entry import DerivedCommit, Floor
     from kinesis_assets.derive.cursor import Records
-    from kinesis_assets.derive.derived_table import DerivedCommit, Floor
     from kinesis_assets.derive.source import Arrivals
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.positions.amendments import Amendment

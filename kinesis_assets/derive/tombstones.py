@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit_entry import NO_TOMBSTONES, TombstoneFile, Tombstones
 from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER, DerivedFileWriter
 from kinesis_assets.derive.derivation import Upsert
-from kinesis_assets.derive.derived_table import NO_TOMBSTONES, TombstoneFile, Tombstones
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.schema import table_schema
 from kinesis_assets.derive.upsert import ChangedRows

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.table.maintenance.steps import Step
 
 NOON = datetime.combine(datetime.now(UTC).date(), datetime.min.time(), UTC) + timedelta(hours=12)

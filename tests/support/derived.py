@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.derivation import Derivation
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.table.maintenance.steps import Step
     from support.bench import Bench
 

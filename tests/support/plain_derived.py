@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from kinesis_assets.derive.commit import commit, named_files
+from kinesis_assets.derive.commit_entry import Redriven
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
@@ -25,7 +26,7 @@ from kinesis_assets.derive.data_files import (
     DerivedFileWriter,
     Manifest,
 )
-from kinesis_assets.derive.derived_table import DerivedTable, Redriven
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.new_rows import new_rows
 from kinesis_assets.derive.read import rows_of_file
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts, WritingJob
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedSnapshot
+    from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.maintenance.steps import Step

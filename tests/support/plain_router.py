@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
-from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.version import arrow_schema
 from support.timing import WRITING
 
 if TYPE_CHECKING:
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.data_files import RecordCounts
-    from kinesis_assets.derive.derived_table import DerivedCommit
 
 TYPES = {
     "data": "string",

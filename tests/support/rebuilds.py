@@ -10,7 +10,7 @@ import dagster as dg
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.derived_table import Definition
+from kinesis_assets.derive.commit_entry import Definition
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
@@ -21,7 +21,7 @@ from support.plain_derived import PlainDerived
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kinesis_assets.derive.derived_table import Kind
+    from kinesis_assets.derive.commit_entry import Kind
 
 SHARD = "shardId-000000000000"
 

@@ -17,7 +17,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 
 if TYPE_CHECKING:
-    from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from support.bench import Bench
     from support.derived import DerivedBench
 

@@ -22,13 +22,8 @@ from kinesis_assets.dagster.checks.table_checks import (
     unmatched_records,
 )
 from kinesis_assets.derive.backlog import Backlog, backlog_of
-from kinesis_assets.derive.derived_table import (
-    Definition,
-    DerivedTable,
-    Kind,
-    refuse_rewritten,
-    refuse_unknown_rows,
-)
+from kinesis_assets.derive.commit_entry import Definition, Kind
+from kinesis_assets.derive.derived_table import DerivedTable, refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.new_rows import refuse_next_run
 from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.derive.source_tables import open_source
@@ -54,7 +49,8 @@ if TYPE_CHECKING:
         DerivedDataLossCheck,
         DerivedLagCheck,
     )
-    from kinesis_assets.derive.derived_table import CommitEntries, DerivedCommit, DerivedSnapshot
+    from kinesis_assets.derive.commit_entry import DerivedCommit
+    from kinesis_assets.derive.derived_table import CommitEntries, DerivedSnapshot
     from kinesis_assets.derive.source import Source
     from kinesis_assets.kinesis.role import AssumedRole
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
         CompactionDebtCheck,
         UnmatchedRecordsCheck,
     )
-    from kinesis_assets.derive.derived_table import CommitEntries, DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
+    from kinesis_assets.derive.derived_table import CommitEntries
 
 
 WINDOW = 24

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.events.missing_events import ComparisonProgress
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
 
 
 def continuous_derivations(

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.derive.derived_table import DerivedCommit, DerivedTable
+    from kinesis_assets.derive.commit_entry import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.kinesis.role import AssumedRole
 
 

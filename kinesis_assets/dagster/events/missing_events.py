@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.table.positions.commit_link import CommitLink
 
 

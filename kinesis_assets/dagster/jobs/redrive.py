@@ -16,7 +16,7 @@ from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
 
 
 class RedriveConfig(dg.Config):

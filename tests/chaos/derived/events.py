@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.derivation import CheckedRows
-    from kinesis_assets.derive.derived_table import DerivedCommit
     from kinesis_assets.derive.redrive import Redrive
     from kinesis_assets.errors import TableError
     from support.bench import Bench

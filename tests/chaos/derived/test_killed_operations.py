@@ -14,7 +14,7 @@ from chaos.derived.kill import MOMENTS, killed
 from kinesis_assets import new_rows
 from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.derived_table import Definition, Kind
+from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import InvalidInput
@@ -25,7 +25,7 @@ from support.plain_derived import PlainDerived, flatten, steps_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kinesis_assets.derive.derived_table import DerivedCommit
+    from kinesis_assets.derive.commit_entry import DerivedCommit
 
 OWNED = Definition(owner="orders", kind=Kind.APPEND)
 RENAMED = Definition(owner="sales", kind=Kind.APPEND)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets import new_rows
-from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, DerivedTable
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import SourceCommitsMissing
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS

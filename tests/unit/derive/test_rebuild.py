@@ -9,9 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit_entry import Definition, Kind, Tombstones
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER, DerivedFileWriter
-from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind, Tombstones
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.rebuild import prepare_columns, restarted
 from kinesis_assets.derive.tombstones import tombstone_files
 from kinesis_assets.derive.write import writing_job

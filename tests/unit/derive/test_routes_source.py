@@ -9,13 +9,13 @@ import pytest
 from kinesis_assets import new_rows
 from kinesis_assets.derive.backlog import backlog_of
 from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     router_and_values,
     routes_folder,
 )
-from kinesis_assets.derive.derived_table import Definition, Kind
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, TableUnsuitable

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.dagster.checks.table_checks import BadRecords, HourOfRecords, count_committed
+from kinesis_assets.derive.commit_entry import entry_path
 from kinesis_assets.derive.data_files import RecordCounts
-from kinesis_assets.derive.derived_table import DerivedTable, entry_path
+from kinesis_assets.derive.derived_table import DerivedTable
 from support.plain_derived import PlainDerived
 
 if TYPE_CHECKING:

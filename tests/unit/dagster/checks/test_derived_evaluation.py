@@ -20,8 +20,9 @@ from kinesis_assets.dagster.checks.table_checks import FILES_EVERY
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, RecordCounts
-from kinesis_assets.derive.derived_table import Definition, DerivedTable, Kind, entry_path
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id, time_of_id

@@ -21,9 +21,9 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import RecordCounts
-from kinesis_assets.derive.derived_table import Definition, Kind, entry_path
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source_tables import open_source

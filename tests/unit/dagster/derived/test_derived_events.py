@@ -19,8 +19,9 @@ from kinesis_assets.dagster.derived.derived_events import (
 )
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
+from kinesis_assets.derive.commit_entry import FORMAT, DerivedCommit
 from kinesis_assets.derive.cursor import Cursor
-from kinesis_assets.derive.derived_table import FORMAT, DerivedCommit, DerivedTable
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.table.commit_ids import new_id
 from support.daemon import Daemon, Status
 from support.sensor_state import record_dead_run

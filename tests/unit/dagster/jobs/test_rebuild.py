@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.dagster.jobs.rebuild import build_rebuild_job
 from kinesis_assets.dagster.stream_names import op_key
-from kinesis_assets.derive.derived_table import Kind
+from kinesis_assets.derive.commit_entry import Kind
 from kinesis_assets.errors import InvalidInput
 from support.rebuilds import SHARD, OwnedTable
 

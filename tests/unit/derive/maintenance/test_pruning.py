@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from kinesis_assets import new_rows
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER, entry_path
 from kinesis_assets.derive.data_files import CHANGES_FOLDER, ERRORS_FOLDER
-from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, DerivedTable, entry_path
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import PositionsUnreadable, SourceCommitsMissing
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE

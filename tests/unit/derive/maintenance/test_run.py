@@ -10,8 +10,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import new_rows
 from kinesis_assets.derive import maintenance
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER
 from kinesis_assets.derive.data_files import CHANGES_FOLDER
-from kinesis_assets.derive.derived_table import ENTRIES_FOLDER, DerivedSnapshot, DerivedTable
+from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten, TableUnsuitable
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations

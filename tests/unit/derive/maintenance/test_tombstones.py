@@ -12,9 +12,9 @@ import pytest
 
 from kinesis_assets.derive import tombstones as tombstones_module
 from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit_entry import Definition, Kind, Tombstones
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, TOMBSTONES_FOLDER, DerivedFileWriter
-from kinesis_assets.derive.derived_table import Definition, Kind, Tombstones
 from kinesis_assets.derive.tombstones import tombstone_files, with_few_files
 from kinesis_assets.derive.upsert import _may_contain
 from kinesis_assets.derive.write import writing_job
