@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import msgspec
@@ -29,7 +30,7 @@ from kinesis_assets.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField
 
     from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
@@ -75,7 +76,7 @@ class Csv:
         spark_type = cast("StructType", self.spark_type)
         read = json_reader(spark_type)
         names = spark_type.names
-        writers = [_writer(field.dataType) for field in spark_type.fields]
+        writers = [_writer(field) for field in spark_type.fields]
         keys = [msgspec.json.encode(name) + b":" for name in names]
 
         def step(decoding: Decoding) -> Iterable[Decoding] | None:
@@ -152,8 +153,14 @@ def _separated(text: str, delimiter: str) -> list[str | None] | None:
     return [value or None for value in row.split(delimiter)]
 
 
-def _writer(kind: DataType) -> Callable[[str], bytes]:
-    """Return a function that writes a value as JSON of its type; or else as text, which is refused."""
+def _writer(field: StructField) -> Callable[[str], bytes]:
+    """Return a function that writes a value as JSON of its type; or else as text, which is refused.
+
+    A variant accepts any text, so the function refuses what is no JSON itself.
+    """
+    kind = field.dataType
+    if kind.typeName() == "variant":
+        return partial(_checked_json, field.name)
     if isinstance(kind, _TEXTS):
         return msgspec.json.encode
     if isinstance(kind, NumericType):
@@ -177,4 +184,12 @@ def _written_json(value: str) -> bytes:
         _raw(value)
     except (msgspec.DecodeError, RecursionError):
         return msgspec.json.encode(value)
+    return value.encode()
+
+
+def _checked_json(name: str, value: str) -> bytes:
+    try:
+        _raw(value)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Undecodable(f"{error} - at `$.{name}`") from error
     return value.encode()

@@ -110,6 +110,8 @@ def test_values_have_the_types_of_the_schema():
         ("int", "2147483648"),
         ("array<int>", '"[1,"'),
         ("array<int>", "1"),
+        ("variant", "shoes"),
+        ("variant", '"[1,"'),
     ],
 )
 def test_a_value_of_another_form_is_bad(kind, value):
@@ -117,6 +119,14 @@ def test_a_value_of_another_form_is_bad(kind, value):
     assert found is None
     assert error.startswith("csv: ")
     assert "$.a" in error
+
+
+@pytest.mark.parametrize("value", ["1.50", "true", '"text"', '{"a":[1]}', "null"])
+def test_a_variant_has_the_json_that_it_is(value):
+    quoted = value.replace('"', '""')
+    ((found, error),) = rows([f'"{quoted}",x'.encode()], spark_type("a variant, b string"))
+    assert error is None
+    assert found["a"] == (None if value == "null" else value)
 
 
 def test_a_missing_value_that_is_required_is_bad():
