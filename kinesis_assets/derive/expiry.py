@@ -23,12 +23,11 @@ from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.commit_entry import Expiry, Floor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.read import check_rows_read, rows_of_file
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CommitFailed,
     CursorConflict,
-    DataFileInvalid,
     TableUnreachable,
     TableUnsuitable,
     UpsertOvertaken,
@@ -299,13 +298,7 @@ def _written(
             old = pc.fill_null(pc.less(rows[floor.column], pa.scalar(first, kind)), False)
             found.update(rows.filter(old)[BATCH_COLUMN].drop_null().to_pylist())
             writer.write(rows.filter(pc.invert(old)))
-    logged = [file.rows for file in files if file.rows is not None]
-    if len(logged) == len(files) and sum(logged) != read:
-        raise DataFileInvalid(
-            table.uri,
-            f"{len(files)} files have {read} rows, but its log says {sum(logged)}. Nothing was changed. "
-            "Rebuild the table",
-        )
+    check_rows_read(table.uri, files, read)
     return writer.close(), found
 
 

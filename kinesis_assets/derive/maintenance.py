@@ -45,12 +45,11 @@ from kinesis_assets.derive.data_files import (
 )
 from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.expiry import expire
-from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.read import check_rows_read, rows_of_file
 from kinesis_assets.derive.tombstones import forget, unnamed_files
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CommitFailed,
-    DataFileInvalid,
     PositionsUnreadable,
     TableUnreachable,
     TableUnsuitable,
@@ -198,13 +197,7 @@ def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int
         written = writer.close()
     except (OSError, pa.ArrowException) as error:
         raise TableUnreachable(table.uri, f"its small files cannot be merged: {error}") from None
-    logged = [file.rows for file in files if file.rows is not None]
-    if len(logged) == len(files) and sum(logged) != read:
-        raise DataFileInvalid(
-            table.uri,
-            f"{len(files)} files have {read} rows, but its log says {sum(logged)}. Nothing was changed. "
-            "Rebuild the table",
-        )
+    check_rows_read(table.uri, files, read)
     return written
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Selection
 from kinesis_assets.derive.row_order import ORDER_COLUMN
+from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.session import parallelism
 
@@ -222,6 +223,21 @@ def rows_of_file(
                     rows = rows.filter(selected)
                 if rows.num_rows:
                     yield rows
+
+
+def check_rows_read(table: str, files: Sequence[TableFile], read: int) -> None:
+    """Check the number of rows that were read from all rows of some files.
+
+    Raises:
+        DataFileInvalid: It is not that of the log.
+    """
+    logged = [file.rows for file in files if file.rows is not None]
+    if len(logged) == len(files) and sum(logged) != read:
+        raise DataFileInvalid(
+            table,
+            f"{len(files)} files have {read} rows, but its log says {sum(logged)}. Nothing was changed. "
+            "Rebuild the table",
+        )
 
 
 def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) -> pa.BooleanArray | None:
