@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from kinesis_assets.decoders.split import SplitMode
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import Field
+from kinesis_assets.schemas.ddl import UNCHANGED_COLUMN, Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -58,7 +58,7 @@ CHANGED_AT = Field("_changed_at", "TIMESTAMP")
 POSITION = Field("_position", "STRING")
 """Where a change is in the log of its database. The order of these texts is that of the log."""
 
-UNCHANGED = Field("_unchanged", "ARRAY<STRING>")
+UNCHANGED = Field(UNCHANGED_COLUMN, "ARRAY<STRING>")
 """The columns whose values a change lacks, because they have not changed."""
 
 SOURCE = "_source"

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
-from kinesis_assets.derive.data_files import BATCH_COLUMN, DOCUMENT_COLUMN, FOUND_COLUMN
+from kinesis_assets.derive.data_files import BATCH_COLUMN, FOUND_COLUMN
 from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, adding_order, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.derive.source_tables import ErrorsSource
 from kinesis_assets.derive.upsert import matching, removed_files
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.table.data_file import TableFile
 
@@ -57,7 +58,7 @@ def kept_in_table(spark: SparkSession, snapshot: DerivedSnapshot) -> DataFrame:
             f"{', '.join(missing)}. Nothing was changed. Set on_bad_record to keep or separate, or return "
             "the columns of from_json"
         )
-    columns = [name for name in (*_KEPT, DOCUMENT_COLUMN, BATCH_COLUMN) if name in names]
+    columns = [name for name in (*_KEPT, DOCUMENT_NUMBER, BATCH_COLUMN) if name in names]
     rows = read(spark, snapshot, _files_with_errors(snapshot), columns=columns)
     bad = rows.where(F.col("error").isNotNull() & F.col("sequence_number").isNotNull())
     return identified(bad.withColumnRenamed(BATCH_COLUMN, FOUND_COLUMN))
@@ -65,9 +66,9 @@ def kept_in_table(spark: SparkSession, snapshot: DerivedSnapshot) -> DataFrame:
 
 def identified(bad: DataFrame) -> DataFrame:
     """Return bad records with all columns of their identity."""
-    if DOCUMENT_COLUMN in bad.columns:
+    if DOCUMENT_NUMBER in bad.columns:
         return bad
-    return bad.withColumn(DOCUMENT_COLUMN, F.lit(None).cast("int"))
+    return bad.withColumn(DOCUMENT_NUMBER, F.lit(None).cast("int"))
 
 
 def set_apart(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapshot | None) -> DataFrame:
@@ -139,7 +140,7 @@ def in_source(
         cache: Keeps rows once Spark has computed them.
     """
     types = {field.name: field.dataType for field in _read_source(spark, source, []).schema}
-    by = [*RECORD_COLUMNS, *[DOCUMENT_COLUMN] * has_documents(source)]
+    by = [*RECORD_COLUMNS, *[DOCUMENT_NUMBER] * has_documents(source)]
     present = _present(spark, source, bad, cache, by) if {*RECORD_COLUMNS} <= {*types} else None
     kept = [name for name in bad.columns if name in types and name != "error"]
     columns = [F.col(f"`{name}`").cast(types[name]).alias(name) for name in kept]
@@ -160,7 +161,7 @@ def in_source(
 
 def has_documents(source: Source) -> bool:
     """Return whether the rows of a source are documents of records already, as those of a router are."""
-    return DOCUMENT_COLUMN in {field["name"] for field in source.schema["fields"]}
+    return DOCUMENT_NUMBER in {field["name"] for field in source.schema["fields"]}
 
 
 def whole_records(

@@ -76,10 +76,6 @@ def counts_of(batch: pa.RecordBatch, error_column: str) -> RecordCounts:
 BATCH_COLUMN = "_batch_id"
 """The column of a derived table with the batch id of the commit that added the row."""
 
-DOCUMENT_COLUMN = "document_number"
-"""The column with the place of a document in its record, in tables and routers whose records are split. It is
-null in a record that could not be split."""
-
 FOUND_COLUMN = "table_batch_id"
 """The column of a table of errors with the batch id of the commit of its table that separated the record. A
 redrive that separates it again keeps it."""

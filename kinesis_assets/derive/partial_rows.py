@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kinesis_assets.schemas.ddl import UNCHANGED_COLUMN
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from kinesis_assets.spark.arrow_steps import ArrowStep
-
-UNCHANGED_COLUMN = "_unchanged"
-"""The column of a transformation with the names of the columns whose values a row lacks."""
 
 _VERSION, _IS_FIRST, _DELETES = "__version", "__is_first", "__row_deletes"
 

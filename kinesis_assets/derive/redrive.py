@@ -34,7 +34,7 @@ from kinesis_assets.derive.changes import caching, counted, ordered_rows, refuse
 from kinesis_assets.derive.commit import commit, named_files, until_not_overtaken
 from kinesis_assets.derive.commit_entry import Redriven
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
-from kinesis_assets.derive.data_files import DOCUMENT_COLUMN, ERRORS_FOLDER, FOUND_COLUMN
+from kinesis_assets.derive.data_files import ERRORS_FOLDER, FOUND_COLUMN
 from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.growth import grow
@@ -60,6 +60,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.metrics.instruments import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import measure
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.carried_column import carry
 from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id
@@ -206,7 +207,7 @@ class _Attempt:
             InvalidInput: The transformation keeps no bad records, or it fails or is refused.
             LandingFailed: Records were decoded in one job, and not in another one.
         """
-        uri, number = self.table.uri, F.col(DOCUMENT_COLUMN)
+        uri, number = self.table.uri, F.col(DOCUMENT_NUMBER)
         of_record = number.isNull() | F.lit(has_documents(self.source))  # a router has split the others
         documents, self.bad = self.bad.where(~of_record), self.bad.where(of_record)
         records = in_source(self.spark, self.source, self.bad, cache=self.cache)
@@ -215,7 +216,7 @@ class _Attempt:
             whole = self.cache(whole_records(self.spark, self.source, documents, cache=self.cache))
             checked = self.transformed(records.unionByName(whole))
             still = checked.rows if checked.separate is None else checked.separate
-            if DOCUMENT_COLUMN in still.columns and ORDER_COLUMN in checked.rows.columns:
+            if DOCUMENT_NUMBER in still.columns and ORDER_COLUMN in checked.rows.columns:
                 split = SplitRecords(whole, documents, self.cache)
         if split is None or checked is None:  # the transformation does not split records
             checked = self.transformed(records)
@@ -421,7 +422,7 @@ class SplitRecords:
     def __init__(
         self, whole: DataFrame, documents: DataFrame, cache: Callable[[DataFrame], DataFrame]
     ) -> None:
-        numbers = documents.groupBy(*RECORD_COLUMNS).agg(F.collect_set(DOCUMENT_COLUMN).alias(_NUMBERS))
+        numbers = documents.groupBy(*RECORD_COLUMNS).agg(F.collect_set(DOCUMENT_NUMBER).alias(_NUMBERS))
         orders = whole.select(*RECORD_COLUMNS, F.col(ORDER_COLUMN).alias(_RECORD_ORDER))
         self._numbers = cache(orders.join(numbers, [*RECORD_COLUMNS]))
         self._documents = documents
@@ -429,14 +430,14 @@ class SplitRecords:
     def bad_of(self, still: DataFrame) -> DataFrame:
         """Return the bad documents that were decoded again: those of records that could be split."""
         split = self._numbers
-        unsplit = identified(still).where(F.col(DOCUMENT_COLUMN).isNull()).select(*RECORD_COLUMNS)
+        unsplit = identified(still).where(F.col(DOCUMENT_NUMBER).isNull()).select(*RECORD_COLUMNS)
         split = split.join(unsplit, [*RECORD_COLUMNS], "left_anti")
         return self._documents.join(split, [*RECORD_COLUMNS], "left_semi")
 
     def still_of(self, still: DataFrame) -> DataFrame:
         """Return the records and documents among some that are still bad which were bad before."""
         rows = identified(still).join(self._numbers, [*RECORD_COLUMNS], "left")
-        was_bad = F.array_contains(_NUMBERS, F.col(DOCUMENT_COLUMN))
+        was_bad = F.array_contains(_NUMBERS, F.col(DOCUMENT_NUMBER))
         return rows.where(F.col(_NUMBERS).isNull() | was_bad).select(*still.columns)
 
     def rows_of(self, rows: DataFrame) -> DataFrame:

@@ -20,7 +20,6 @@ from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     COMMIT_ORDER_COLUMN,
-    DOCUMENT_COLUMN,
     ERRORS_FOLDER,
     FOUND_COLUMN,
     router_and_values,
@@ -40,6 +39,7 @@ from kinesis_assets.errors import (
     TableOfAnotherSource,
     TableUnsuitable,
 )
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.opening import open_delta
@@ -303,7 +303,7 @@ class DerivedSource(Source):
         return list(commits)
 
 
-_ROUTER_ORDER = (COMMIT_ORDER_COLUMN, *RECORD_COLUMNS, DOCUMENT_COLUMN)
+_ROUTER_ORDER = (COMMIT_ORDER_COLUMN, *RECORD_COLUMNS, DOCUMENT_NUMBER)
 """The columns of a router by which its rows have the order that they have in its source."""
 
 
@@ -345,7 +345,7 @@ class ErrorsSource(DerivedSource):
     The arguments and errors are those of `DerivedSource`.
     """
 
-    replaces = (*RECORD_COLUMNS, DOCUMENT_COLUMN)
+    replaces = (*RECORD_COLUMNS, DOCUMENT_NUMBER)
 
     @property
     def origin_id(self) -> str:
@@ -362,7 +362,7 @@ class ErrorsSource(DerivedSource):
         fields = [field for field in TABLE_SCHEMA if field.name not in {"stream", RawSource.batch_column}]
         added = {
             "schema_id": pa.string(),
-            DOCUMENT_COLUMN: pa.int32(),
+            DOCUMENT_NUMBER: pa.int32(),
             FOUND_COLUMN: pa.int64(),
             BATCH_COLUMN: pa.int64(),
         }

@@ -50,13 +50,13 @@ from pyspark.sql.types import (
 
 from kinesis_assets.derive.conforming import conformed
 from kinesis_assets.derive.partial_rows import (
-    UNCHANGED_COLUMN,
     filled,
     has_unknown_values,
     unknown_columns,
 )
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN
+from kinesis_assets.schemas.ddl import UNCHANGED_COLUMN
 from kinesis_assets.spark.carried_column import carried, is_in_order, with_carried
 from kinesis_assets.spark.session import parallelism
 

@@ -13,10 +13,15 @@ KEEPING = ("error", "shard_id", "sequence_number", "sub_sequence_number", "data"
 """The columns of a typed table by which a record is kept that cannot be decoded."""
 
 DOCUMENT_NUMBER = "document_number"
-"""The column with the place of a document in its record, in tables whose records may be split."""
+"""The column with the place of a document in its record, in tables and routers whose records may be split. It
+is null in a record that could not be split."""
 
 KEEPING_DOCUMENTS = (*KEEPING[:-1], DOCUMENT_NUMBER, KEEPING[-1])
 """The same as `KEEPING`, in these tables."""
+
+UNCHANGED_COLUMN = "_unchanged"
+"""The column of a transformation with the names of the columns whose values a row lacks. An upsert takes them
+from the table. It is not stored."""
 
 RECORD = "_record"
 """The name under which expressions find the columns of the raw table of which the record has the name too."""

@@ -34,7 +34,7 @@ BESIDE = {
 }
 """Folders beside the layers, and what each may import. Only `demo` and `cli` may import them all."""
 
-USES_BESIDE = {"dagster": frozenset({"decoders", "schemas"})}
+USES_BESIDE = {"dagster": frozenset({"decoders", "schemas"}), "derive": frozenset({"schemas"})}
 """Folders beside the layers that another folder may import too."""
 
 INNER_LAYERS = {

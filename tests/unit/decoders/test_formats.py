@@ -13,8 +13,7 @@ import pytest
 from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import formats
-from kinesis_assets.decoders.formats import FORMATS, UNCHANGED, Changes, SchemaKind, find_format
-from kinesis_assets.derive.partial_rows import UNCHANGED_COLUMN
+from kinesis_assets.decoders.formats import FORMATS, Changes, SchemaKind, find_format
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components
 from support.dagster_components import dagsters_own_warnings
@@ -162,10 +161,6 @@ def test_a_field_that_changes_cannot_have_is_refused_with_its_file_and_line(sche
     with pytest.raises(Exception, match="KinesisTableComponent") as caught:
         dagster_components.loaded(KinesisTableComponent, **TABLE | {"format": "dms", "schema": schema})
     assert re.search(rf"defs\.yaml:\d+: schema: {reason}", str(caught.value.__cause__))
-
-
-def test_the_columns_of_unknown_values_are_named_where_upserts_find_them():
-    assert UNCHANGED.name == UNCHANGED_COLUMN
 
 
 @pytest.mark.slow

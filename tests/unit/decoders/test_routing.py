@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from kinesis_assets.decoders.routing import Routing
-from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN, DOCUMENT_COLUMN
+from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN
 from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.derive.row_order import ORDER_COLUMN
-from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.schema import COLUMNS
 from support.raw_rows import raw_table
 
@@ -94,10 +93,6 @@ def test_rows_keep_the_columns_of_the_source_and_the_order_of_the_commits():
     (row,) = routed("type", {"order": "order"}, b'{"type": "order"}')
     assert list(row) == [*NAMES, "commit_order", "route"]
     assert (row["commit_order"], row["sequence_number"], row["batch_id"]) == ("1001", "0", 7)
-
-
-def test_decoders_and_derived_tables_call_the_place_of_a_document_the_same():
-    assert DOCUMENT_COLUMN == DOCUMENT_NUMBER
 
 
 def test_large_values_are_not_remembered():

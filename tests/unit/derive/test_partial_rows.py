@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.derive.partial_rows import UNCHANGED_COLUMN, filling
+from kinesis_assets.derive.partial_rows import filling
+from kinesis_assets.schemas.ddl import UNCHANGED_COLUMN
 
 SCHEMA = pa.schema(
     {

@@ -8,9 +8,10 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.events.table_metadata import derived_columns
-from kinesis_assets.derive.data_files import BATCH_COLUMN, COMMIT_ORDER_COLUMN, DOCUMENT_COLUMN, FOUND_COLUMN
+from kinesis_assets.derive.data_files import BATCH_COLUMN, COMMIT_ORDER_COLUMN, FOUND_COLUMN
 from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
 from kinesis_assets.table.version import schema_of
@@ -101,7 +102,7 @@ def test_raw_and_derived_tables_have_the_same_names_of_types():
 
 def test_every_column_that_tables_add_has_a_description():
     texts = [(name, "string") for name in ("schema_id", COMMIT_ORDER_COLUMN, ROUTE_COLUMN)]
-    numbers = [(DOCUMENT_COLUMN, "integer"), (FOUND_COLUMN, "long"), (BATCH_COLUMN, "long")]
+    numbers = [(DOCUMENT_NUMBER, "integer"), (FOUND_COLUMN, "long"), (BATCH_COLUMN, "long")]
     columns = columns_of(*texts, *numbers)
     assert all(columns.values())
 
