@@ -9,7 +9,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Self
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from kinesis_assets.emulator.asgi import App, Receive, Scope, Send
-    from kinesis_assets.emulator.event_stream import Frame
+    from kinesis_assets.emulator.event_stream import Frames
     from kinesis_assets.emulator.shapes import Member
 
 _ACCESS_KEY = re.compile(rb"Credential=([0-9]{12})/")
@@ -45,7 +45,7 @@ class Response:
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
-    frames: AsyncIterator[Frame] | None = None
+    frames: Frames | None = None
 
 
 class KinesisApp:
@@ -71,7 +71,7 @@ class KinesisApp:
         except ServiceError as error:
             content = msgspec.json.encode({"__type": type(error).__name__, "message": str(error)})
             return Response(400, self.headers(len(content)), content)
-        if isinstance(output, AsyncIterator):
+        if isinstance(output, AsyncGenerator):
             return Response(200, self.headers(None, event_stream.CONTENT_TYPE), frames=output)
         content = b"" if output is None else msgspec.json.encode(output)
         return Response(200, self.headers(len(content)), content)
@@ -96,7 +96,7 @@ class KinesisApp:
         found = _ACCESS_KEY.search(headers.get(b"authorization", b""))
         return self.account.by_id(found[1].decode()) if found else self.account
 
-    def _execute(self, headers: dict[bytes, bytes], body: bytes) -> Member | AsyncIterator[Frame] | None:
+    def _execute(self, headers: dict[bytes, bytes], body: bytes) -> Member | Frames | None:
         if headers.get(b"content-type", b"").partition(b";")[0].strip() != CONTENT_TYPE:
             raise UnknownOperationException(f"The Content-Type must be {CONTENT_TYPE.decode()}.")
         target = headers.get(b"x-amz-target", b"").decode("latin-1")

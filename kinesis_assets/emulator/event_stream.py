@@ -9,6 +9,7 @@ Source: https://smithy.io/2.0/aws/amazon-eventstream.html
 from __future__ import annotations
 
 import struct
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import Self
 from zlib import crc32
@@ -58,6 +59,10 @@ class Frame:
         prelude = struct.pack(">II", length, len(headers))
         frame = b"".join((prelude, _CHECKSUM.pack(crc32(prelude)), headers, self.payload))
         return frame + _CHECKSUM.pack(crc32(frame))
+
+
+Frames = AsyncGenerator[Frame, None]
+"""The frames of a response, each as soon as it is due."""
 
 
 def _encoded(name: bytes, text: bytes) -> bytes:

@@ -19,10 +19,8 @@ from kinesis_assets.emulator.shapes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from kinesis_assets.emulator.account import Account, Stream
-    from kinesis_assets.emulator.event_stream import Frame
+    from kinesis_assets.emulator.event_stream import Frames
 
 _WRONG_TYPE = re.compile("Expected `[^`]+`, got ")
 """The beginning of msgspec's error for a value of the wrong type. Its others are for violated constraints."""
@@ -31,7 +29,7 @@ _WRONG_TYPE = re.compile("Expected `[^`]+`, got ")
 class Request(Member):
     """A request. Each operation is a subclass that has the operation's name."""
 
-    def execute(self, account: Account) -> Member | AsyncIterator[Frame] | None:
+    def execute(self, account: Account) -> Member | Frames | None:
         """Carry out the operation and return the response: None is an empty body, frames are events."""
         raise NotImplementedError
 

@@ -6,15 +6,16 @@ Each fault is a layer around the next one, and the service is the innermost laye
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import socket
 import struct
+import termios
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate, parsedate_to_datetime
-from http import HTTPStatus
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.app import KinesisApp
     from kinesis_assets.emulator.asgi import App, Receive, Scope, Send
-    from kinesis_assets.emulator.event_stream import Frame
+    from kinesis_assets.emulator.event_stream import Frames
 
 
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -88,12 +89,14 @@ class Exchange:
             await self._wait_for_disconnect()
             return
         if answer.reset:
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-            transport.abort()
-            await self._wait_for_disconnect()
+            await self._reset(transport)
             return
         if answer.frames is not None:
-            await self._send_frames(answer.frames)
+            try:
+                await self._send_frames(answer, answer.frames)
+            except ConnectionReset:
+                await _wait_until_received(transport)
+                await self._reset(transport)
             return
         part = answer.body[: int(len(answer.body) * answer.kept)]
         cut_on_wire = answer.on_wire and len(part) < len(answer.body)
@@ -110,10 +113,28 @@ class Exchange:
     async def _wait_for_disconnect(self) -> None:
         await wait_for_disconnect(self._receive)
 
-    async def _send_frames(self, frames: AsyncIterator[Frame]) -> None:
-        headers = self._headers or self._app.headers(None)
-        await self._send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
+    async def _send_frames(self, answer: Answer, frames: Frames) -> None:
+        headers = [_skewed(header, answer.skew) for header in self._headers or self._app.headers(None)]
+        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send_parts((frame.encode() async for frame in frames), self._receive, self._send)
+
+    async def _reset(self, transport: asyncio.Transport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        transport.abort()
+        await self._wait_for_disconnect()
+
+
+class ConnectionReset(Exception):
+    """The frames of a response end with a reset of the connection."""
+
+
+async def _wait_until_received(transport: asyncio.Transport) -> None:
+    """Wait until the client's machine has received everything, which a reset would discard otherwise."""
+    connection = transport.get_extra_info("socket").fileno()
+    while not transport.is_closing() and (  # noqa: ASYNC110  # the kernel has no event for it
+        transport.get_write_buffer_size() or any(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))
+    ):
+        await asyncio.sleep(0.005)
 
 
 def _skewed(header: tuple[bytes, bytes], seconds: float) -> tuple[bytes, bytes]:
@@ -276,7 +297,7 @@ class Answer:
 
     status: int
     body: bytes
-    frames: AsyncIterator[Frame] | None = None
+    frames: Frames | None = None
     delay: float = 0.0
     kept: float = 1.0
     on_wire: bool = False

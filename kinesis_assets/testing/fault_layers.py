@@ -22,12 +22,14 @@ from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shapes import ResourceNotFoundException
 from kinesis_assets.emulator.shards import PAGE_RECORDS, SequenceNumber, record_size
 from kinesis_assets.errors import InvalidInput, ShardUnknown
-from kinesis_assets.testing.exchange import Answer, Call, Fault, shards_of
+from kinesis_assets.testing.event_faults import change_frames, event_members
+from kinesis_assets.testing.exchange import Answer, Fault, shards_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from kinesis_assets.emulator.account import Account, Stream
+    from kinesis_assets.emulator.event_stream import Frames
     from kinesis_assets.emulator.shards import Shard
     from kinesis_assets.testing.exchange import Call, Downstream, Layer
 
@@ -36,8 +38,17 @@ THROTTLED = "ProvisionedThroughputExceededException"
 
 _READS = 5
 _READ_BYTES = 2 * 1024 * 1024
+_CONTROL_CALLS = {
+    "DeregisterStreamConsumer": 5,
+    "DescribeStreamConsumer": 20,
+    "ListStreamConsumers": 5,
+    "RegisterStreamConsumer": 5,
+}
 _WRITES = 1000
 _WRITTEN_BYTES = 1024 * 1024
+
+_CLOCK_CHECK = 0.05
+"""How often a subscription that has to wait checks the clock, in seconds of the machine's clock."""
 
 
 class _Window:
@@ -68,7 +79,7 @@ class _Window:
 
 
 class Limits:
-    """The limits of every shard as layers around the service.
+    """The limits of every shard, and of the calls for consumers, as layers around the service.
 
     Args:
         clock: Returns a time in seconds.
@@ -80,10 +91,14 @@ class Limits:
             Fault("GetRecords", self._read),
             Fault("PutRecord", self._put_record),
             Fault("PutRecords", self._put_records),
+            Fault("SubscribeToShard", self._subscribe),
+            *(Fault(operation, self._control) for operation in _CONTROL_CALLS),
         )
         self._reads: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _READS, inf))
         self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _WRITES, _WRITTEN_BYTES))
         self._readable_at: dict[Any, float] = {}
+        self._subscriptions: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, 1, inf))
+        self._calls: dict[Any, _Window] = {}
 
     async def _read(self, call: Call, downstream: Downstream) -> Answer:
         shard = (call.stream, call.shard_id)
@@ -91,10 +106,28 @@ class Limits:
             return Answer.error(THROTTLED)
         answer = await downstream(call)
         if answer.status == HTTPStatus.OK:
-            records = answer.members["Records"]
-            size = sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
-            self._readable_at[shard] = self._clock() + size / _READ_BYTES
+            self._readable_at[shard] = self._clock() + _size(answer.members["Records"]) / _READ_BYTES
         return answer
+
+    async def _subscribe(self, call: Call, downstream: Downstream) -> Answer:
+        if not self._subscriptions[call.arguments.get("ConsumerARN"), call.shard_id].admit(0):
+            return Answer.error("LimitExceededException")
+        return await change_frames(self._paced)(call, downstream)
+
+    async def _paced(self, frames: Frames) -> Frames:
+        async for frame in frames:
+            yield frame
+            until = self._clock() + _size((event_members(frame) or {}).get("Records", ())) / _READ_BYTES
+            while (seconds := until - self._clock()) > 0:  # noqa: ASYNC110  # the clock may be a test's
+                await asyncio.sleep(min(seconds, _CLOCK_CHECK))
+
+    async def _control(self, call: Call, downstream: Downstream) -> Answer:
+        resource = (
+            downstream.account.account_id if call.operation == "RegisterStreamConsumer" else call.stream
+        )
+        limit = _CONTROL_CALLS[call.operation]
+        window = self._calls.setdefault((call.operation, resource), _Window(self._clock, limit, inf))
+        return await downstream(call) if window.admit(0) else Answer.error("LimitExceededException")
 
     async def _put_record(self, call: Call, downstream: Downstream) -> Answer:
         if call.shard_id is None or self._admits_write(call, call.shard_id, call.arguments):
@@ -114,6 +147,10 @@ class Limits:
         return self._writes[call.stream, shard_id].admit(
             record_size(entry["Data"], entry.get("PartitionKey"))
         )
+
+
+def _size(records: Iterable[dict[str, Any]]) -> int:
+    return sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
 
 
 def empty(behind_ms: int) -> Layer:

@@ -8,16 +8,19 @@ from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any, Unpack
 
+from kinesis_assets.emulator.shapes import milliseconds
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.testing import fault_layers
+from kinesis_assets.testing import event_faults, fault_layers
 from kinesis_assets.testing.exchange import CallFilter, Fault, Interceptor, Layer, check_operation
 from kinesis_assets.testing.fault_layers import THROTTLED, Limits, fail_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.app import KinesisApp
     from kinesis_assets.emulator.asgi import App
+    from kinesis_assets.testing.event_faults import Change
     from kinesis_assets.testing.exchange import Answer, Call
 
 
@@ -37,8 +40,12 @@ class Faults:
     and the later ones do not count the call. Exclusive faults with `times` therefore apply in turn. Faults
     can be added at any time and from any thread. They remain active until `clear`.
 
-    All methods that add a fault raise `InvalidInput` if the operation is unknown, or if `after` or `times` is
-    out of range.
+    The faults within subscriptions affect calls of SubscribeToShard. `events` is the number of events with
+    records that arrive before the fault, 0 by default. Events without records do not count, because their
+    number depends on the time.
+
+    All methods that add a fault raise `InvalidInput` if the operation is unknown, or if `after`, `times` or
+    `events` is out of range.
 
     Attributes:
         calls: All calls since the start or the last `clear`, in order of arrival.
@@ -131,10 +138,11 @@ class Faults:
                 Otherwise the part is a complete HTTP response, as from a proxy that truncated it.
 
         Raises:
-            InvalidInput: `kept` is out of range.
+            InvalidInput: `kept` is out of range, or the operation is SubscribeToShard; see `cut_event`.
         """
-        if not 0 <= kept < 1:
-            raise InvalidInput(f"kept must be at least 0 and less than 1, not {kept}")
+        _check_kept(kept)
+        if operation == "SubscribeToShard":
+            raise InvalidInput("SubscribeToShard has events instead of a body; use cut_event")
         self._override(operation, calls, kept=kept, on_wire=on_wire)
 
     # The service returns a valid response for which clients are often not prepared.
@@ -238,6 +246,62 @@ class Faults:
         """
         self._add_exclusive("GetRecords", fault_layers.pad(above, size), calls)
 
+    # A subscription sends invalid events, or no more.
+
+    def stop_events(self, *, events: int = 0, **calls: Unpack[CallFilter]) -> None:
+        """Send nothing more, although the connection remains open."""
+        self._change_frames(event_faults.stop(_check_events(events)), calls)
+
+    def reset_events(self, *, events: int = 0, **calls: Unpack[CallFilter]) -> None:
+        """Reset the connection, with all other subscriptions that it has."""
+        self._change_frames(event_faults.reset(_check_events(events)), calls)
+
+    def fail_events(
+        self, *, events: int = 0, code: str = "InternalFailureException", **calls: Unpack[CallFilter]
+    ) -> None:
+        """End a subscription with an exception.
+
+        Args:
+            code: The type of the exception, such as ResourceInUseException or KMSThrottlingException.
+        """
+        self._change_frames(event_faults.fail(_check_events(events), code), calls)
+
+    def cut_event(self, *, events: int = 0, kept: float = 0.5, **calls: Unpack[CallFilter]) -> None:
+        """End the response of a subscription within an event with records.
+
+        Args:
+            kept: The part of the event that is sent, from 0 to less than 1.
+
+        Raises:
+            InvalidInput: `kept` is out of range.
+        """
+        _check_kept(kept)
+        self._change_frames(event_faults.cut(_check_events(events), kept), calls)
+
+    def damage_event(self, *, events: int = 0, **calls: Unpack[CallFilter]) -> None:
+        """Change a byte of an event with records, which therefore does not match its checksum."""
+        self._change_frames(event_faults.damage(_check_events(events)), calls)
+
+    def repeat_event(self, *, events: int = 0, **calls: Unpack[CallFilter]) -> None:
+        """Send an event with records twice."""
+        self._change_frames(event_faults.repeat(_check_events(events)), calls)
+
+    def swap_events(self, *, events: int = 0, **calls: Unpack[CallFilter]) -> None:
+        """Send two consecutive events with records in reverse order. The first waits for the second."""
+        self._change_frames(event_faults.swap(_check_events(events)), calls)
+
+    def stale_continuation(self, *, events: int = 0, **calls: Unpack[CallFilter]) -> None:
+        """Send the ContinuationSequenceNumber of the last event before in all events."""
+        self._change_frames(event_faults.keep_continuation(_check_events(events)), calls)
+
+    def end_shard_twice(self, **calls: Unpack[CallFilter]) -> None:
+        """Send the event at the end of a shard twice."""
+        self._change_frames(event_faults.end_twice, calls)
+
+    def end_without_children(self, **calls: Unpack[CallFilter]) -> None:
+        """Send no ChildShards at the end of a shard, and no ContinuationSequenceNumber either."""
+        self._change_frames(event_faults.end_without_children, calls)
+
     # The stream changes.
 
     def trim(self, stream: str, shard_id: str | None = None, *, before: str | None = None) -> None:
@@ -266,6 +330,23 @@ class Faults:
         """
         self._interceptor.change_stream(stream, lambda account: fault_layers.recreate(account, stream))
 
+    def slow_consumers(self, stream: str, seconds: float) -> None:
+        """Let consumers of a stream that are registered or deregistered from now on take their time.
+
+        They are CREATING or DELETING that long, while no shard can be subscribed to.
+
+        Args:
+            seconds: The time by the service's clock; 0, as at first, for none.
+
+        Raises:
+            StreamNotFound: The stream does not exist.
+        """
+
+        def slow(account: Account) -> None:
+            account.stream(stream).consumers.delay = milliseconds(seconds)
+
+        self._interceptor.change_stream(stream, slow)
+
     def before(self, operation: str, do: Callable[[], object], **calls: Unpack[CallFilter]) -> None:
         """Call a function before calls are carried out, such as `lambda: faults.trim("orders")`.
 
@@ -280,10 +361,14 @@ class Faults:
         """Enforce the limits of a shard as AWS does, by the machine's clock or another one.
 
         - Reads: five GetRecords per second. After a response of N bytes, none for N / 2 MiB seconds.
+        - Subscriptions: 2 MiB per second for each consumer, and one SubscribeToShard per second.
         - Writes: 1,000 records and 1 MiB per second. The records of PutRecords that exceed them fail.
+        - Consumers: 20 DescribeStreamConsumer, five ListStreamConsumers and five DeregisterStreamConsumer per
+          second for a stream, and five RegisterStreamConsumer for an account.
 
         Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html,
-        https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
+        https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html,
+        https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html
         """
         self._interceptor.limits = Limits(clock).faults
 
@@ -304,6 +389,9 @@ class Faults:
         """Change the arguments of calls before the service and the other faults receive them."""
         self._add(operation, fault_layers.change_arguments(change), calls)
 
+    def _change_frames(self, change: Change, calls: CallFilter) -> None:
+        self._add_exclusive("SubscribeToShard", event_faults.change_frames(change), calls)
+
     def _override(self, operation: str, calls: CallFilter, **attributes: Any) -> None:
         self._add_exclusive(operation, fault_layers.override(**attributes), calls)
 
@@ -317,3 +405,14 @@ class Faults:
 def _check_at_least_1(name: str, value: int) -> None:
     if value < 1:
         raise InvalidInput(f"{name} must be at least 1, not {value}")
+
+
+def _check_kept(kept: float) -> None:
+    if not 0 <= kept < 1:
+        raise InvalidInput(f"kept must be at least 0 and less than 1, not {kept}")
+
+
+def _check_events(events: int) -> int:
+    if events < 0:
+        raise InvalidInput(f"events must be at least 0, not {events}")
+    return events

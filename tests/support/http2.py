@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import h2.config
@@ -30,7 +31,8 @@ class Http2Client:
         self.flush()
 
     def flush(self) -> None:
-        self.socket.sendall(self.http.data_to_send())
+        with suppress(ConnectionError):  # what has arrived can still be read
+            self.socket.sendall(self.http.data_to_send())
 
     def request(self, operation: str, **members: Any) -> Response:
         """Send a request."""

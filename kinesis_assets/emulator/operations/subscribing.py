@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.emulator.event_stream import Frame
+from kinesis_assets.emulator.event_stream import Frame, Frames
 from kinesis_assets.emulator.operations.consumers import check_active, consumer_by_arn
 from kinesis_assets.emulator.operations.listing import ChildShard
 from kinesis_assets.emulator.operations.reading import IteratorType, position_in
@@ -31,7 +31,7 @@ from kinesis_assets.emulator.shapes import (
 from kinesis_assets.emulator.shards import Record, SequenceNumber
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from kinesis_assets.emulator.account import Account, Stream
     from kinesis_assets.emulator.consumers import Consumer
@@ -79,7 +79,7 @@ class SubscribeToShard(Request, kw_only=True):
     starting_position: StartingPosition
     dry_run: bool | None = None
 
-    def execute(self, account: Account) -> AsyncIterator[Frame]:
+    def execute(self, account: Account) -> Frames:
         """Return the frames of a subscription, which lasts for five minutes."""
         stream, consumer = consumer_by_arn(account, self.consumer_arn, type(self).__name__)
         start, now = self.starting_position, account.clock.now()
@@ -110,7 +110,7 @@ class _Subscription:
     sent_at: int | None = None
     ended: bool = False
 
-    async def frames(self) -> AsyncIterator[Frame]:
+    async def frames(self) -> Frames:
         """Yield the response: events as records arrive, and now and then one without records."""
         yield Frame.event("initial-response", b"{}")
         with self._changes() as changed:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 
 import pytest
+from botocore.exceptions import ClientError
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.testing import Clock
+from support.http2 import Http2Client
 
 A, B = "shardId-000000000000", "shardId-000000000001"
 THROTTLED = "ProvisionedThroughputExceededException"
@@ -140,3 +143,88 @@ def test_clear_removes_the_limits(orders, faults, machine):
     faults.clear()
     for _ in range(6):
         orders.page(iterator)
+
+
+@pytest.fixture
+def arn(orders):
+    summary = orders.client.describe_stream_summary(StreamName=orders.name)
+    return summary["StreamDescriptionSummary"]["StreamARN"]
+
+
+@pytest.fixture
+def consumer(orders, arn):
+    """The members of SubscribeToShard, for a consumer of shard A."""
+    registered = orders.client.register_stream_consumer(StreamARN=arn, ConsumerName="reader")["Consumer"]
+    position = {"Type": "TRIM_HORIZON"}
+    return {"ConsumerARN": registered["ConsumerARN"], "ShardId": A, "StartingPosition": position}
+
+
+@pytest.mark.slow
+def test_subscription_sends_the_next_event_when_the_bytes_of_the_last_one_have_passed(
+    orders, faults, consumer, machine, local_kinesis
+):
+    for _ in range(2):
+        orders.put(b"0" * (MIB - 1))  # and one byte of partition key
+    faults.enforce_limits(machine)
+    with closing(Http2Client(local_kinesis)) as client:
+        events = client.request("SubscribeToShard", **consumer).events()
+        assert len(next(events)["Records"]) == 1
+        machine.seconds += 0.49
+        client.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            next(events)
+    with closing(Http2Client(local_kinesis)) as client:
+        other = orders.client.register_stream_consumer(
+            StreamARN=consumer["ConsumerARN"].partition("/consumer/")[0], ConsumerName="other"
+        )
+        consumer["ConsumerARN"] = other["Consumer"]["ConsumerARN"]
+        events = client.request("SubscribeToShard", **consumer).events()
+        assert len(next(events)["Records"]) == 1
+        machine.seconds += 0.5
+        assert len(next(events)["Records"]) == 1
+
+
+def test_second_subscription_within_a_second_is_refused_for_the_same_shard(orders, faults, consumer, machine):
+    faults.enforce_limits(machine)
+
+    def code(**changed):
+        with pytest.raises(ClientError) as caught:
+            orders.client.subscribe_to_shard(**consumer | {"DryRun": True} | changed)
+        return caught.value.response["Error"]["Code"]
+
+    assert code() == "DryRunOperationException"
+    assert code() == "LimitExceededException"
+    assert code(ShardId=B) == "DryRunOperationException"
+    machine.seconds += 1
+    assert code() == "DryRunOperationException"
+
+
+@pytest.mark.parametrize(
+    ("operation", "limit"),
+    [("describe_stream_consumer", 20), ("list_stream_consumers", 5), ("deregister_stream_consumer", 5)],
+)
+def test_calls_for_the_consumers_of_a_stream_are_limited(orders, arn, faults, machine, operation, limit):
+    faults.enforce_limits(machine)
+    named = {"StreamARN": arn} | ({"ConsumerName": "missing"} if "list" not in operation else {})
+
+    def code():
+        try:
+            getattr(orders.client, operation)(**named)
+        except ClientError as error:
+            return error.response["Error"]["Code"]
+        return "."
+
+    codes = [code() for _ in range(limit + 1)]
+    assert [each == "LimitExceededException" for each in codes] == [*[False] * limit, True]
+    machine.seconds += 1
+    assert code() != "LimitExceededException"
+
+
+def test_registrations_of_an_account_are_limited(orders, arn, faults, rejected, machine):
+    faults.enforce_limits(machine)
+    for name in "abcde":
+        orders.client.register_stream_consumer(StreamARN=arn, ConsumerName=name)
+    with rejected("LimitExceededException"):
+        orders.client.register_stream_consumer(StreamARN=arn, ConsumerName="f")
+    machine.seconds += 1
+    orders.client.register_stream_consumer(StreamARN=arn, ConsumerName="f")
