@@ -34,7 +34,7 @@ def test_the_documented_tests_pass(tmp_path: Path) -> None:
 def test_the_documented_lines_run(environment: None) -> None:
     del environment
     faults = Faults()
-    assert len(LINES) == 3
+    assert len(LINES) == 4
     with LocalKinesis() as local:
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url)
         names: dict[str, Any] = {"faults": faults, "kinesis": kinesis}
@@ -43,12 +43,13 @@ def test_the_documented_lines_run(environment: None) -> None:
         summary = kinesis.describe_stream_summary(StreamName="clicks")["StreamDescriptionSummary"]
     assert (summary["OpenShardCount"], summary["RecordDistributionStrategy"]) == (4, "AUTO")
     assert len(faults._interceptor.faults) == 3
+    assert [record["Data"] for record in names["event"]["Records"]] == [b"visit"]
     assert names["data"].startswith(MAGIC)
 
 
 def test_every_fault_is_documented_with_its_arguments() -> None:
     rows = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", PAGE, re.MULTILINE))
-    not_faults = {"around", "clear", "count", "trim", "recreate", "enforce_limits"}
+    not_faults = {"around", "clear", "count", "trim", "recreate", "enforce_limits", "slow_consumers"}
     public = {name for name, _ in inspect.getmembers(Faults, inspect.isfunction) if name[0] != "_"}
     assert rows.keys() == public - not_faults
     assert all(f"{name}(" in PAGE for name in not_faults - {"around"})

@@ -198,11 +198,11 @@ def test_consumers_and_shards_have_subscriptions_of_their_own(local, client, cre
 
 def test_a_subscription_ends_after_five_minutes(subscribe, clock):
     events = subscribe("LATEST").events()
+    next(events)
     clock.advance(299)
-    heartbeat = next(events)
-    assert heartbeat["Records"] == []
+    assert next(events)["Records"] == []
     clock.advance(1)
-    assert [event["Records"] for event in events] in ([], [[]])
+    assert list(events) == []
 
 
 def test_an_idle_shard_sends_events_without_records(subscribe, stream, clock):
