@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
+    ConnectionTerminated,
     DataReceived,
     RemoteSettingsChanged,
     RequestReceived,
@@ -99,9 +100,7 @@ class _Http2Connection(asyncio.Protocol):
         """Remove the connection from those of the server."""
         del exc
         self._state.connections.discard(self)
-        for stream_id in list(self._requests):
-            self._end(stream_id)
-        self._wake()
+        self._end_all()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -109,8 +108,7 @@ class _Http2Connection(asyncio.Protocol):
                 self._handle(event)
         except H2Error as error:
             _logger.warning("Invalid HTTP/2 request received: %s", error)
-            self.flush()
-            self.transport.close()
+            self._close()
         else:
             self.flush()
 
@@ -149,6 +147,8 @@ class _Http2Connection(asyncio.Protocol):
                 self._wake()
             case WindowUpdated() | RemoteSettingsChanged():
                 self._wake()
+            case ConnectionTerminated():
+                self._close()
 
     def _start(self, stream_id: int, request: _Request) -> None:
         task = asyncio.get_running_loop().create_task(request.run(self._app))
@@ -160,6 +160,16 @@ class _Http2Connection(asyncio.Protocol):
         request = self._requests.pop(stream_id, None)
         if request is not None:
             request.disconnected.set()
+
+    def _end_all(self) -> None:
+        for stream_id in list(self._requests):
+            self._end(stream_id)
+        self._wake()
+
+    def _close(self) -> None:
+        self.flush()
+        self._end_all()
+        self.transport.close()
 
     def _wake(self) -> None:
         """Let all responses see whether they can be sent now."""

@@ -320,6 +320,19 @@ def test_a_subscription_that_its_client_resets_is_forgotten(local, subscribe, st
     assert response.client.request("ListShards", StreamName=stream.name).status == 200
 
 
+def test_a_client_that_says_goodbye_is_disconnected(local, subscribe, stream, caplog):
+    response = subscribe("LATEST")
+    next(response.events())
+    shard = local._account.stream(stream.name).shard(FIRST)
+    response.client.http.close_connection()
+    response.client.flush()
+    stream.put(b"later")
+    with pytest.raises(ConnectionError):
+        list(iter(response.client.receive, None))
+    wait_until(lambda: not shard.watchers, interval=0.005)
+    assert caplog.text == ""
+
+
 def test_a_client_that_does_not_read_delays_no_other(local, subscribe, stream):
     for _ in range(8):
         stream.put(b"x" * 1_000_000)
