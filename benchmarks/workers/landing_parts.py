@@ -28,6 +28,7 @@ from kinesis_assets.ingest.task import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.pages import PageSource
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import record_batch
@@ -104,7 +105,9 @@ class _Parts:
                 shard.shard_id, Position(PositionKind.TRIM_HORIZON), Bounds(), shard.hash_range
             )
             reading = ShardReading(self._local, range_)
-            reading._pages._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
+            pages = reading._pages  # noqa: SLF001
+            assert isinstance(pages, PageSource)
+            pages._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
             for records in reading:
                 record_batch(SPEC.name, shard.shard_id, records)
             assert reading.records == SPEC.shard_records, reading.records

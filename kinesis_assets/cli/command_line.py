@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kinesis_assets.cli.consumer import consumer
 from kinesis_assets.cli.derived import rebuild, redrive
 from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.infer import infer
@@ -38,6 +39,7 @@ for _command in (
     plan,
     pause,
     resume,
+    consumer,
     run,
     positions,
     seek,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.subscription import Subscriptions
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.store.storage import TableFolder
 
@@ -86,8 +87,17 @@ def landing_task(
     return run
 
 
-def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
-    """Read a task's shards concurrently and write their records to shared files."""
+def land_group(
+    job: LandingJob,
+    ranges: Sequence[ShardRange],
+    allowance: Allowance,
+    subscriptions: Subscriptions | None = None,
+) -> Landing:
+    """Read a task's shards concurrently and write their records to shared files.
+
+    Args:
+        subscriptions: The subscriptions to read by; None to call GetRecords.
+    """
     configure_allocators()
     timing = job.settings.timing
     clock = timing.clock
@@ -96,7 +106,17 @@ def land_group(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowan
     client = client_of(job.stream, job.settings)
     writer = DataFileWriter(job.folder.open(), job.batch_id, job.layout)
     turns = Turns(job.settings.max_pool_connections, clock)
-    readings = [ShardReading(client, range_, quota, turns, limiter) for range_ in ranges]
+    readings = [
+        ShardReading(
+            client,
+            range_,
+            quota,
+            turns,
+            limiter,
+            subscription=None if subscriptions is None else subscriptions.of(range_.shard_id),
+        )
+        for range_ in ranges
+    ]
 
     async def write(reading: ShardReading, records: Records) -> None:
         shard_id = reading.range.shard_id

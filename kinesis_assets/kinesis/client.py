@@ -7,12 +7,14 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import botocore
 from botocore.exceptions import BotoCoreError
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete
+from kinesis_assets.kinesis.consumers import Consumer, ConsumerAddress
 from kinesis_assets.kinesis.position import Position  # noqa: TC001  # part of the public signature
 from kinesis_assets.kinesis.records.wire import (
     LATEST_ARRIVAL,
@@ -38,16 +40,19 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
     parser_error,
     warn_about_missing_internal,
 )
-from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
+from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall, SignedRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.kinesis.transport.http2 import Http2Response
     from kinesis_assets.kinesis.transport.signed_call import ResultT_co
 
 _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
+
+_LARGEST_ERROR = 64 << 10
 
 _NOT_A_PAGE = (
     KeyError,
@@ -196,6 +201,41 @@ class StreamClient:
             )
         return shards, date
 
+    def describe_consumer(self, consumer: str, stream_arn: str) -> Consumer:
+        """Return a registered consumer of the stream.
+
+        Args:
+            consumer: Its name or ARN.
+            stream_arn: The ARN of the stream.
+
+        Raises:
+            InvalidInput: It is a consumer of another stream.
+        """
+        named = ConsumerAddress.parse(consumer).arguments(stream_arn)
+        described = self._call("DescribeStreamConsumer", "ConsumerDescription", **named)
+        return Consumer.of(described["ConsumerDescription"])
+
+    def list_consumers(self, stream_arn: str) -> list[Consumer]:
+        """Return all registered consumers of the stream."""
+        named = {"StreamARN": stream_arn}
+        response = self._call("ListStreamConsumers", "Consumers", **named)
+        listed, followed = list(response["Consumers"]), set[str]()
+        while (token := response.get("NextToken")) and token not in followed:
+            followed.add(token)
+            response = self._call("ListStreamConsumers", "Consumers", **named, NextToken=token)
+            listed += response["Consumers"]
+        return [Consumer.of(described) for described in listed]
+
+    def register_consumer(self, name: str, stream_arn: str) -> Consumer:
+        """Register a consumer of the stream, for which AWS charges from then on."""
+        response = self._call("RegisterStreamConsumer", "Consumer", StreamARN=stream_arn, ConsumerName=name)
+        return Consumer.of(response["Consumer"])
+
+    def deregister_consumer(self, consumer: str, stream_arn: str) -> None:
+        """Deregister a consumer of the stream, by its name or ARN. Its subscriptions end."""
+        named = ConsumerAddress.parse(consumer).arguments(stream_arn)
+        self._call("DeregisterStreamConsumer", "ResponseMetadata", **named)
+
     def shard_iterator(self, shard_id: str, position: Position) -> str:
         """Return an iterator at a position, which is valid for five minutes.
 
@@ -254,6 +294,48 @@ class StreamClient:
             return page, self._time("GetRecords", date)
         finally:
             del page  # the traceback of an error must not keep the page alive
+
+    async def subscribing(
+        self, consumer_arn: str, shard_id: str, position: Position, seconds: float
+    ) -> tuple[Http2Response, datetime]:
+        """Subscribe a consumer to a shard, without retries.
+
+        Args:
+            seconds: The maximum time to wait for the next bytes of the response's head.
+
+        Returns:
+            The response, whose body is a stream of events and must be closed; and the service's clock.
+        """
+        from kinesis_assets.kinesis.transport.http2 import Http2Response  # noqa: PLC0415  # it may be missing
+
+        operation = "SubscribeToShard"
+        try:
+            requests = SignedRequests(self._client, operation, self.settings.endpoint_url)
+        except SdkInternalMissing as missing:
+            raise CallFailed(self.stream, operation, type(missing).__name__, str(missing)) from None
+        named = {
+            "ConsumerARN": consumer_arn,
+            "ShardId": shard_id,
+            "StartingPosition": position.subscription_arguments(),
+        }
+        with self._failures(operation):
+            request = await requests.signed(named)
+            response = await Http2Response.post(
+                requests.connections, requests.url, request.headers.items(), request.body, seconds
+            )
+        try:
+            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+                await self._raise_error(requests, response, seconds)
+            date = self._time(operation, response.headers.get("date"))
+        except BaseException:
+            response.close()
+            raise
+        return response, date
+
+    async def _raise_error(self, requests: SignedRequests, response: Http2Response, seconds: float) -> None:
+        with self._failures(requests.operation):
+            body = await response.receive_all(_LARGEST_ERROR, seconds)
+            raise requests.error_of(response.status, response.headers, body)
 
     async def _directly(
         self,

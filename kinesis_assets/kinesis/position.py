@@ -132,10 +132,25 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
         Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetShardIterator.html
         """
-        kind = self.kind if self.sub_sequence_number is None else PositionKind.AT_SEQUENCE_NUMBER
-        arguments: dict[str, Any] = {"ShardIteratorType": str(kind)}
+        arguments: dict[str, Any] = {"ShardIteratorType": str(self._service_kind)}
         if self.sequence_number is not None:
             arguments["StartingSequenceNumber"] = self.sequence_number
         if self.timestamp is not None:
             arguments["Timestamp"] = self.timestamp
         return arguments
+
+    def subscription_arguments(self) -> dict[str, Any]:
+        """Return the StartingPosition of SubscribeToShard in JSON, likewise.
+
+        Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_StartingPosition.html
+        """
+        arguments: dict[str, Any] = {"Type": str(self._service_kind)}
+        if self.sequence_number is not None:
+            arguments["SequenceNumber"] = self.sequence_number
+        if self.timestamp is not None:
+            arguments["Timestamp"] = self.timestamp.timestamp()
+        return arguments
+
+    @property
+    def _service_kind(self) -> PositionKind:
+        return self.kind if self.sub_sequence_number is None else PositionKind.AT_SEQUENCE_NUMBER

@@ -71,8 +71,8 @@ def _calls_by_session(client: StreamClient, iterator: str) -> Callable[[], None]
 
     def calls() -> None:
         for _ in range(CALLS):
-            request = AWSRequest("POST", direct._url, direct._headers, body)  # noqa: SLF001
-            direct._signing.signer.sign("GetRecords", request)  # noqa: SLF001
+            request = AWSRequest("POST", direct.requests.url, direct.requests.headers, body)
+            direct.requests.signing.signer.sign("GetRecords", request)
             direct._decoder.decode(session.send(request.prepare()).content).to_result()  # noqa: SLF001
 
     return calls

@@ -16,7 +16,9 @@ from kinesis_assets.dagster.settings.asset_settings import (
 from kinesis_assets.dagster.settings.check_settings import ChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated
+from kinesis_assets.kinesis.consumers import ConsumerAddress, check_consumer
 from kinesis_assets.kinesis.data_loss import OnDataLoss
 from kinesis_assets.kinesis.role import check_external_id, check_role, check_role_arn, check_session_name
 from kinesis_assets.kinesis.settings import CALLS_PER_SECOND, ClientSettings
@@ -229,6 +231,13 @@ class ReadSettings(Settings):
         examples=[5],
         json_schema_extra={UNIT: "seconds"},
     )
+    consumer: Annotated[str | None, valid(check_consumer)] = Field(
+        default=None,
+        description="Name or ARN of a registered consumer with enhanced fan-out, by which continuous runs "
+        "read at rates of their own. By default, they share the rates of a shard with other consumers. Only "
+        "with follow_for, see docs/continuous-runs.md.",
+        examples=["lake"],
+    )
     max_idle_seconds: float = Field(
         default=14_400.0,
         ge=60,
@@ -268,9 +277,24 @@ class ReadSettings(Settings):
         json_schema_extra={UNIT: "days"},
     )
 
+    @model_validator(mode="after")
+    def _check_consumer(self) -> Self:
+        if self.consumer is not None and self.follow_for is None:
+            raise InvalidInput("consumer: only continuous runs read by a consumer; set follow_for")
+        return self
+
 
 class RunSettings(SparkSettings, ReadSettings, StreamTable):
     """The settings of a run, with its table and its Spark session."""
+
+    @model_validator(mode="after")
+    def _check_stream_of_consumer(self) -> Self:
+        if self.consumer is None or hasattr(self.consumer, "env_var_name"):
+            return self
+        arn, stream = ConsumerAddress.parse(self.consumer).stream_arn, StreamAddress.parse(self.stream)
+        if arn is not None and arn != stream.arn and (stream.arn or not arn.endswith(f"/{stream.name}")):
+            raise InvalidInput(f"consumer: {self.consumer} is not a consumer of stream {stream}; correct it")
+        return self
 
 
 class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSettings):
@@ -307,6 +331,12 @@ class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
     """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
 
     known_at_load: ClassVar = frozenset({"stream", "key_prefix", "group_name"})
+
+    @model_validator(mode="after")
+    def _check_parser(self) -> Self:
+        if self.consumer is not None and self.sdk_parser is True:
+            raise InvalidInput("consumer: sdk_parser has the SDK read all records; remove one of the two")
+        return self
 
     if not TYPE_CHECKING:  # see `Settings`
 

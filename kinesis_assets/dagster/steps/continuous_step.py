@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,14 @@ from kinesis_assets.spark.session import cancel_tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
+    from contextlib import AbstractContextManager
 
     import dagster as dg
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult, RunTotals
     from kinesis_assets.ingest.plan import RunPlan
+    from kinesis_assets.ingest.run import Land
 
 
 def run_continuously(
@@ -71,34 +74,52 @@ def run_continuously(
         totals_report.add(result)
 
     derivations = continuous_derivations(context, stream, spark)
-    continuous = ContinuousRun(
-        partial(land, spark),
+    with _landing(context, stream, plan, partial(land, spark)) as land_ranges:
+        continuous = ContinuousRun(
+            land_ranges,
+            stream.client,
+            stream.table,
+            stream.policy,
+            RunTiming(seconds, stream.settings.commit_interval, stream.handover),
+            report=report,
+            on_commit=derivations.consume,
+            on_iteration=note,
+            by=step.run_id,
+        )
+
+        def request_stop() -> None:
+            derivations.stop()
+            continuous.stop()
+
+        def give_up() -> None:
+            if continuous.batch_id is not None:
+                cancel_landing(spark, continuous.batch_id)
+            cancel_tagged(spark, tag_of(context))
+
+        graceful_stop = stream.graceful_stop = GracefulStop(
+            stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
+        )
+        with graceful_stop.canceling(step):
+            with totals_report, derivations, wrap_spark_errors(f"stream {stream.name}"):
+                continuous.run(plan)
+            if derivations.failures and not graceful_stop.stop_requested:
+                # The sensor treats shards that a failed run did not report as failed.
+                continuous.report_successes()
+                raise DerivedTablesFailed(stream.name, derivations.failures)
+
+
+def _landing(
+    context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan, in_spark: Land
+) -> AbstractContextManager[Land]:
+    """Return how ranges are landed: in Spark, unless the stream has a consumer."""
+    if stream.settings.consumer is None:
+        return nullcontext(in_spark)
+    from kinesis_assets.ingest.fan_out import landing_by_subscriptions  # noqa: PLC0415  # few runs need it
+
+    return landing_by_subscriptions(
         stream.client,
-        stream.table,
-        stream.policy,
-        RunTiming(seconds, stream.settings.commit_interval, stream.handover),
-        report=report,
-        on_commit=derivations.consume,
-        on_iteration=note,
-        by=step.run_id,
+        stream.settings.consumer,
+        plan.listing.summary,
+        otherwise=in_spark,
+        warn=context.log.warning,
     )
-
-    def request_stop() -> None:
-        derivations.stop()
-        continuous.stop()
-
-    def give_up() -> None:
-        if continuous.batch_id is not None:
-            cancel_landing(spark, continuous.batch_id)
-        cancel_tagged(spark, tag_of(context))
-
-    graceful_stop = stream.graceful_stop = GracefulStop(
-        stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
-    )
-    with graceful_stop.canceling(step):
-        with totals_report, derivations, wrap_spark_errors(f"stream {stream.name}"):
-            continuous.run(plan)
-        if derivations.failures and not graceful_stop.stop_requested:
-            # The sensor treats shards that a failed run did not report as failed.
-            continuous.report_successes()
-            raise DerivedTablesFailed(stream.name, derivations.failures)

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.records.records import Records
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.transport.concurrency import Reservation
 
 
 class PageSource:
-    """The pages of one reading.
+    """The pages of one reading, by GetRecords. `SubscribedPages` has the same methods.
 
     Args:
         response_timeout: See `ShardRange.response_timeout`.
@@ -56,6 +57,11 @@ class PageSource:
         """Whether the next page may confirm the end of the shard."""
         return self._shard_end.unconfirmed
 
+    @property
+    def uses_shared_rates(self) -> bool:
+        """Whether the last page counts against the rates that all consumers of the shard share."""
+        return True
+
     def drop_iterator(self) -> None:
         """Request a new iterator for the next page."""
         self._iterator = None
@@ -64,20 +70,27 @@ class PageSource:
         """Take the iterator of the next page from a page that was read."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
-    async def iterator(self, position: Position) -> str:
-        """Return the iterator from the previous page, or a new one at a position."""
+    def keep_unread(self, records: Records, position: Position) -> None:
+        """Keep the records of the last page that are after a position, where the reading ends.
+
+        The next reading can request them again.
+        """
+
+    async def connect(self, position: Position) -> None:
+        """Get what the next page is read with: an iterator, unless the previous page had one."""
         if self._iterator is None:
             self._iterator, self._issued = await self._client.getting_iterator(
                 self._shard_id, position, self._seconds_left
             )
-        return self._iterator
 
     async def page(
-        self, iterator: str, limit: int, position: Position, reservation: Reservation | None
+        self, limit: int, position: Position, reservation: Reservation | None
     ) -> tuple[Page, datetime]:
-        """Read a page with `StreamClient.getting_records`, and check it.
+        """Read a page with `StreamClient.getting_records` after `connect`, and check it.
 
         Args:
+            limit: The maximum number of records.
+            position: Where it is read from.
             reservation: The memory reservation for the page.
 
         Returns:
@@ -87,7 +100,9 @@ class PageSource:
             CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
                 previous response, or the end of the shard is not confirmed.
         """
-        page, served = await self._client.getting_records(iterator, limit, reservation, self._seconds_left)
+        page, served = await self._client.getting_records(
+            self._iterator or "", limit, reservation, self._seconds_left
+        )
         try:
             first = page.records.numbers[0] if page.records else None
             check_follows(self._client.stream, first, position)

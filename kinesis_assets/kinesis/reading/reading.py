@@ -24,6 +24,7 @@ from kinesis_assets.kinesis.reading.retries import (
     is_too_long,
     is_transient,
 )
+from kinesis_assets.kinesis.reading.subscribed_pages import SubscribedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums
 from kinesis_assets.kinesis.transport.concurrency import Turns, iterate
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
+    from kinesis_assets.kinesis.reading.subscription import Subscription
     from kinesis_assets.kinesis.records.records import Record
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.settings import PageSizes
@@ -52,6 +54,7 @@ class ShardReading:
         turns: The turns of the readings of a task, one of which the caller has taken for this reading. Once
             they are stopped, no further page is requested.
         limiter: The memory limiter. A page holds a reservation until the next records are requested.
+        subscription: The subscription to the shard, which may outlive the reading; None to call GetRecords.
 
     Attributes:
         position: The position after the yielded records.
@@ -85,6 +88,8 @@ class ShardReading:
         quota: Quota | None = None,
         turns: Turns | None = None,
         limiter: MemoryLimiter | None = None,
+        *,
+        subscription: Subscription | None = None,
     ) -> None:
         self.range = range_
         self.position = range_.start
@@ -117,7 +122,10 @@ class ShardReading:
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
         self._pacing = CallPacing(self._sizes, timing)
         self._started = False
-        self._pages = PageSource(client, range_.shard_id, range_.response_timeout)
+        polls = PageSource(client, range_.shard_id, range_.response_timeout)
+        self._pages: PageSource | SubscribedPages = polls
+        if subscription is not None:
+            self._pages = SubscribedPages(subscription, polls, closed=range_.closed)
         self._deadline: float | None = None
         self._first_rejected: int | None = None
 
@@ -281,6 +289,7 @@ class ShardReading:
 
     def _end_inside_page(self, page: Page, service_time: datetime, records: Records, taken: int) -> None:
         """End the range after the first `taken` records of a batch."""
+        self._pages.keep_unread(page.records, self.position)
         unread = records[taken]
         unread_ms = int(service_time.timestamp() * 1000) - unread.arrival_ms
         self.millis_behind_latest = max(page.millis_behind_latest, unread_ms)
@@ -314,11 +323,11 @@ class ShardReading:
         )
         while True:
             try:
-                iterator = await self._pages.iterator(self.position)
+                await self._pages.connect(self.position)
                 if self._stop_requested():
                     return None
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
-                page, service_time = await self._pages.page(iterator, limit, self.position, self._reservation)
+                page, service_time = await self._pages.page(limit, self.position, self._reservation)
             except CallFailed as error:
                 self._release()
                 self.throttles += is_throttled(error)
@@ -342,9 +351,13 @@ class ShardReading:
                 if self._stop_requested():
                     return None
             else:
-                self._pages.continue_after(page, service_time)
-                self._pacing.note_page(page.records, sent)
+                self._note_page(page, service_time, sent)
                 return page, service_time
+
+    def _note_page(self, page: Page, service_time: datetime, sent: float) -> None:
+        self._pages.continue_after(page, service_time)
+        if self._pages.uses_shared_rates:
+            self._pacing.note_page(page.records, sent)
 
 
 def user_records(page: Records, start: Position, range_: ShardRange, sizes: PageSizes) -> Iterator[Records]:

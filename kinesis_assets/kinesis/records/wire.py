@@ -1,4 +1,4 @@
-"""Responses of GetRecords and GetShardIterator: the JSON as structs, and the page, checked before it is used.
+"""The JSON of GetRecords, GetShardIterator and SubscribeToShard as structs, and the page, which is checked.
 
 Checks of a page before any of its records is used. A page with one invalid record is rejected as a whole
 and requested again: no single response overrides what holds for every page of a shard. The checks are
@@ -98,6 +98,29 @@ class WirePage(msgspec.Struct, frozen=True, rename="pascal"):
         return Page(checked(records), behind, self.next_shard_iterator or None, children)
 
 
+class WireEvent(msgspec.Struct, frozen=True, rename="pascal"):
+    """The JSON of an event of SubscribeToShard. At the end of the shard it has no continuation."""
+
+    records: list[WireRecord]
+    millis_behind_latest: int
+    continuation_sequence_number: str | None = None
+    child_shards: list[ChildShard] | None = None
+
+
+def page_of_events(events: Sequence[WireEvent]) -> Page:
+    """Convert consecutive events, at least one, to a page as if GetRecords had returned it.
+
+    Raises what `WirePage.to_result` raises.
+    """
+    last = events[-1]
+    return WirePage(
+        [record for event in events for record in event.records],
+        last.millis_behind_latest,
+        last.continuation_sequence_number,
+        last.child_shards,
+    ).to_result()
+
+
 class WireIterator(msgspec.Struct, frozen=True, rename="pascal"):
     """The JSON of a GetShardIterator response."""
 
@@ -181,7 +204,7 @@ def checked_lag(milliseconds: int) -> int:
     return milliseconds
 
 
-def check_follows(stream: str, first: str | None, position: Position) -> None:
+def check_follows(stream: str, first: str | None, position: Position, operation: str = "GetRecords") -> None:
     """Reject a page that a read from a position cannot return, such as the previous page again.
 
     Args:
@@ -199,7 +222,7 @@ def check_follows(stream: str, first: str | None, position: Position) -> None:
     if found < number or (found == number and not inclusive):
         raise CallFailed(
             stream,
-            "GetRecords",
+            operation,
             REPEATED_PAGE,
             f"the page starts at sequence number {first}, which a read from {position} must not return",
         )

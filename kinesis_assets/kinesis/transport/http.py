@@ -182,23 +182,31 @@ class _Receiver:
 
     async def wait(self, *, to_send: bool = False) -> None:
         """Wait until bytes can be received, or sent. Raises `TimeoutError` if that takes too long."""
-        seconds = self._seconds()
-        if seconds <= 0:
-            raise TimeoutError("the deadline has passed")
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        start, end = loop.add_reader, loop.remove_reader
-        if to_send:
-            start, end = loop.add_writer, loop.remove_writer
-        descriptor = self._connection.fileno()
-        start(descriptor, _end, ready)
-        # Bytes that arrive during a long step of another task are in time: the loop looks for them first.
-        timer = loop.call_later(seconds, _end, ready, TimeoutError("timed out"))
-        try:
-            await ready
-        finally:
-            timer.cancel()
-            end(descriptor)
+        await until_ready(self._connection, self._seconds(), to_send=to_send)
+
+
+async def until_ready(connection: socket, seconds: float, *, to_send: bool = False) -> None:
+    """Wait until a non-blocking socket can receive, or send.
+
+    Raises:
+        TimeoutError: That takes more than some seconds.
+    """
+    if seconds <= 0:
+        raise TimeoutError("the deadline has passed")
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    start, end = loop.add_reader, loop.remove_reader
+    if to_send:
+        start, end = loop.add_writer, loop.remove_writer
+    descriptor = connection.fileno()
+    start(descriptor, _end, ready)
+    # Bytes that arrive during a long step of another task are in time: the loop looks for them first.
+    timer = loop.call_later(seconds, _end, ready, TimeoutError("timed out"))
+    try:
+        await ready
+    finally:
+        timer.cancel()
+        end(descriptor)
 
 
 def _end(ready: asyncio.Future[None], error: Exception | None = None) -> None:
@@ -307,7 +315,6 @@ class HttpEndpoint:
         self._url = url
         self._largest_body = largest_body
         self._connections = connections
-        self._certificate_error = connections.certificate_error
         pool = self._pool = connections.pool
         parts = parse_url(url)
         if pool.proxy and not connections.uses_tunnel:
@@ -344,7 +351,7 @@ class HttpEndpoint:
         reusable = False
         try:
             if connection.is_closed:
-                await self._opened(connection)
+                await opened(self._connections, connection)
             connection.sock.sendall(request)  # fits in the send buffer
             connection.sock.settimeout(0)
             response = await receive(
@@ -355,47 +362,58 @@ class HttpEndpoint:
             )
             connection.sock.settimeout(seconds)  # as the SDK expects
             reusable = response.keep_alive
-        except (OSError, HTTPException, urllib3_errors.HTTPError, self._certificate_error) as error:
+        except (*FAILURES, self._connections.certificate_error) as error:
             # The traceback would keep its frames alive, and with them a part of a body.
-            raise self._sdk_error(error.with_traceback(None), connection) from error
+            raise sdk_error(error.with_traceback(None), connection, self._connections, self._url) from error
         finally:
             if not reusable:
                 connection.close()
             self._connections.put(connection)
         return response
 
-    async def _opened(self, connection: Any) -> None:
-        """Open a connection in a thread, and wait for the thread even if the call is canceled."""
-        opening = asyncio.get_running_loop().run_in_executor(None, self._open, connection)
-        canceled = False
-        while not opening.done():
-            try:
-                await asyncio.wait([opening])  # the connect timeout ends it
-            except asyncio.CancelledError:
-                canceled = True
-        error = opening.exception()
-        if canceled:
-            raise asyncio.CancelledError
-        if error is not None:
-            raise error
 
-    def _open(self, connection: Any) -> None:
-        connection.timeout = self._pool.timeout.connect_timeout  # the SDK leaves the read timeout there
-        if self._connections.uses_tunnel:
-            self._connections.prepare_proxy(connection)
-        else:
-            connection.connect()
-        connection.sock.settimeout(self._pool.timeout.read_timeout)
+async def opened(connections: ConnectionPool, connection: Any) -> None:
+    """Open a connection in a thread, and wait for the thread even if the call is canceled."""
+    opening = asyncio.get_running_loop().run_in_executor(None, _open, connections, connection)
+    canceled = False
+    while not opening.done():
+        try:
+            await asyncio.wait([opening])  # the connect timeout ends it
+        except asyncio.CancelledError:
+            canceled = True
+    error = opening.exception()
+    if canceled:
+        raise asyncio.CancelledError
+    if error is not None:
+        raise error
 
-    def _sdk_error(self, error: Exception, connection: Any) -> sdk_errors.BotoCoreError:
-        if connection.proxy and not connection.has_connected_to_proxy:
-            return sdk_errors.ProxyConnectionError(proxy_url=self._connections.masked_proxy_url, error=error)
-        if isinstance(error, self._certificate_error):
-            return sdk_errors.SSLError(endpoint_url=self._url, error=error)
-        for types, sdk_error in _SDK_ERRORS:
-            if isinstance(error, types):
-                return sdk_error(endpoint_url=self._url, error=error)
-        return sdk_errors.HTTPClientError(error=error)
+
+def _open(connections: ConnectionPool, connection: Any) -> None:
+    timeout = connections.pool.timeout
+    connection.timeout = timeout.connect_timeout  # the SDK leaves the read timeout there
+    if connections.uses_tunnel:
+        connections.prepare_proxy(connection)
+    else:
+        connection.connect()
+    connection.sock.settimeout(timeout.read_timeout)
+
+
+FAILURES = (OSError, HTTPException, urllib3_errors.HTTPError)
+"""The errors of a connection, besides `ConnectionPool.certificate_error`."""
+
+
+def sdk_error(
+    error: Exception, connection: Any, connections: ConnectionPool, url: str
+) -> sdk_errors.BotoCoreError:
+    """Return the SDK's error for an error of a connection to a URL."""
+    if connection.proxy and not connection.has_connected_to_proxy:
+        return sdk_errors.ProxyConnectionError(proxy_url=connections.masked_proxy_url, error=error)
+    if isinstance(error, connections.certificate_error):
+        return sdk_errors.SSLError(endpoint_url=url, error=error)
+    for types, of_sdk in _SDK_ERRORS:
+        if isinstance(error, types):
+            return of_sdk(endpoint_url=url, error=error)
+    return sdk_errors.HTTPClientError(error=error)
 
 
 def _lines(headers: Iterable[tuple[str, str]]) -> bytes:

@@ -147,6 +147,7 @@ class ConnectionPool:
 
     Attributes:
         get: Returns a connection, open or not.
+        new: Returns a connection that is not open, and that the pool does not keep.
         put: Returns a connection to the pool, open or not.
         prepare_proxy: Opens a connection through a tunnel.
         uses_tunnel: Whether connections go through a tunnel.
@@ -172,6 +173,7 @@ class ConnectionPool:
             self.uses_tunnel = bool(needs_tunnel(proxy, proxy_config, urlsplit(url).scheme))
             self.masked_proxy_url = self.proxy_url and mask(self.proxy_url)
             self.get: Callable[[], Any] = _private(self.pool, "_get_conn")
+            self.new: Callable[[], Any] = _private(self.pool, "_new_conn")
             self.put: Callable[[Any], None] = _private(self.pool, "_put_conn")
             self.prepare_proxy: Callable[[Any], None] = _private(self.pool, "_prepare_proxy")
             self._check_attributes()

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kinesis_assets.kinesis.transport.concurrency import Reservation
-    from kinesis_assets.kinesis.transport.http import HttpResponse
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
@@ -50,6 +49,70 @@ bytes; then of the records as bytes and as Arrow columns."""
 _encoder = msgspec.json.Encoder()
 
 
+class SignedRequests:
+    """The requests of an operation, signed with parts of a botocore client.
+
+    Args:
+        client: A botocore client for Kinesis.
+        endpoint_url: Where to send requests; by default to the client's endpoint.
+
+    Raises:
+        SdkInternalMissing: A private name of the SDK is missing.
+        ValueError: The URL of the endpoint or of a proxy is invalid.
+
+    Attributes:
+        url: The URL of the endpoint, with a path.
+        headers: The headers of each request, before it is signed.
+        signing: How requests are signed.
+        connections: The connections to the endpoint.
+    """
+
+    def __init__(self, client: Any, operation: str, endpoint_url: str | None = None) -> None:
+        self.operation = operation
+        self.signing = Signing(client)
+        model = client.meta.service_model
+        self._shape = model.operation_model(operation).output_shape
+        endpoint = endpoint_url or client.meta.endpoint_url
+        self.url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
+        self.connections = connections_of(client, self.url)
+        self.headers = {
+            "Host": _host(self.url),  # without it, the signer derives it for each call
+            "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
+            "User-Agent": client.meta.config.user_agent,
+            "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",
+        }
+
+    async def signed(self, arguments: Mapping[str, Any]) -> Any:
+        """Return a signed request with some arguments.
+
+        Shortly before the credentials expire, one call refreshes them over the network, in another thread.
+        The other calls sign with the current ones.
+        """
+        request = self.signing.request("POST", self.url, self.headers, _encoder.encode(arguments))
+        sign = self.signing.signer.sign
+        if self.signing.needs_credentials():
+            await asyncio.to_thread(sign, self.operation, request)
+        else:
+            sign(self.operation, request)
+        return request
+
+    def error_of(self, status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
+        """Return the error of a response that is one."""
+        raw = {"status_code": status, "headers": headers, "body": body}
+        parsed: dict[str, Any] = {}
+        # A response that is not from the service, such as a proxy's, can contain anything.
+        with suppress(parser_error(), ValueError, AttributeError, TypeError, KeyError):
+            parsed = self.signing.parse_error(raw, self._shape)
+        return ClientError(
+            {
+                "Error": {"Code": str(status), "Message": ""},
+                "ResponseMetadata": {"HTTPStatusCode": status},
+            }
+            | parsed,
+            self.operation,
+        )
+
+
 class SignedCall(Generic[ResultT_co]):
     """An operation, called with parts of a botocore client and without retries.
 
@@ -59,9 +122,10 @@ class SignedCall(Generic[ResultT_co]):
         endpoint_url: Where to send calls; by default the client's endpoint.
         largest_body: The maximum size of a response body, in bytes.
 
-    Raises:
-        SdkInternalMissing: A private name of the SDK is missing.
-        ValueError: The URL of the endpoint or of a proxy is invalid.
+    Raises what `SignedRequests` raises.
+
+    Attributes:
+        requests: Its requests.
     """
 
     def __init__(
@@ -74,18 +138,8 @@ class SignedCall(Generic[ResultT_co]):
     ) -> None:
         self.operation = operation
         self._decoder = msgspec.json.Decoder(wire)
-        self._signing = Signing(client)
-        model = client.meta.service_model
-        self._shape = model.operation_model(operation).output_shape
-        endpoint = endpoint_url or client.meta.endpoint_url
-        self._url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
-        self._endpoint = HttpEndpoint(connections_of(client, self._url), self._url, largest_body)
-        self._headers = {
-            "Host": _host(self._url),  # without it, the signer derives it for each call
-            "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",
-            "User-Agent": client.meta.config.user_agent,
-            "X-Amz-Target": f"{model.metadata['targetPrefix']}.{operation}",
-        }
+        self.requests = SignedRequests(client, operation, endpoint_url)
+        self._endpoint = HttpEndpoint(self.requests.connections, self.requests.url, largest_body)
 
     async def __call__(
         self,
@@ -108,8 +162,7 @@ class SignedCall(Generic[ResultT_co]):
             ClientError: The service returned an error.
             BotoCoreError: No complete response was received.
         """
-        request = self._signing.request("POST", self._url, self._headers, _encoder.encode(arguments))
-        await self._sign(request)
+        request = await self.requests.signed(arguments)
         response = await self._endpoint.post(
             request.headers.items(),
             request.body,
@@ -117,9 +170,9 @@ class SignedCall(Generic[ResultT_co]):
             seconds_left,
         )
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            error_response = self._error_response(response)
+            error = self.requests.error_of(response.status, response.headers, bytes(response.body))
             del response  # the error keeps its frames alive
-            raise ClientError(error_response, self.operation)
+            raise error
         date = response.headers.get("date")
         try:
             wire = self._decoder.decode(response.body)
@@ -127,29 +180,6 @@ class SignedCall(Generic[ResultT_co]):
             return wire.to_result(), date
         except ValueError as error:  # includes msgspec's errors
             return IncompleteBody(str(error)), date
-
-    async def _sign(self, request: Any) -> None:
-        """Sign a request.
-
-        Shortly before the credentials expire, one call refreshes them over the network, in another thread.
-        The other calls sign with the current ones.
-        """
-        sign = self._signing.signer.sign
-        if self._signing.needs_credentials():
-            await asyncio.to_thread(sign, self.operation, request)
-        else:
-            sign(self.operation, request)
-
-    def _error_response(self, response: HttpResponse) -> dict[str, Any]:
-        raw = {"status_code": response.status, "headers": response.headers, "body": bytes(response.body)}
-        parsed: dict[str, Any] = {}
-        # A response that is not from the service, such as a proxy's, can contain anything.
-        with suppress(parser_error(), ValueError, AttributeError, TypeError, KeyError):
-            parsed = self._signing.parse_error(raw, self._shape)
-        return {
-            "Error": {"Code": str(response.status), "Message": ""},
-            "ResponseMetadata": {"HTTPStatusCode": response.status},
-        } | parsed
 
 
 def _host(url: str) -> str:

@@ -19,7 +19,7 @@ INTERNALS = {
 
 PUBLIC = {
     *("boto3", "botocore", "botocore.config", "botocore.credentials", "botocore.exceptions"),
-    *("botocore.loaders", "botocore.session"),
+    *("botocore.eventstream", "botocore.loaders", "botocore.session"),
     *("urllib3", "urllib3.exceptions", "urllib3.util"),
     *("dagster", "dagster.components", "dagster_pyspark"),
     "grpc",

@@ -154,16 +154,16 @@ def test_direct_calls_use_the_endpoint_that_the_sdk_resolves(monkeypatch, partit
     arguments = {"StreamARN": arn, "ShardIterator": "i"}
     by_sdk = host_of_sdk(client, "get_records", arguments)
     assert by_sdk == f"https://{OWNER}.data-kinesis{'-fips' if fips else ''}.{region}.{suffix}"
-    assert client._records_call._url == client._iterator_call._url == f"{by_sdk}/"
+    assert client._records_call.requests.url == client._iterator_call.requests.url == f"{by_sdk}/"
     assert client.settings.endpoint_url == by_sdk
     worker = StreamClient(arn, client.settings, attempts=1)
-    assert worker._records_call._url == f"{by_sdk}/"
+    assert worker._records_call.requests.url == f"{by_sdk}/"
 
 
 def test_a_custom_endpoint_is_used_unchanged():
     arn = f"arn:aws:kinesis:eu-west-1:{OWNER}:stream/orders"
     client = StreamClient(arn, ClientSettings(endpoint_url="http://127.0.0.1:4567"), attempts=1)
-    assert client._records_call._url == f"{client.settings.endpoint_url}/"
+    assert client._records_call.requests.url == f"{client.settings.endpoint_url}/"
     assert client.settings.endpoint_url == "http://127.0.0.1:4567"
 
 
@@ -171,7 +171,7 @@ def test_a_client_with_a_name_uses_the_regions_endpoint():
     client = StreamClient("orders", ClientSettings("eu-west-1"), attempts=1)
     by_sdk = host_of_sdk(client, "get_records", {"ShardIterator": "i"})
     assert urlsplit(by_sdk).hostname == "kinesis.eu-west-1.amazonaws.com"
-    assert client._records_call._url == f"{by_sdk}/"
+    assert client._records_call.requests.url == f"{by_sdk}/"
 
 
 def test_an_sdk_without_endpoint_rules_uses_the_regions_endpoint():

@@ -15,6 +15,7 @@ from kinesis_assets import KinesisResource, KinesisStreamComponent, ShardIOManag
 from kinesis_assets.cli.options import parse_settings, stream_options
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis import consumers
 from support.dagster_components import schema_of, validator_of
 from support.stream_names import io_manager_key
 
@@ -55,6 +56,8 @@ def test_every_example_of_a_setting_is_valid(name):
     required = {"stream": "clicks", "table": "clicks"}
     if name in WITH_ROLE:
         required["role_arn"] = StreamSettings.model_fields["role_arn"].examples[0]
+    if name == "consumer":
+        required["follow_for"] = StreamSettings.model_fields["follow_for"].examples[0]
     for example in field.examples:
         build_kinesis_stream(**required | {name: example})
         validator_of(KinesisStreamComponent, name).validate(example)
@@ -136,6 +139,31 @@ def test_a_setting_of_a_role_is_checked_by_its_form(name, value):
     fields = {"role_arn": "arn:aws:iam::111122223333:role/team/reader", name: value}
     with pytest.raises(InvalidInput, match=rf"^{name}: invalid"):
         KinesisResource(**fields)
+
+
+OTHER = "arn:aws:kinesis:us-east-1:123456789012:stream/other/consumer/lake:1764331200"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"consumer": "a lake"}, "invalid consumer 'a lake'"),
+        ({"consumer": "arn:aws:kinesis:us-east-1:123456789012:stream/clicks"}, "invalid consumer"),
+        ({"consumer": OTHER}, "not a consumer of stream clicks"),
+        ({"consumer": "lake", "follow_for": None}, "set follow_for"),
+        ({"consumer": "lake", "sdk_parser": True}, "sdk_parser"),
+    ],
+)
+def test_a_consumer_that_no_run_could_use_is_refused(fields, reason):
+    for make in (build_kinesis_stream, KinesisStreamComponent):
+        with pytest.raises(InvalidInput, match=rf"^consumer: .*{reason}"):
+            make(**{"stream": "clicks", "table": "clicks", "follow_for": 600} | fields)
+
+
+def test_a_consumer_needs_its_extra(monkeypatch):
+    monkeypatch.setattr(consumers, "find_spec", lambda _: None)
+    with pytest.raises(InvalidInput, match=r"pip install 'kinesis-assets\[fan-out\]'"):
+        build_kinesis_stream("clicks", table="clicks", follow_for=600, consumer="lake")
 
 
 @pytest.mark.parametrize("name", StreamSettings.model_fields)

@@ -47,6 +47,7 @@ NAMES = [
     ("urllib3.connectionpool:HTTPConnectionPool", "timeout"),
     ("urllib3.connectionpool:HTTPConnectionPool", "_get_conn"),
     ("urllib3.connectionpool:HTTPConnectionPool", "_put_conn"),
+    ("urllib3.connectionpool:HTTPConnectionPool", "_new_conn"),
     ("urllib3.connectionpool:HTTPConnectionPool", "_prepare_proxy"),
     *(
         ("urllib3.connection:HTTPConnection", name)

@@ -127,7 +127,7 @@ def test_others_continue_during_a_slow_response(endpoint, served, before, resume
 
 
 def test_others_continue_while_credentials_are_refreshed(served):
-    signer = served._records_call._signing.signer
+    signer = served._records_call.requests.signing.signer
     requested, arrived = threading.Event(), threading.Event()
 
     class Refreshed:

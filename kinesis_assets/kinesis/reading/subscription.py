@@ -1,0 +1,286 @@
+"""The subscriptions of a consumer with enhanced fan-out, which outlive the readings that use them.
+
+A continuous run reads a shard again and again. Between two readings, nobody receives what the service sends:
+it waits in the buffers of the connection. A subscription continues exactly where the previous reading ended,
+or it is closed: it knows the position after what it has delivered.
+
+A consumer may subscribe to a shard again five seconds after it has subscribed, which ends the older
+subscription. After five minutes each subscription ends.
+
+Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.retries import is_transient
+from kinesis_assets.kinesis.reading.shard_events import SUBSCRIBE, ShardEvents
+from kinesis_assets.kinesis.records.records import Records
+from kinesis_assets.kinesis.records.wire import Page, check_follows
+from kinesis_assets.kinesis.stream import UNCERTAIN, agree
+from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
+from kinesis_assets.retry import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.transport.concurrency import Reservation
+
+_IN_USE = "ResourceInUseException"
+"""The name of the exception if the consumer has subscribed to the shard too recently, or elsewhere since."""
+
+_RENEWED_AFTER = (200.0, 280.0)
+"""The age in seconds at which a subscription is renewed: a random one, so that those of many shards are not
+renewed together. At 300 s the service ends it."""
+
+_INTERVAL = 5.0
+"""The minimum time in seconds between two subscriptions of a consumer to a shard."""
+
+_FAILED = Backoff(_INTERVAL, 300.0)
+"""How long GetRecords is used after failures in a row."""
+
+_FIRST_EVENT = 1.0
+"""Seconds to wait for the first event of a subscription, and for the rest of one that has begun."""
+
+_NEXT_EVENT = 5.0
+"""Seconds to wait for an event before the tip."""
+
+_SILENCE = 30.0
+"""Seconds without an event after which a subscription counts as lost. The service sends one every few
+seconds, even if there are no records."""
+
+_KEPT_BYTES = 64 << 20
+"""The maximum size of what all subscriptions have received and no reading has used."""
+
+_CONTINUES = "subscription"
+"""What a page of a subscription has in place of its next iterator."""
+
+
+class Subscriptions:
+    """The subscriptions of one consumer, by shard. Not thread-safe.
+
+    Args:
+        consumer_arn: The ARN of the consumer.
+        service_time: The service's clock now. The responses must agree with it.
+        warn: Called with a sentence, once for each reason, if GetRecords reads shards instead.
+
+    Attributes:
+        kept_bytes: The size of what they have received and no reading has used.
+    """
+
+    def __init__(
+        self,
+        client: StreamClient,
+        consumer_arn: str,
+        service_time: datetime,
+        warn: Callable[[str], object],
+    ) -> None:
+        self.client = client
+        self.consumer_arn = consumer_arn
+        self.kept_bytes = 0
+        self._warn = warn
+        self._clock = client.settings.timing.clock
+        self._service_time, self._since = service_time, self._clock.monotonic()
+        self._shards: dict[str, Subscription] = {}
+        self._reported: set[str] = set()
+
+    def of(self, shard_id: str) -> Subscription:
+        """Return the subscription to a shard, which may not be open."""
+        if shard_id not in self._shards:
+            self._shards[shard_id] = Subscription(self, shard_id)
+        return self._shards[shard_id]
+
+    def close(self) -> None:
+        """Close all subscriptions."""
+        for subscription in self._shards.values():
+            subscription.close()
+
+    async def events(self, shard_id: str, position: Position) -> ShardEvents:
+        """Subscribe to a shard.
+
+        Raises:
+            CallFailed: The call failed, or the time of the response does not agree with the service's clock.
+        """
+        response, date = await self.client.subscribing(
+            self.consumer_arn, shard_id, position, self.client.settings.timing.read_timeout
+        )
+        expected = self._service_time + timedelta(seconds=self._clock.monotonic() - self._since)
+        if not agree(expected, date):
+            response.close()
+            reason = f"the response has the Date {date}, but the service's clock should be {expected}"
+            raise CallFailed(self.client.stream, SUBSCRIBE, UNCERTAIN, reason)
+        return ShardEvents(self.client, response, date)
+
+    def report(self, shard_id: str, error: CallFailed) -> None:
+        """Warn that GetRecords reads shards, once for each reason."""
+        if error.code in self._reported:
+            return
+        self._reported.add(error.code)
+        self._warn(
+            f"stream {self.client.stream}: GetRecords reads shard {shard_id}, and maybe others, instead of "
+            f"consumer {self.consumer_arn}: {error.reason}. The run subscribes again as soon as it can, and "
+            f"tries at least every {_FAILED.longest:.0f} s"
+        )
+
+
+class Subscription:
+    """The subscription to a shard, which is opened, renewed and closed as needed."""
+
+    def __init__(self, owner: Subscriptions, shard_id: str) -> None:
+        self._owner = owner
+        self._shard_id = shard_id
+        self._clock = owner.client.settings.timing.clock
+        self._events: ShardEvents | None = None
+        self._position: Position | None = None  # after what was read
+        self._delivered_at: Position | None = None  # where the last page was read from
+        self._unread: Records | None = None
+        self._tip: tuple[int, datetime] | None = None  # how far the position is from it, and when
+        self._kept = 0
+        self._renewal = self._next_attempt = 0.0
+        self._failures = 0
+
+    async def connect(self, position: Position) -> bool:
+        """Subscribe at a position, if necessary and possible, and return whether there is a subscription."""
+        if position != self._position:
+            self.close()
+            self._position = position
+        due = self._next_attempt if self._events is None else self._renewal
+        if self._clock.monotonic() >= due:
+            await self._subscribe(position)
+        return self._events is not None
+
+    async def page(self, position: Position, reservation: Reservation | None) -> tuple[Page, datetime] | None:
+        """Return the records that have arrived after a position, and the service's clock.
+
+        If the last page was read to the tip, it does not wait for more.
+
+        Args:
+            position: Where `connect` has found a subscription.
+            reservation: The memory reservation for the page.
+
+        Returns:
+            The page; None to request it with GetRecords, because the subscription has ended or failed, or its
+            first event has not arrived.
+        """
+        try:
+            found = await self._kept_page(reservation) or await self._new_page(position, reservation)
+        except CallFailed as error:
+            self._fail(error)
+            return None
+        except BaseException:
+            self.close()  # it may have lost events
+            raise
+        if found is not None:
+            self._delivered_at = position
+            records = found[0].records
+            self._position = Position.after(records.numbers[-1]) if records else position
+        return found
+
+    def note_polled(self, page: Page, served: datetime) -> None:
+        """Record that GetRecords has returned a page at the position."""
+        if not page.records:
+            self._tip = page.millis_behind_latest, served
+
+    def keep_unread(self, records: Records, position: Position) -> None:
+        """Keep the records of the last page that are after a position."""
+        if self._events is None:
+            return
+        if position != self._delivered_at:
+            index = records.numbers.index(position.sequence_number or "")
+            records = records[index + (position.sub_sequence_number is None) :]
+        self._unread, self._position = records, position
+        self._keep(sum(map(len, records.payloads)) + self._events.buffered)
+
+    def close(self) -> None:
+        """Close the subscription, if it is open."""
+        if self._events is not None:
+            self._events.close()
+        self._events = self._unread = self._tip = None
+        self._keep(0)
+
+    async def _subscribe(self, position: Position) -> None:
+        """Subscribe at a position. If that fails, a subscription that is to be renewed stays open."""
+        self._next_attempt = self._renewal = self._clock.monotonic() + _INTERVAL
+        try:
+            events = await self._owner.events(self._shard_id, position)
+        except CallFailed as error:
+            self._note_failure(error)
+            return
+        tip = self._tip
+        self.close()
+        self._events, self._position, self._tip = events, position, tip
+        self._next_attempt = events.opened_at + _INTERVAL
+        self._renewal = events.opened_at + random.uniform(*_RENEWED_AFTER)  # noqa: S311
+
+    async def _kept_page(self, reservation: Reservation | None) -> tuple[Page, datetime] | None:
+        if self._unread is None or self._tip is None:
+            return None
+        if reservation is not None:
+            await reservation.acquire(int(MEMORY_PER_BODY_BYTE * self._kept))
+        records, self._unread = self._unread, None
+        self._keep(0)
+        behind, seen = self._tip
+        return Page(records, behind, _CONTINUES), seen
+
+    async def _new_page(
+        self, position: Position, reservation: Reservation | None
+    ) -> tuple[Page, datetime] | None:
+        events = self._events
+        if events is None:
+            return None
+        at_tip = self._tip is not None and self._tip[0] == 0
+        wait = _NEXT_EVENT if self._tip is not None and not at_tip else _FIRST_EVENT
+        found = await events.page(0.0 if at_tip and not events.buffered else wait, reservation)
+        self._keep(events.buffered)
+        if found is None:
+            return self._page_without_events(events)
+        first = found[0].records.numbers[0] if found[0].records else None
+        check_follows(self._owner.client.stream, first, position, SUBSCRIBE)
+        self._failures = 0
+        self._tip = found[0].millis_behind_latest, found[1]
+        if not events.ended:
+            return found
+        self.close()
+        self._wait_after(failures=1)  # GetRecords reads the end of the shard
+        return found if found[0].records else None
+
+    def _page_without_events(self, events: ShardEvents) -> tuple[Page, datetime] | None:
+        stream = self._owner.client.stream
+        if events.ended:  # after five minutes
+            self.close()
+        elif self._clock.monotonic() - events.heard_at > _SILENCE:
+            raise CallFailed(stream, SUBSCRIBE, "ReadTimeoutError", f"no event in {_SILENCE:.0f} s")
+        elif self._tip is not None and self._tip[0] == 0:
+            return Page(Records([], [], [], []), 0, _CONTINUES), self._tip[1]
+        elif self._tip is not None:
+            raise CallFailed(stream, SUBSCRIBE, "ReadTimeoutError", f"no event in {_NEXT_EVENT:.0f} s")
+        return None
+
+    def _keep(self, size: int) -> None:
+        """Account for bytes that no reading has used, and close the subscription if they are too many."""
+        self._owner.kept_bytes += size - self._kept
+        self._kept = size
+        if size and self._owner.kept_bytes > _KEPT_BYTES:
+            self.close()
+
+    def _fail(self, error: CallFailed) -> None:
+        self.close()
+        self._note_failure(error)
+
+    def _note_failure(self, error: CallFailed) -> None:
+        """Wait longer before the next attempt, and report the failure, unless it may be a short one."""
+        self._failures += 1
+        self._wait_after(self._failures)
+        if self._failures > 1 or not (error.code == _IN_USE or is_transient(error)):
+            self._owner.report(self._shard_id, error)
+
+    def _wait_after(self, failures: int) -> None:
+        due = self._clock.monotonic() + _FAILED.wait(failures)
+        self._next_attempt, self._renewal = max(self._next_attempt, due), max(self._renewal, due)

@@ -1,0 +1,266 @@
+"""A response over HTTP/2 that goes on for minutes, on a connection of its own.
+
+A connection is opened as those of `http` are, with the SDK's settings for proxies and TLS, but it is not one
+of its pool: it has a single request, whose response takes it up. So responses do not share a flow-control
+window, and one that nobody reads does not delay another. Like those of the pool, it does not belong to an
+event loop: the next one goes on reading where the previous one stopped.
+
+Bytes are received only when they are requested. Until then they stay with the kernel, and beyond its buffers
+and `WINDOW` with the sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import BotoCoreError  # noqa: TC002  # botocore has no types
+
+from kinesis_assets.kinesis.transport.http import FAILURES, opened, sdk_error, until_ready
+
+try:
+    from h2.config import H2Configuration
+    from h2.connection import H2Connection
+    from h2.events import (
+        ConnectionTerminated,
+        DataReceived,
+        InformationalResponseReceived,
+        ResponseReceived,
+        StreamEnded,
+        StreamReset,
+    )
+    from h2.exceptions import H2Error
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "enhanced fan-out needs h2: pip install 'kinesis-assets[fan-out]'", name="h2"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from socket import socket
+
+    from h2.events import Event
+
+    from kinesis_assets.kinesis.transport.sdk_internals import ConnectionPool
+
+WINDOW = 512 << 10
+"""The maximum number of bytes that the sender may send before this end receives them."""
+
+_RECEIVE_BYTES = 256 << 10
+
+_FIRST_WINDOW = 65_535
+"""The window of a new connection and of a new stream (RFC 9113, 6.9.2)."""
+
+_PROTOCOL = "h2"
+"""The name of HTTP/2 in TLS (RFC 9113, 3.2)."""
+
+
+_HTTP_1 = b"HTTP/1."
+
+
+class NoHttp2(ConnectionError):
+    """The endpoint, or a proxy in front of it, does not speak HTTP/2."""
+
+
+class _TlsContext(ssl.SSLContext):
+    """A context that offers HTTP/2 alone. The SDK's HTTP library would offer HTTP/1.1."""
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        """Offer HTTP/2, whatever is given."""
+        del alpn_protocols
+        super().set_alpn_protocols([_PROTOCOL])
+
+
+class Http2Response:
+    """The response to one POST request.
+
+    Create it with `post`. It must be closed.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Values by header name in lower case.
+        ended: Whether the sender has ended the response, and all of it was received.
+    """
+
+    def __init__(self, connection: Any, pool: ConnectionPool, url: str) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.ended = False
+        self._connection = connection
+        self._pool = pool
+        self._url = url
+        self._http = H2Connection(H2Configuration(header_encoding="latin-1"))
+        self._stream_id = 1
+        self._received: list[bytes] = []
+        self._unsent = b""
+
+    @classmethod
+    async def post(
+        cls,
+        pool: ConnectionPool,
+        url: str,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        seconds: float,
+    ) -> Http2Response:
+        """Send a request over a new connection, and wait for the head of the response.
+
+        Args:
+            pool: The settings of the connection.
+            headers: The headers of the request, including Host.
+            seconds: The maximum time to wait for the next bytes of the head.
+
+        Raises:
+            BotoCoreError: No response was received.
+        """
+        connection = pool.new()
+        response = cls(connection, pool, url)
+        try:
+            await response._send(headers, body)
+            while not response.status:
+                response._handle(await response._receive(seconds))
+        except (*FAILURES, pool.certificate_error, H2Error) as error:
+            response.close()
+            raise response._failure(error) from error
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    async def receive(self, seconds: float) -> bytes:
+        """Return the bytes that have arrived, after waiting for the first ones.
+
+        Args:
+            seconds: The maximum time to wait. At 0, only what has arrived already is returned.
+
+        Returns:
+            Some bytes; none if none arrived in time, or at the end of the response.
+
+        Raises:
+            BotoCoreError: The connection failed, or the sender has canceled the response.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        try:
+            while not (self._received or self.ended):
+                self._handle(await self._receive(deadline - clock()))
+        except TimeoutError:
+            return b""
+        except (*FAILURES, H2Error) as error:
+            raise self._failure(error) from error
+        found, self._received = b"".join(self._received), []
+        return found
+
+    async def receive_all(self, largest: int, seconds: float) -> bytes:
+        """Return a response that ends, as that of an error does; not much more of it than `largest` bytes.
+
+        Args:
+            seconds: The maximum time to wait for the next bytes.
+
+        Raises what `receive` raises.
+        """
+        body = b""
+        while len(body) < largest and (found := await self.receive(seconds)):
+            body += found
+        return body
+
+    def close(self) -> None:
+        """Close the connection, without a word to the sender if that would block."""
+        if self._connection.sock is not None:
+            with suppress(OSError, H2Error):
+                if not self.ended:
+                    self._http.reset_stream(self._stream_id)
+                self._flush()
+        self._connection.close()
+
+    @property
+    def _socket(self) -> socket:
+        found: socket = self._connection.sock
+        return found
+
+    async def _send(self, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+        parts = urlsplit(self._url)
+        if parts.scheme == "https":
+            self._connection.ssl_context = _TlsContext(ssl.PROTOCOL_TLS_CLIENT)
+        elif self._pool.proxy_url is not None:
+            raise NoHttp2("a proxy for http:// does not forward HTTP/2")
+        await opened(self._pool, self._connection)
+        if parts.scheme == "https" and self._connection.sock.selected_alpn_protocol() != _PROTOCOL:
+            raise NoHttp2("the server does not speak HTTP/2")
+        self._socket.setblocking(False)
+        named = {name.lower(): value for name, value in headers}
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        first = {
+            ":method": "POST",
+            ":scheme": parts.scheme,
+            ":authority": named.pop("host"),
+            ":path": path,
+        }
+        self._http.initiate_connection()
+        self._http.increment_flow_control_window(WINDOW - _FIRST_WINDOW)
+        self._stream_id = self._http.get_next_available_stream_id()
+        self._http.send_headers(self._stream_id, [*first.items(), *named.items()])
+        self._http.increment_flow_control_window(WINDOW - _FIRST_WINDOW, self._stream_id)
+        self._http.send_data(self._stream_id, body, end_stream=True)
+        self._flush()
+
+    async def _receive(self, seconds: float) -> list[Event]:
+        """Return the next events. Raises `TimeoutError` if none arrive in time."""
+        if not self._flush():
+            await until_ready(self._socket, seconds, to_send=True)
+            return []
+        to_send = False
+        while True:
+            try:
+                found = self._socket.recv(_RECEIVE_BYTES)
+                break
+            except (BlockingIOError, ssl.SSLWantReadError):
+                to_send = False
+            except ssl.SSLWantWriteError:
+                to_send = True
+            await until_ready(self._socket, seconds, to_send=to_send)
+        if not found:
+            raise ConnectionResetError("the connection was closed before the end of the response")
+        if not self.status and found.startswith(_HTTP_1):
+            raise NoHttp2("the server responds with HTTP/1")  # the parser would wait for the rest of a frame
+        return self._http.receive_data(found)
+
+    def _handle(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case ResponseReceived(headers=headers):
+                    self.headers = {str(name): str(value) for name, value in headers or ()}
+                    self.status = int(self.headers[":status"])
+                case InformationalResponseReceived():
+                    pass
+                case DataReceived(data=data):
+                    self._http.acknowledge_received_data(event.flow_controlled_length or 0, self._stream_id)
+                    self._received.append(data or b"")
+                case StreamEnded():
+                    self.ended = True
+                    return
+                case StreamReset(error_code=code):
+                    raise ConnectionResetError(f"the server has reset the stream with the error code {code}")
+                case ConnectionTerminated(error_code=code):
+                    # Data of the stream may still follow, but HTTP/2's state machine accepts none.
+                    raise ConnectionResetError(
+                        f"the server closes the connection, with the error code {code}"
+                    )
+        self._flush()
+
+    def _flush(self) -> bool:
+        """Send what the protocol has to send, as far as that does not block. Return whether all was sent."""
+        self._unsent += self._http.data_to_send()
+        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        return not self._unsent
+
+    def _failure(self, error: Exception) -> BotoCoreError:
+        if isinstance(error, H2Error):
+            error = HTTPException(f"the response is not HTTP/2: {error}")
+        return sdk_error(error.with_traceback(None), self._connection, self._pool, self._url)

@@ -1,0 +1,79 @@
+"""Continuous runs in Dagster that read by the subscriptions of a consumer."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.harness.waiting import wait_until
+from support.continuous_runs import ContinuousRuns
+from support.daemon import Status
+
+A, B, C = (f"shardId-{number:012d}" for number in range(3))
+
+
+@pytest.fixture
+def runs(make_project, instance):
+    """Runs of a project with continuous runs and a consumer."""
+    return ContinuousRuns(make_project(follow_for=300.0, commit_interval=0.2, consumer="lake"), instance)
+
+
+@pytest.fixture
+def register(kinesis, source):
+    """Register a consumer of the stream, and return its ARN."""
+
+    def register(name="lake"):
+        arn = kinesis.describe_stream_summary(StreamName=source.name)["StreamDescriptionSummary"]["StreamARN"]
+        return kinesis.register_stream_consumer(StreamARN=arn, ConsumerName=name)["Consumer"]["ConsumerARN"]
+
+    return register
+
+
+def warnings_of(runs, run):
+    entries = runs.instance.all_logs(run.run_id)
+    return [entry.user_message for entry in entries if "GetRecords reads" in entry.user_message]
+
+
+@pytest.mark.usefixtures("spark")
+def test_runs_read_by_the_consumer_through_a_split_and_a_restart(source, runs, register, faults):
+    source.create(1)
+    register()
+    source.put(A, 2)
+    faults.calls.clear()
+    join = runs.start_continuously(A, seconds=300)
+    wait_until(lambda: len(runs.rows()) == 2)
+    source.put(A, 3)
+    wait_until(lambda: len(runs.rows()) == 5)
+    assert faults.count("GetRecords") == 0
+    assert faults.count("SubscribeToShard") == 1
+    source.split(A)
+    first = join()
+    source.put(B, 1)
+    source.put(C, 1)
+    join = runs.start_continuously(B, C, seconds=300)
+    wait_until(lambda: len(runs.rows()) == 7)
+    source.merge(B, C)
+    second = join()
+    assert (first.status, second.status) == (Status.SUCCESS, Status.SUCCESS)
+    assert len({number for _, number, _ in runs.rows()}) == len(runs.rows()) == 7
+    assert warnings_of(runs, first) == warnings_of(runs, second) == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_run_whose_consumer_is_deregistered_goes_on_with_getrecords_and_warns_once(
+    source, runs, register, kinesis
+):
+    source.create(1)
+    arn = register()
+    source.put(A, 2)
+    join = runs.start_continuously(A, seconds=300)
+    wait_until(lambda: len(runs.rows()) == 2)
+    kinesis.deregister_stream_consumer(ConsumerARN=arn)
+    source.put(A, 3)
+    wait_until(lambda: len(runs.rows()) == 5)
+    source.put(A, 1)
+    wait_until(lambda: len(runs.rows()) == 6)
+    source.split(A)
+    run = join()
+    assert run.status is Status.SUCCESS
+    (warning,) = warnings_of(runs, run)
+    assert arn in warning

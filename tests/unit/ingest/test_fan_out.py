@@ -1,0 +1,133 @@
+"""Continuous runs that read by the subscriptions of a consumer, without Dagster and Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.ingest.fan_out import landing_by_subscriptions
+from support.continuous import RunHarness
+from support.single_task import land_as_in_spark
+
+A, B, C = (f"shardId-{number:012d}" for number in range(3))
+
+
+class FanOutRun(RunHarness):
+    """A continuous run with a consumer, and its warnings."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.warnings = []
+
+    def run_as(self, consumer, *shard_ids):
+        client = self.bench.client
+        with landing_by_subscriptions(
+            client, consumer, client.describe(), otherwise=land_as_in_spark, warn=self.warnings.append
+        ) as land:
+            self.landing = land
+            return self.run(*shard_ids)
+
+    def land(self, job, ranges, allowance):
+        self.iterations += 1
+        self.before.pop(self.iterations, lambda: None)()
+        landing = self.landing(job, ranges, allowance)
+        if self.iterations == self.last_iteration:
+            self.continuous_run.stop()
+        return landing
+
+
+@pytest.fixture
+def register(bench):
+    """Register a consumer of the bench's stream, and return its ARN."""
+
+    def register(name="lake"):
+        arn = bench.client.describe().identity.arn
+        return bench.client.register_consumer(name, arn).arn
+
+    return register
+
+
+@pytest.fixture
+def calls(faults):
+    """Return how often operations that read were called since the last time."""
+
+    def calls():
+        counts = Counter(call.operation for call in faults.calls)
+        faults.calls.clear()
+        return {name: counts[name] for name in ("SubscribeToShard", "GetRecords") if counts[name]}
+
+    return calls
+
+
+def test_later_iterations_continue_the_subscriptions_of_the_first(bench, register, calls):
+    bench.create(2)
+    bench.put_many(10)
+    register()
+    calls()
+    put = partial(bench.put_many, 10)
+    run = FanOutRun(bench, before={3: put, 5: put}, last_iteration=20)
+    run.run_as("lake", A, B)
+    bench.assert_exactly_once()
+    assert calls() == {"SubscribeToShard": 2}
+    assert run.warnings == []
+
+
+def test_children_are_read_after_the_end_of_their_parent_is_confirmed(bench, register, calls):
+    bench.create(1)
+    bench.put_many(5)
+    register()
+    calls()
+
+    def split():
+        bench.split(A)
+        bench.put_many(5)
+
+    run = FanOutRun(bench, before={2: split})
+    run.run_as("lake", A)
+    assert [set(states.values()) for states in run.events][-1] == {("finished", 0)}
+    FanOutRun(bench, last_iteration=3).run_as("lake", B, C)
+    bench.assert_exactly_once()
+
+
+def test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once(bench, calls):
+    bench.create(1)
+    bench.put_many(5)
+    calls()
+    run = FanOutRun(bench, last_iteration=2)
+    run.run_as("lake", A)
+    bench.assert_exactly_once()
+    assert "SubscribeToShard" not in calls()
+    assert len(run.warnings) == 1
+    assert "consumer lake is not there" in run.warnings[0]
+    assert "kinesis-assets consumer register" in run.warnings[0]
+
+
+def test_a_run_goes_on_with_getrecords_when_its_consumer_is_deregistered(bench, register):
+    bench.create(1)
+    bench.put_many(5)
+    arn = register()
+
+    def deregister():
+        bench.client.deregister_consumer(arn, bench.client.describe().identity.arn)
+        bench.put_many(5)
+
+    run = FanOutRun(bench, before={3: deregister}, last_iteration=8)
+    run.run_as("lake", A)
+    bench.assert_exactly_once()
+    assert len(run.warnings) == 1
+    assert "ResourceNotFoundException" in run.warnings[0]
+
+
+def test_the_consumer_of_another_stream_is_refused(bench):
+    bench.create(1)
+    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/other/consumer/lake:1764331200"
+    with ExitStack() as stack, pytest.raises(InvalidInput, match="not a consumer of stream"):
+        stack.enter_context(
+            landing_by_subscriptions(
+                bench.client, arn, bench.client.describe(), otherwise=land_as_in_spark, warn=print
+            )
+        )
