@@ -49,8 +49,8 @@ _FAILED = Backoff(_INTERVAL, 300.0)
 _FIRST_EVENT = 1.0
 """Seconds to wait for the first event of a subscription, and for the rest of one that has begun."""
 
-_NEXT_EVENT = 5.0
-"""Seconds to wait for an event before the tip."""
+_PATIENCE = 5.0
+"""Seconds to wait for the response, and for an event before the tip: other shards wait too."""
 
 _SILENCE = 30.0
 """Seconds without an event after which a subscription counts as lost. The service sends one every few
@@ -73,6 +73,7 @@ class Subscriptions:
 
     Attributes:
         kept_bytes: The size of what they have received and no reading has used.
+        patience: Seconds to wait for a response, and for an event before the tip.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Subscriptions:
         self.client = client
         self.consumer_arn = consumer_arn
         self.kept_bytes = 0
+        self.patience = min(_PATIENCE, client.settings.timing.read_timeout)
         self._warn = warn
         self._clock = client.settings.timing.clock
         self._service_time, self._since = service_time, self._clock.monotonic()
@@ -108,9 +110,7 @@ class Subscriptions:
         Raises:
             CallFailed: The call failed, or the time of the response does not agree with the service's clock.
         """
-        response, date = await self.client.subscribing(
-            self.consumer_arn, shard_id, position, self.client.settings.timing.read_timeout
-        )
+        response, date = await self.client.subscribing(self.consumer_arn, shard_id, position, self.patience)
         expected = self._service_time + timedelta(seconds=self._clock.monotonic() - self._since)
         if not agree(expected, date):
             response.close()
@@ -236,8 +236,10 @@ class Subscription:
         if events is None:
             return None
         at_tip = self._tip is not None and self._tip[0] == 0
-        wait = _NEXT_EVENT if self._tip is not None and not at_tip else _FIRST_EVENT
-        found = await events.page(0.0 if at_tip and not events.buffered else wait, reservation)
+        wait = self._owner.patience
+        if at_tip or self._tip is None:
+            wait = 0.0 if at_tip and not events.buffered else min(_FIRST_EVENT, wait)
+        found = await events.page(wait, reservation)
         self._keep(events.buffered)
         if found is None:
             return self._page_without_events(events)
@@ -260,7 +262,9 @@ class Subscription:
         elif self._tip is not None and self._tip[0] == 0:
             return Page(Records([], [], [], []), 0, _CONTINUES), self._tip[1]
         elif self._tip is not None:
-            raise CallFailed(stream, SUBSCRIBE, "ReadTimeoutError", f"no event in {_NEXT_EVENT:.0f} s")
+            raise CallFailed(
+                stream, SUBSCRIBE, "ReadTimeoutError", f"no event in {self._owner.patience:.0f} s"
+            )
         return None
 
     def _keep(self, size: int) -> None:

@@ -79,7 +79,8 @@ class MessageParser:
         if not size or len(self._data) < size:
             return None
         parser = EventStreamBuffer()
-        parser.add_data(bytes(self._data[:size]))
+        with memoryview(self._data) as data:
+            parser.add_data(bytes(data[:size]))
         del self._data[:size]
         try:
             parsed = parser.next()
