@@ -78,8 +78,8 @@ class ShardEvents:
             reservation: The memory reservation for the page.
 
         Returns:
-            The page, and the service's clock when all earlier events had been received: these have been sent
-            since. None if no event arrived in time, or there is no further one.
+            The page, and the service's clock: now or, of a page up to the tip, when all earlier events had
+            been received. None if no event arrived in time, or there is no further one.
 
         Raises:
             CallFailed: The response contains an error, is invalid, or was canceled.
@@ -96,7 +96,9 @@ class ShardEvents:
             raise self._failure(error) from None
         finally:
             del events  # the traceback of an error must not keep them alive
-        return page, self._date + timedelta(seconds=since - self.opened_at)
+        # At the tip, what may not have arrived yet counts; before it, what may have expired meanwhile.
+        seen = self.heard_at if page.millis_behind_latest else since
+        return page, self._date + timedelta(seconds=seen - self.opened_at)
 
     async def _events(self, wait: float, reservation: Reservation | None) -> list[WireEvent]:
         if self._error is not None:

@@ -203,12 +203,17 @@ def test_an_exception_has_its_code_and_comes_after_the_events_before_it(opened):
         page(events)
 
 
-def test_the_time_of_a_page_is_that_at_which_nothing_else_had_arrived(opened, virtual):
+@pytest.mark.parametrize(("behind", "seconds"), [(0, 10), (1, 30)])
+def test_the_time_of_a_page_up_to_the_tip_is_that_at_which_nothing_else_had_arrived(
+    opened, virtual, behind, seconds
+):
     sent = threading.Event()
-    events = opened(b"", then=lambda peer: (sent.wait(), peer.send(records(1)), peer.hold()))
+    events = opened(
+        b"", then=lambda peer: (sent.wait(), peer.send(records(1, behind=behind)), peer.hold())
+    )
     virtual.now += 10
     assert page(events, wait=0.0) is None
     virtual.now += 20
     sent.set()
     _, seen = run(events.page(SECONDS, None))
-    assert seen == DATE + timedelta(seconds=10)
+    assert seen == DATE + timedelta(seconds=seconds)
