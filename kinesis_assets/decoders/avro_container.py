@@ -125,13 +125,12 @@ class AvroContainer:
             except Undecodable as error:
                 yield self._bad(decoding, header.framed(count - number, content[start:]), error)
                 return
-            document = header.framed(1, content[start : stream.tell()])
+            document = decoding.part(header.framed(1, content[start : stream.tell()]))
             try:
-                value = reader.convert(value)
+                document.value = reader.convert(value)
             except Undecodable as error:
-                yield self._bad(decoding, document, error)
-            else:
-                yield replace(decoding, value=value, data=document)
+                document.fail(self.name, error)
+            yield document
         if rest := content[stream.tell() :]:
             follows = Undecodable(f"{len(rest)} bytes follow the last datum of a block")
             yield self._bad(decoding, header.framed(0, rest), follows)
