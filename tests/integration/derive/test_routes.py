@@ -70,6 +70,25 @@ def test_an_upsert_below_a_router_has_the_rows_of_one_below_the_raw_table(routed
     assert rows_of(orders, *without) == rows_of(direct, *without)
 
 
+def test_of_equal_rows_that_of_the_later_commit_or_document_is_newer_whatever_file_of_the_router_has_it(
+    routed,
+):
+    tables = routed(split="lines")
+    router, orders, bench = tables.router(), tables.of_route(0), tables.bench
+    bench.split(bench.shard_ids[0])
+    tables.ingest()
+    _, first, second = bench.shard_ids
+    bench.put(event("placed", 3, v=1), shard_id=first)
+    bench.put(event("placed", 3, v=2), shard_id=second)
+    lines = [event("paid", 1, v=1), event("placed", 2, v=1), event("placed", 1, v=2), event("paid", 2, v=2)]
+    bench.put(b"\n".join(lines), shard_id=second)
+    for shard_id in (second, first):  # so the greater sequence number is in the earlier commit
+        assert not bench.run([shard_id]).errors
+    (_,) = router.run()
+    orders.run()
+    assert orders.values("id", "v") == [(1, 2), (2, 2), (3, 1)]
+
+
 def test_each_document_is_in_the_table_of_its_route_or_has_none(routed):
     tables = routed()
     router, orders, users = tables.router(), tables.of_route(0), tables.of_route(1)
