@@ -84,6 +84,11 @@ def identified(rows: DataFrame) -> DataFrame:
     return rows.select("shard_id", "sequence_number", "data")
 
 
+def numbered(kind: str, rows: DataFrame) -> DataFrame:
+    """Return the same, and a number of a type."""
+    return identified(rows).selectExpr("*", f"CAST(7 AS {kind}) AS number")
+
+
 def identities(derived: DerivedBench) -> Counter[tuple[str, str, bytes]]:
     """Return the rows of a table with these columns, as in `Bench.acknowledged`."""
     columns = derived.rows

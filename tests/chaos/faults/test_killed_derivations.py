@@ -1,18 +1,26 @@
-"""A worker of a derivation is killed while it writes a data file. `chaos/derived` has the driver's steps."""
+"""A worker of a derivation is killed while it writes a data file, or the driver while columns grow.
+
+`chaos/derived` has the driver's other steps.
+"""
 
 from __future__ import annotations
 
+import json
+import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from chaos.faults.site.fault_points import Fault
+from kinesis_assets.derive.data_files import GROWTH_FOLDER
 from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
-from support.derived import DerivedBench, identified, identities
+from support.derived import DerivedBench, identified, identities, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,3 +66,26 @@ def test_workers_that_die_at_every_attempt_commit_nothing(bench: FaultBench, der
     assert failed.err.splitlines()[-1].startswith("LandingFailed"), failed.err
     assert not DeltaTable.is_deltatable(derived.table.folder.uri)
     assert_next_run_recovers(bench, derived)
+
+
+def test_a_growth_whose_driver_was_killed_between_its_steps_is_continued(
+    bench: FaultBench, derived: DerivedBench
+) -> None:
+    for _ in range(2):
+        bench.put_many(10)
+        assert bench.run().errors == {}
+        derived.run(transform=partial(numbered, "INT"))
+    bench.put_many(10)
+    assert bench.run().errors == {}
+    target = derived.table.uri
+    fault = Fault("", "record copies", "after")
+    killed = bench.run_with_fault(
+        fault, program="one_derivation.py", target=target, kind="BIGINT", max_bytes=1
+    )
+    assert killed.code == -signal.SIGKILL
+    (record,) = Path(target, GROWTH_FOLDER).iterdir()
+    copies = {copy["path"] for file in json.loads(record.read_text())["files"] for copy in file["copies"]}
+    derived.run(transform=partial(numbered, "BIGINT"), max_bytes=1)
+    assert identities(derived) == Counter(bench.acknowledged)
+    assert derived.rows["number"].type == pa.int64()
+    assert copies <= {file.path for file in derived.table.snapshot().data_files()}, "it was copied again"

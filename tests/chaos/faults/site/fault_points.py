@@ -80,8 +80,10 @@ DERIVE = {
     "open derived file": ("kinesis_assets.derive.data_files", "write_new"),
     "write derived file": ("kinesis_assets.derive.data_files", "_OpenFile._write_pending"),
     "close derived file": ("kinesis_assets.derive.data_files", "_OpenFile.close"),
+    "record copies": ("kinesis_assets.derive.growth", "write_file"),
 }
-"""What a task passes that writes files of a derived table. `chaos/derived/kill.py` has the driver's steps."""
+"""What a task passes that writes files of a derived table, and the driver between the steps of a growth.
+`chaos/derived/kill.py` has the driver's other steps."""
 
 POINTS = DRIVER | WORKER | DAGSTER | OPERATIONS | DERIVE
 MOMENTS = ("before", "after")
