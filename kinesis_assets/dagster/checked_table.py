@@ -59,7 +59,6 @@ class CheckedTable:
 
         Args:
             upstream: The definition of the asset of its source.
-            role: The role of its stream.
         """
         return cls(
             key,
@@ -89,9 +88,6 @@ def checked_tables(
     """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
 
     Tables without checks are left out, and those whose source is not one of these assets: their runs fail.
-
-    Args:
-        role: The role of the stream.
     """
     return [
         CheckedTable.of(key, each, definitions[each.upstream], role)

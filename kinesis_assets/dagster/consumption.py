@@ -164,7 +164,6 @@ def table_of(
 
     Args:
         definitions: The assets of the code location.
-        asset: The key of the asset.
 
     Raises:
         InvalidInput: The stream has no such derived table, or the code location does not have its source.

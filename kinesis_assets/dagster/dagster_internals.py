@@ -270,9 +270,6 @@ def check_target(record: dg.EventLogRecord) -> Any:
     """Return what names a materialization as the one that a check was about.
 
     Without it, the UI compares times, which may be of whole seconds.
-
-    Args:
-        record: The record of the materialization.
     """
     try:
         from dagster._core.definitions.asset_checks.asset_check_evaluation import (  # noqa: PLC0415  # it may be missing
@@ -308,7 +305,6 @@ def unpartitioned_materializations(
     The public API can only select partitions, and reads the metadata of each materialization.
 
     Args:
-        key: The asset.
         after: The storage id after which they were stored; None for the newest ones since a time.
         since: That time, in seconds since the epoch.
         limit: The maximum number of materializations, with and without a partition, to go through.

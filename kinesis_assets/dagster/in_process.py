@@ -34,7 +34,6 @@ class StreamProject:
     """One stream and the definitions that contain it.
 
     Attributes:
-        stream: The stream's name.
         definitions: The definitions. They may contain other streams too.
         key_prefix: The prefix of the stream's asset keys.
     """

@@ -39,7 +39,6 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
         key_prefix: As in `StreamSettings`, as a list.
         start: As in `RunSettings`; a map is given as JSON, because Dagster's configuration has no such union.
         handover: See `RunTiming`.
-        kinesis: The connection to Kinesis.
         checks: The asset checks of the raw table, as JSON, see `Checks`.
     """
 

@@ -113,7 +113,6 @@ def tagged_partitions(tags: Mapping[str, str], keys: Sequence[str]) -> Sequence[
     """Return the partitions that a run's tags name. The ends of a range are inclusive.
 
     Args:
-        tags: The run's tags.
         keys: The newest partitions in Dagster's order, see `newest_partitions`. A range that starts before
             them is returned from the first of them.
     """

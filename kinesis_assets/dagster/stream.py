@@ -67,7 +67,6 @@ class OpenStream:
     The client, the table and the Spark session are created on first use.
 
     Attributes:
-        kinesis: The connection to Kinesis.
         arn: The stream's ARN, if it is configured.
         handover: Seconds before the end of a continuous run in which the next one may take over, see
             `RunTiming`.

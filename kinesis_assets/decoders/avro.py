@@ -101,7 +101,6 @@ class AvroReader:
     """Decodes Avro data (binary encoding, no container) that were written with one schema.
 
     Args:
-        writer: The writer's schema.
         spark_type: The type of the decoded value. Fields are matched by their exact names, as for `Json`.
         reader: A reader's schema, whose defaults and aliases apply.
 

@@ -24,7 +24,6 @@ class Resolution:
 
     Args:
         writer: The named schemas of the writer, by full name.
-        reader: Those of the reader.
     """
 
     def __init__(self, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> None:

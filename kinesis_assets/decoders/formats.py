@@ -102,7 +102,6 @@ class Format:
     """A format of records.
 
     Attributes:
-        name: Its name in settings.
         description: What a record is, for the documentation of settings.
         decoder: The dotted name of its decoder class, which has `from_settings`.
         schemas: What `schema` may be.
@@ -115,7 +114,6 @@ class Format:
         marks: Paths in a document of which it has all of one group, for the same purpose.
         changes: How the changes of a database are applied; None for all other formats.
         extra: The extra of this package that it needs.
-        module: The module of that extra.
     """
 
     name: str

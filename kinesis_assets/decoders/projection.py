@@ -254,7 +254,6 @@ def errors(decoded: DataFrame, without: Collection[str] = ()) -> DataFrame:
     """Return the records that `decode` could not decode, with the columns of the raw table and the reason.
 
     Args:
-        decoded: The records.
         without: Columns that are left out beside those that a table of errors never has.
     """
     names = [name for name in decoded.columns if name not in _NOT_OF_ERRORS and name not in without]

@@ -215,7 +215,6 @@ def prove(table: Path, acknowledged: Sequence[tuple[str, str, str]]) -> Proof:
     """Compare a table with the acknowledged records.
 
     Args:
-        table: The table's folder.
         acknowledged: (shard id, sequence number, SHA-256 of the data) of each record.
     """
     connection = _duckdb()
@@ -237,12 +236,7 @@ def prove(table: Path, acknowledged: Sequence[tuple[str, str, str]]) -> Proof:
 
 
 def count_rows(table: Path, what: str) -> int:
-    """Return the value of an SQL aggregate over a table.
-
-    Args:
-        table: The table's folder.
-        what: The aggregate.
-    """
+    """Return the value of an SQL aggregate over a table."""
     connection = _duckdb()
     query = f"SELECT {what} FROM delta_scan(?)"  # noqa: S608  # the demonstration's own text
     return _count(connection, query, str(table))

@@ -55,7 +55,6 @@ class ConsumedRecords:
         """Return the records that an amendment added, without those that were provably never consumed.
 
         Args:
-            batch_id: The batch id of its rows.
             ranges: Their ranges by shard id.
 
         Raises:

@@ -135,7 +135,6 @@ def in_source(
     the record. Its `error` is that of the source, too: other reasons are to be found again.
 
     Args:
-        source: The version of the source.
         bad: The records, with `FOUND_COLUMN`.
         cache: Keeps rows once Spark has computed them.
     """
@@ -224,7 +223,6 @@ def without_records(
     Args:
         snapshot: The version of the table that is changed.
         changed: The changes. They replace no bad record.
-        records: The records.
         by: The columns that identify them.
         cache: Keeps rows once Spark has computed them.
 

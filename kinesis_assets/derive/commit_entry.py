@@ -135,7 +135,6 @@ class Expiry(msgspec.Struct, frozen=True):
 
     Attributes:
         floor: The first date of the rows that are kept.
-        rows: Number of rows.
         batches: How many of them each batch had, or several together, see `DerivedCommit`.
     """
 

@@ -63,7 +63,6 @@ class Records(NamedTuple):
     """Records of a shard that a batch of a raw table has.
 
     Attributes:
-        shard_id: The shard id.
         after: The place before them, as `table.row_predicates.passed` returns it.
         through: The place after them, likewise.
     """

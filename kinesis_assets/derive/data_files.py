@@ -41,7 +41,6 @@ class RecordCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Numbers of records.
 
     Attributes:
-        records: Number of records.
         errors: Number of those that could not be decoded.
         example: One of them with the reason; None if there are none.
     """

@@ -24,7 +24,6 @@ class CheckedRows:
     """Rows of which some may be of records that could not be decoded.
 
     Attributes:
-        rows: The rows.
         error_column: The column that is not null in rows of records that could not be decoded. These rows are
             counted. None if there is no such column.
         keeps_errors: Whether these rows are rows of the table. Otherwise they are only counted, and

@@ -182,8 +182,6 @@ class DerivedSnapshot(TableVersion):
         response may have been lost.
 
         Args:
-            added: The files to add.
-            removed: The files to remove.
             exclusive: Refuse the commit after any other commit since this version, even after a compaction.
             columns: The schema that the table gets, as in Delta's metadata; None to keep its own. All files
                 of this version must be removed, or none, see `growth`, and the commit must be exclusive.

@@ -78,7 +78,6 @@ def grow(
     """Rewrite the files of a table so that new rows fit its columns, and commit them with the columns.
 
     Args:
-        source: The table's source.
         wanted: The schema of the new rows, which the table must accept, see `accepted_schema`.
         definition: The owner and the definition of the table.
         expected: The id of the table's newest commit, which must be the newest still.

@@ -51,7 +51,6 @@ class NewRows:
 
     Attributes:
         table: The URI of the table's folder.
-        version: The version.
         files: The files with these rows. Some may have other rows too.
         selection: Which rows of the files.
         order: The order of the rows, and the column with the batch id to which the selection applies.
@@ -302,7 +301,6 @@ def next_rows(
     """Return the next rows that a table consumes; or why it must start again instead.
 
     Args:
-        table: The table's URI.
         present: Its newest version; None if it does not exist.
         on_deleted: What to do if rows of the source were deleted.
         max_bytes: The size of files in bytes after which no further commit is included.

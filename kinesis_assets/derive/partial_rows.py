@@ -58,12 +58,10 @@ def filled(
     Args:
         rows: The rows of some keys, those of the table among them.
         columns: The columns of which values may be unknown.
-        key: The columns of the key.
         version: By which of two rows the newer one is found.
         sequence: The order in which the rows of a key are taken.
         deletes: Whether a row deletes its key.
         remembers: Whether the version of a deletion is compared with later rows.
-        tasks: Number of tasks.
     """
     from pyspark.sql import Window  # noqa: PLC0415  # tasks do not need it
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # likewise

@@ -65,7 +65,6 @@ def read(
 
     Args:
         version: The version of the table to which the files belong.
-        files: The files.
         schema: The columns of the files, as in Delta's metadata; None if they are those of the table.
         columns: The columns that are read; None for all.
         selection: The batches whose rows are read.
@@ -201,7 +200,6 @@ def rows_of_file(
     """Yield rows of a data file with the columns of a schema.
 
     Args:
-        file: The file.
         schema: The columns. Those that the file lacks are partition columns or null.
         selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.

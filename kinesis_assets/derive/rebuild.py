@@ -180,7 +180,6 @@ def restarted(
     """Delete the rows of a table that is to get other columns; or, if it has none, replace its columns.
 
     Args:
-        source: The table's source.
         present: The version of the table without these columns.
         columns: The schema that it is to get, see `table_schema`.
         definition: The owner and the definition that the table has from now on.

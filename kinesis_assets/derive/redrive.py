@@ -118,7 +118,6 @@ def redrive(
 
     Args:
         spark: The session, see `derive`.
-        table: The table.
         derivation: How it is computed now.
         errors: Its table of errors, which need not exist; None if bad records are kept in the table.
         by: The Dagster run id or the person that does it.
@@ -415,7 +414,6 @@ class SplitRecords:
 
     Args:
         whole: The records, as rows of the source, with the column of their order.
-        documents: The bad documents.
         cache: Keeps rows once Spark has computed them.
     """
 

@@ -110,7 +110,6 @@ def incomplete_groups(
             the source expired. They are left out, unless all rows that the source has are about to expire.
         arrivals: What `first_arrivals` returned.
         by: The columns whose values identify a group.
-        source: The version of the source.
 
     Returns:
         The columns *by* and `FIRST_ARRIVAL`, that of the table; None if it is unknown for all groups.

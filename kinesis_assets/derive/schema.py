@@ -42,7 +42,6 @@ def table_schema(
 
     Args:
         table: The table's URI, for errors.
-        key: The columns of the key.
 
     Raises:
         InvalidInput: A column is missing, has the name of the batch id, or has a type that the table cannot

@@ -49,7 +49,6 @@ class Source(ABC):
 
     Attributes:
         uri: The table's path or URI.
-        folder: The table's folder.
         batch_column: The column with each row's batch id.
         date_column: The partition column with the date by which rows expire; None if they do not.
         order_columns: The columns by which the rows of a commit are ordered, see `RowOrder`.
@@ -144,7 +143,6 @@ class Source(ABC):
         """Return the commits after a cursor, oldest first.
 
         Args:
-            cursor: The cursor.
             limit: Return at most this many of the commits that added new rows, the newest ones, and do not
                 read those before them; None for all.
 

@@ -311,9 +311,6 @@ class RoutesSource(DerivedSource):
     """The rows of a router with some values of its column `route`.
 
     Its commits are those of the router, of which only these rows count, and only their files are read.
-
-    Args:
-        values: The values of the column.
     """
 
     def __init__(self, snapshot: DerivedSnapshot, values: Collection[str]) -> None:

@@ -68,7 +68,6 @@ def remembered(
 
     Args:
         derivation: How the table is computed.
-        changed: The changes of the step.
         base: The version of the table that is changed.
 
     Returns:

@@ -281,7 +281,6 @@ class ShardTracker:
     """The state of one shard of a continuous run.
 
     Attributes:
-        reading: The timing of its reading.
         response_timeout: Seconds for which the shard may delay the other shards without a response.
         position: The position after its last iteration; None if that is not known.
         finished: Whether it is read to its end.

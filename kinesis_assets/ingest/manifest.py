@@ -187,7 +187,6 @@ def check_manifest(
 
     Args:
         stream: The stream's name, for errors.
-        batch_id: The attempt.
         ranges: The requested ranges, each of another shard.
         files: The files that the manifests name.
         shards: The shards that they report.
@@ -212,7 +211,6 @@ def common_checks(
     """Return the checks that every shard's report must pass, for `first_failed`.
 
     Args:
-        range_: The requested range.
         shard: The report. Its `RangeStats` do not contradict themselves, or they could not be decoded.
         read: Number of records read.
         first_read: Sequence number of the first record read; None if none was read.
@@ -246,7 +244,6 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
     """Return why files are invalid; None if they are valid.
 
     Args:
-        batch_id: The attempt.
         rows: By shard id, the number of rows that the files must hold.
     """
     if len({file.path for file in files}) < len(files):

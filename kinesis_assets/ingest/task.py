@@ -199,7 +199,6 @@ class ShardGroup:
     """Readings of different shards. They can be read once.
 
     Args:
-        readings: The readings.
         turns: Their turns. They are stopped when a reading fails with an error that is not a shard's own.
     """
 
@@ -248,7 +247,6 @@ class TaskProgress:
     """Writes how far a task is, at an interval. A task that is shorter writes nothing.
 
     Args:
-        files: The files of the landing.
         readings: The readings of the task, while another thread reads them.
         interval: Seconds from one file to the next.
     """

@@ -76,7 +76,6 @@ class StreamClient:
 
     Attributes:
         address: The parsed name or ARN.
-        stream: The stream's name.
         settings: The settings with the values from the SDK's chain, so that other machines can use them.
 
     Raises:

@@ -101,7 +101,6 @@ def missing_parents(
     have been opened and have expired, so no parent can be missing.
 
     Args:
-        shards: The list.
         known: The ids of the shards that were listed before.
         since: The time of the previous list; for the first list, the creation time of the stream.
         now: The service's clock.

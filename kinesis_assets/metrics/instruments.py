@@ -33,7 +33,6 @@ class Instrument:
         unit: Its unit, as a code of UCUM.
         description: What it measures.
         attributes: The attributes that its measurements may have.
-        bounds: The bounds of a histogram.
     """
 
     name: str

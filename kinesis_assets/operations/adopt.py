@@ -344,7 +344,6 @@ def refuse_rows_ahead(
     """Check that the next run reads no record that is already in the table.
 
     Args:
-        positions: The positions of that version.
         rewrites: The restores and overwrites since these positions, oldest first; at least one.
 
     Raises:

@@ -61,7 +61,6 @@ def jump(
     """Move shards to their newest records, and record what they skip as gaps that are to be filled.
 
     Args:
-        table: Its table.
         shard_ids: The shards; all shards if empty. Those that are finished stay.
         by: Id of the Dagster run or name of the person, recorded with the positions.
         apply: Commit the moves; otherwise only plan them.
@@ -283,7 +282,6 @@ def _parts(gap: Gap, part: Gap, first: FirstRecord | None, outcome: ReplayOutcom
     """Return the lost part of a gap and, if it was read only in part, the part that is still to be filled.
 
     Args:
-        part: Its unfilled part.
         first: The first record from the start of that part on; None if there is none.
         outcome: What was read to fill it.
     """

@@ -101,7 +101,6 @@ class TableSnapshot(TableVersion):
         """Read the stream's positions from the file that the log points at; None if it points at none.
 
         Args:
-            identity: The stream.
             or_older: Also accept the positions of an older stream with the same name.
 
         Raises:
@@ -178,8 +177,6 @@ class TableSnapshot(TableVersion):
 
         Args:
             files: The data files to add.
-            positions: The new positions.
-            amendment: The new amendment.
             retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
 
         Raises:

@@ -330,8 +330,6 @@ class TableVersion:
         """Add and remove files in one atomic commit. An error does not mean that the commit failed.
 
         Args:
-            added: The files to add.
-            removed: The files to remove.
             properties: The properties of the commit, see `commit_properties`.
             data_change: Whether the rows change; otherwise they are only moved to other files.
             columns: The schema that the table gets, as in Delta's metadata; None to keep its own. Then either

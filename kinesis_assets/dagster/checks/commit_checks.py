@@ -224,7 +224,6 @@ def recorded_gaps(positions: StreamPositions, archived: Mapping[str, Iterable[Ga
     """Return the gaps of all shards.
 
     Args:
-        positions: The positions.
         archived: The gaps of shards that are in the archive; those of others are ignored.
     """
     found = {shard_id: shard.gaps for shard_id, shard in positions.shards.items() if shard.gaps}

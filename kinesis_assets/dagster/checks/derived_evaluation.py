@@ -68,7 +68,6 @@ def check_consumption_lag(check: DerivedLagCheck, backlog: Backlog, now: float) 
     """Check that a derived table is not late.
 
     Args:
-        check: The bound.
         backlog: What the table has not consumed.
         now: The time, in seconds since the epoch.
     """
@@ -219,7 +218,6 @@ class NextRun(msgspec.Struct, frozen=True, omit_defaults=True):
         at: When it was determined, in seconds since the epoch.
         commit: Id of the newest commit of the table.
         amendment: Id of the newest amendment of the source.
-        on_deleted: The policy.
         refused: Why the run is refused; None if it is not.
         restarts: Why it starts the table again; None if it does not.
     """

@@ -152,11 +152,7 @@ class Reports:
 
     @classmethod
     def of(cls, instance: dg.DagsterInstance, key: dg.AssetKey, names: Iterable[str]) -> Reports:
-        """Read what Dagster shows.
-
-        Args:
-            names: The names of its checks.
-        """
+        """Read what Dagster shows."""
         keys = [dg.AssetCheckKey(key, name) for name in names]
         executions = {each.name: record for each, record in latest_check_executions(instance, keys).items()}
         records = instance.fetch_materializations(key, limit=1).records
@@ -306,7 +302,6 @@ class RunReports(ABC):
     """Reports the checks of one table in one run.
 
     Args:
-        names: The names of its checks.
         subject: What the checks are of, for the log.
         clock: Returns the time in seconds since the epoch.
     """

@@ -44,7 +44,6 @@ def check_lag(
     """Check that no shard is late.
 
     Args:
-        check: The bound.
         shards: The shards that can be read.
         now: The time.
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
@@ -89,7 +88,6 @@ def check_time_to_loss(
     """Check that no record that is still to be read expires soon.
 
     Args:
-        check: The bound.
         shards: The shards. Records expire in those that wait for their parents, too.
         to_fill: What catch-ups have skipped and are still to add, by shard id.
     """
@@ -143,7 +141,6 @@ def check_every_shard_read(
     """Check that every shard that can be read was read recently, and did not fail.
 
     Args:
-        check: The bound.
         shards: The shards that can be read.
         unread: Those that are not known to be read to their tip.
         now: The time.

@@ -44,7 +44,6 @@ class HourOfRecords(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         hour: The hour, counted since the epoch.
-        records: Number of records.
         bad: How many of them are bad.
     """
 
@@ -109,7 +108,6 @@ def check_bad_records(check: BadRecordsCheck, counted: BadRecords, advice: str) 
     """Check that few records are bad.
 
     Args:
-        check: The bound.
         counted: The records of the window.
         advice: What to do if too many are bad.
     """
@@ -133,7 +131,6 @@ def check_unmatched_records(check: UnmatchedRecordsCheck, counted: BadRecords) -
     """Check that few records have no route.
 
     Args:
-        check: The bound.
         counted: The records of the window; of these, those that no route matches.
     """
     records = sum(each.records for each in counted.hours)
@@ -258,7 +255,6 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True):
     """The facts about a table's data files.
 
     Attributes:
-        version: The version of the table.
         read_at: When they were read, in seconds since the epoch.
         small: The number of small files.
         parts: The parts with the most small files, in this order.
@@ -294,7 +290,6 @@ def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts, part: st
     """Check that maintenance keeps up with the small files.
 
     Args:
-        check: The bound.
         facts: The facts about the data files.
         part: What a part of the table is, in the metadata.
     """

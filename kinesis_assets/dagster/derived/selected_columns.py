@@ -93,7 +93,6 @@ def check_columns(settings: TableSettings, fields: Sequence[Field] | None) -> No
     """Check the settings of a typed table that name columns, as far as these are known.
 
     Args:
-        settings: The settings.
         fields: The fields of the records; None if only runs know them, or if rows are not decoded.
 
     Raises:

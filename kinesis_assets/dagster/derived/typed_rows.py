@@ -167,7 +167,6 @@ def column_lineage(
     """Return from which columns of the source those of a typed table are, where that is known.
 
     Args:
-        settings: The settings of the table.
         fields: The fields of the records; None if they are not known.
         raw: The key of the raw table of its stream, which is its source unless the settings name another one.
 

@@ -97,11 +97,7 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
 def replay_metadata(
     stream: str, outcome: ReplayOutcome, result: ReplayResult
 ) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the metadata of a shard's event after a replay.
-
-    Args:
-        outcome: The shard's outcome.
-    """
+    """Return the metadata of a shard's event after a replay."""
     return _metadata(
         stream,
         outcome.state,

@@ -285,7 +285,6 @@ def commits_without_events(
     """Find the shards of some commits that have no event.
 
     Args:
-        links: The commits.
         dead: The ids of runs that count as ended although their status says otherwise.
 
     Returns:

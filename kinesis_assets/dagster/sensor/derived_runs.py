@@ -184,7 +184,6 @@ def failing_tables(
     materialized it since. A canceled run ends the failures, because somebody has decided so.
 
     Args:
-        instance: The instance with the runs.
         tables: The derived tables that are materialized when their source has new rows.
         before: What the previous tick returned.
         now: The time of the tick, in seconds since the epoch.

@@ -59,7 +59,6 @@ class DueShards:
     """The shards of one tick that are due.
 
     Args:
-        opened: The stream.
         listed: Its shards and their positions.
         signals: The signals of the previous tick, by shard id.
         ended: The runs that ended since.

@@ -215,7 +215,6 @@ def record_shards(
     """Record the lag of each shard that can be read, and the time to loss of each with unread records.
 
     Args:
-        listed: Its shards.
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
         now: The time of the tick, in seconds since the epoch.
     """

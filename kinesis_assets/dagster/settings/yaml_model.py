@@ -156,7 +156,6 @@ class Renderer:
     """Renders the templates of one setting.
 
     Attributes:
-        context: The context with the variables.
         is_text: Whether the setting may be a text. Otherwise Dagster evaluates the value of a single
             expression as a Python literal, so that an environment variable may contain a list or a map.
     """

@@ -128,9 +128,6 @@ class PageLimit:
     def halve(self, requested: int) -> bool:
         """Lower the limit after a response that was too long.
 
-        Args:
-            requested: The limit of that request.
-
         Returns:
             Whether fewer records can be requested.
         """

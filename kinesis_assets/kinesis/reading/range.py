@@ -21,7 +21,6 @@ class ShardRange(msgspec.Struct, frozen=True):
     """The range of one shard to read.
 
     Attributes:
-        shard_id: The shard.
         start: The start position; `Position` documents which kinds include the record that they name.
         bounds: The limits of the range. It also ends at the tip or at the end of the shard.
         hash_range: The shard's first and last hash key, both inclusive, as decimal text; None if sub-records

@@ -203,7 +203,6 @@ class _Message:
     """The protobuf message of an aggregate, with all required fields.
 
     Attributes:
-        partition_keys: Its table of partition keys.
         hash_keys: Its table of explicit hash keys.
         count: Number of its sub-records.
         parts: Its parts, see `_parts`. A single one is parsed already.

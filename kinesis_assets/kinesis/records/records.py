@@ -66,7 +66,6 @@ class Records(Sequence[Record]):
     It stores columns and creates a `Record` on access, because few records are accessed one by one.
 
     Attributes:
-        numbers: Sequence numbers.
         arrivals: Arrival times, in seconds since the epoch.
         keys: Partition keys; None for a record that has none.
         subs: Sub-sequence numbers. None if no record is known to be part of an aggregate.

@@ -222,7 +222,6 @@ async def _receive_head(receiver: _Receiver, received: memoryview) -> tuple[memo
     """Receive the head of a response.
 
     Args:
-        receiver: The connection.
         received: Bytes that were received already.
 
     Returns:
@@ -306,8 +305,6 @@ class HttpEndpoint:
     """A URL that requests are posted to. Thread-safe.
 
     Args:
-        connections: Connections to the URL.
-        url: The URL, with its path.
         largest_body: Maximum size of a response body, in bytes.
     """
 
@@ -335,7 +332,6 @@ class HttpEndpoint:
 
         Args:
             headers: Headers of the request, including Host and excluding Content-Length and Accept-Encoding.
-            body: Body of the request.
             before_body: Called before the body of the response is received, with its length or, if that is
                 unknown, the maximum.
             seconds_left: Returns the maximum time to wait for the next bytes of the response, if that can be

@@ -221,7 +221,6 @@ def _pruned(error: PositionsUnreadable, commit_id: int, history: History, oldest
 
     Args:
         error: The error of reading it.
-        commit_id: Id of the file.
         history: Receives the id from which commits are known.
         oldest: Id of the oldest file of the chain that can be read.
     """

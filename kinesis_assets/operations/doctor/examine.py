@@ -220,7 +220,6 @@ def log_findings(history: History, entries: Sequence[LogEntry]) -> Iterator[Find
     """Check the chains against the transactions in the table's log.
 
     Args:
-        history: The chains.
         entries: The versions that the log still has, newest first.
     """
     identity = history.positions.identity

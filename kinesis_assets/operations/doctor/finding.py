@@ -24,7 +24,6 @@ class Finding:
     """One result of a check.
 
     Attributes:
-        check: Name of the check.
         sentence: What was found, and what to do about it.
         shard: Shard id; None for the whole table or stream.
     """
@@ -39,7 +38,6 @@ def or_ok(check: str, findings: Iterable[Finding], sentence: str) -> Iterator[Fi
     """Yield the findings of a check, or one finding of level OK if there are none.
 
     Args:
-        check: Name of the check.
         sentence: Text of the finding of level OK.
     """
     found = False

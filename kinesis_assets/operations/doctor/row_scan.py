@@ -37,7 +37,6 @@ class Counted:
     """The rows of one batch and shard.
 
     Attributes:
-        rows: Number of rows.
         checksum: Checksum over all of them, see `records.checksum`.
     """
 

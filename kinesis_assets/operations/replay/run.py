@@ -191,7 +191,6 @@ def _unfinished(
 
     Args:
         shard: What was read of the shard.
-        lost: The loss of records.
         early: Why the tip at which the range ended is not its end.
     """
     if early is None and shard.end is not RangeEnd.TIME_LIMIT:

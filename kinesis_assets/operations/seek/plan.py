@@ -48,7 +48,6 @@ class Move:
 
     Attributes:
         after: The shard after the move, without the record of the seek itself.
-        rows_removed: Number of rows that are removed.
         gap: The records that are skipped; None if none are.
     """
 

@@ -152,7 +152,6 @@ def commit_positions(
 
     Args:
         expected: The positions that the attempt started from.
-        batch_id: The attempt's id.
         prepare: Returns what to commit on a version of the table with these positions. It is called for each
             try.
         for_rows: Prepare the table's schema for new rows.

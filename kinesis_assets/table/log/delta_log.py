@@ -101,7 +101,6 @@ def _values_in(filesystem: pyarrow.fs.FileSystem, path: str, *columns: tuple[str
     """Yield texts from a file of the log: an entry, or a checkpoint in JSON or Parquet.
 
     Args:
-        path: The file's path.
         columns: The actions that have the texts, each with the name of its field.
     """
     with filesystem.open_input_file(path) as source:

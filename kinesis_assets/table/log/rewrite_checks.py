@@ -33,7 +33,6 @@ def unaccepted_rewrites(
 
     Args:
         snapshot: Its newest version.
-        positions: The positions in that version.
 
     Raises:
         PositionsUnreadable: The amendment that names the accepted version cannot be read.
@@ -81,7 +80,6 @@ def newest_rows_are_missing(
 
     Args:
         snapshot: Its newest version.
-        positions: The positions in that version.
 
     Raises:
         PositionsUnreadable: An amendment cannot be read.

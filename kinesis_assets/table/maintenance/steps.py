@@ -25,7 +25,6 @@ class Step:
     """One step of a maintenance.
 
     Attributes:
-        step: The step's name.
         of: What it applies to: an arrival date or another partition, a folder, or properties.
         state: Done; planned, in a dry run; or left for the next maintenance.
         files: Number of files that were deleted or removed from the table.

@@ -106,7 +106,6 @@ def unfilled(amendment: Amendment | None, shard_id: str, gaps: Iterable[Gap]) ->
 
     Args:
         amendment: The newest amendment; None if there is none.
-        gaps: The gaps in its position.
     """
     if amendment is None:
         return {gap: gap for gap in gaps}

@@ -296,7 +296,6 @@ def next_positions(
     Args:
         before: The table's newest positions; None if it has none. Those of an older stream with the same name
             have every archived shard.
-        identity: The stream.
         commit_id: See `StreamPositions`. The same applies to the arguments below.
         batch_id: See there.
         examined: See there.
