@@ -128,13 +128,10 @@ class DerivedRunChecks(RunReports):
 
     Args:
         step: The step of the run that materializes the table's asset.
-        clock: Returns the time in seconds since the epoch.
     """
 
-    def __init__(
-        self, step: dg.StepExecutionContext, table: CheckedTable, clock: Callable[[], float] = time.time
-    ) -> None:
-        super().__init__(step, table.key, table.checks.reading_no_rows, f"table {table.uri}", clock)
+    def __init__(self, step: dg.StepExecutionContext, table: CheckedTable) -> None:
+        super().__init__(step, table.key, table.checks.reading_no_rows, f"table {table.uri}")
         self._table = table
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:

@@ -218,8 +218,8 @@ def write_file(files: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
         sink.write(content)
 
 
-MAX_BYTES = 64 << 20
-"""Default size of a cache: approximate bytes of memory."""
+_MAX_BYTES = 64 << 20
+"""The size of a cache: approximate bytes of memory."""
 
 
 class FileCache:
@@ -227,8 +227,7 @@ class FileCache:
     thread-safe.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self) -> None:
         self._bytes = 0
         self._files: OrderedDict[int, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -252,6 +251,6 @@ class FileCache:
         with self._lock:
             self._bytes += size - self._files.pop(commit_id, (None, 0))[1]
             self._files[commit_id] = (value, size)
-            while self._bytes > self._max_bytes:
+            while self._bytes > _MAX_BYTES:
                 _, (_, freed) = self._files.popitem(last=False)
                 self._bytes -= freed
