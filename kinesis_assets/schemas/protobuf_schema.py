@@ -6,21 +6,10 @@ Source: https://protobuf.dev/programming-guides/proto3/
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from google.protobuf import (
-    any_pb2,
-    api_pb2,
-    descriptor_pb2,
-    duration_pb2,
-    empty_pb2,
-    field_mask_pb2,
-    source_context_pb2,
-    struct_pb2,
-    timestamp_pb2,
-    type_pb2,
-    wrappers_pb2,
-)
+from google.protobuf import descriptor_pb2, wrappers_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
@@ -64,19 +53,13 @@ WELL_KNOWN = {
 _WRAPPERS = {message.full_name for message in wrappers_pb2.DESCRIPTOR.message_types_by_name.values()}
 
 _BUNDLED = {
-    module.DESCRIPTOR.name: descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-    for module in (
-        any_pb2,
-        api_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        wrappers_pb2,
+    file.name: descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)
+    for file in (
+        import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
+        for name in (
+            *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct"),
+            *("timestamp", "type", "wrappers"),
+        )
     )
 }
 """The files that come with Protobuf, which a descriptor set need not include."""
