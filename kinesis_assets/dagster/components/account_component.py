@@ -19,10 +19,10 @@ from pydantic import PrivateAttr
 
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.components.yaml_component import (
+    STREAM_DEFINITIONS,
     SettingsScaffolder,
     YamlComponent,
     stream_roles,
-    type_spec,
 )
 from kinesis_assets.dagster.dagster_internals import stored_state
 from kinesis_assets.dagster.settings.account_settings import AccountSettings, table_of
@@ -137,10 +137,7 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
     _before: AccountState | None = PrivateAttr(default=None)
     _missing_since: dict[str, datetime] = PrivateAttr(default_factory=dict)
 
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return what `dg` shows about the component."""
-        return type_spec("asset_check", "job", "resource", "schedule", "sensor")
+    produces = STREAM_DEFINITIONS
 
     @property
     def defs_state_config(self) -> DefsStateConfig:

@@ -9,7 +9,6 @@ from kinesis_assets.dagster.components.yaml_component import (
     AssetRole,
     SettingsScaffolder,
     YamlComponent,
-    type_spec,
 )
 from kinesis_assets.dagster.derived.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived.routed_rows import RoutedRows, RouterRows, lineage_of_router
@@ -28,11 +27,6 @@ class RoutesScaffolder(SettingsScaffolder):
 @dg.scaffold_with(RoutesScaffolder)
 class KinesisRoutesComponent(RoutesSettings, YamlComponent):
     """Route the documents of a stream to typed tables by the value of a field, each document exactly once."""
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return what `dg` shows about the component."""
-        return type_spec("asset_check")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the assets of the router, of the table of each route, and of separate errors."""

@@ -6,10 +6,10 @@ import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.components.yaml_component import (
+    STREAM_DEFINITIONS,
     SettingsScaffolder,
     YamlComponent,
     stream_roles,
-    type_spec,
 )
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.dagster.stream_names import StreamNames
@@ -25,10 +25,7 @@ class StreamScaffolder(SettingsScaffolder):
 class KinesisStreamComponent(StreamSettings, YamlComponent):
     """Ingest a Kinesis stream into its table, each record exactly once."""
 
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return what `dg` shows about the component."""
-        return type_spec("asset_check", "job", "resource", "schedule", "sensor")
+    produces = STREAM_DEFINITIONS
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the stream's definitions."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.components.yaml_component import SettingsScaffolder, YamlComponent, type_spec
+from kinesis_assets.dagster.components.yaml_component import SettingsScaffolder, YamlComponent
 from kinesis_assets.dagster.derived.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived.selected_columns import check_columns
 from kinesis_assets.dagster.derived.typed_rows import TypedRows, column_lineage, lineage_of_errors
@@ -43,11 +43,6 @@ class TableScaffolder(SettingsScaffolder):
 @dg.scaffold_with(TableScaffolder)
 class KinesisTableComponent(TableSettings, YamlComponent):
     """Decode the records of a stream into the rows of a typed table, each exactly once."""
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return what `dg` shows about the component."""
-        return type_spec("asset_check")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Build the asset of the table, and that of its errors if they are separate."""

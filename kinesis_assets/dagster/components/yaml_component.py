@@ -33,11 +33,11 @@ _OWNERS = ("team:kinesis-assets",)
 
 _TAGS = ("aws", "deltalake", "kinesis", "pyspark")
 
+TABLE_DEFINITIONS = ("asset", "asset_check")
+"""The kinds of definitions that a component of tables has."""
 
-def type_spec(*produces: str) -> dg.ComponentTypeSpec:
-    """Return the owners and tags of a component, and the definitions that it has besides assets."""
-    return dg.ComponentTypeSpec(owners=_OWNERS, tags=_TAGS, produces=["asset", *produces])
-
+STREAM_DEFINITIONS = (*TABLE_DEFINITIONS, "job", "resource", "schedule", "sensor")
+"""Those of a component of streams."""
 
 _SETTING = re.compile(r"(\w*)(?:\[(\d+)\](?:: (\w+))?)?")
 """The setting at the beginning of an error, or one within an entry of a setting."""
@@ -75,9 +75,19 @@ class YamlComponent(Settings, dg.Component, dg.Resolvable):
     """A component whose settings are the fields of its YAML.
 
     Invalid settings are reported with the file and the line.
+
+    Attributes:
+        produces: The kinds of definitions that it has.
     """
 
+    produces: ClassVar[Sequence[str]] = TABLE_DEFINITIONS
+
     _positions: Positions = PrivateAttr(default_factory=Positions)
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return what `dg` shows about the component."""
+        return dg.ComponentTypeSpec(owners=_OWNERS, tags=_TAGS, produces=list(cls.produces))
 
     @classmethod
     def model(cls) -> type[BaseModel]:
