@@ -92,6 +92,13 @@ COMMIT_DURATION = Instrument(
     (STREAM, TABLE, ERROR),
     COMMIT_SECONDS,
 )
+LEASE_TABLE_LAG = Instrument(
+    "kinesis_assets.lease_table.lag",
+    Kind.GAUGE,
+    "s",
+    "Time since the lease table had the positions of the raw table; 0 if it has",
+    (STREAM,),
+)
 DERIVED_ROWS = Instrument(
     "kinesis_assets.derived.rows", Kind.COUNTER, "{row}", "Rows committed to a derived table", (TABLE,)
 )
@@ -119,6 +126,7 @@ INSTRUMENTS = (
     THROTTLES,
     CONFLICTS,
     COMMIT_DURATION,
+    LEASE_TABLE_LAG,
     DERIVED_ROWS,
     DERIVED_BAD_RECORDS,
     DERIVED_REDRIVEN_RECORDS,

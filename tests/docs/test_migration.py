@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.cli.command_line import commands
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG
 from kinesis_assets.operations.leases.hand_over import ExportEffect
 from kinesis_assets.operations.leases.other_consumers import REDPANDA_KEY, of_flink, of_json
 from kinesis_assets.operations.leases.take_over import ImportEffect
@@ -186,6 +188,12 @@ def test_the_documented_failover_time_is_the_default():
     options = commands.commands["leases"].commands["import"].params
     (default,) = [option.default for option in options if option.name == "failover_time"]
     assert f"`--failover-time` ({default:g} s)" in PAGE
+
+
+def test_the_documented_setting_and_metric_exist():
+    assert f"`{LEASE_TABLE_LAG.name}`" in section("Mirror the positions")
+    (name,) = re.findall(r"with `(\w+): [\w-]+` in the settings", PAGE)
+    assert name in StreamSettings.model_fields
 
 
 def test_the_documented_options_exist():

@@ -287,6 +287,13 @@ class ReadSettings(Settings):
 class RunSettings(SparkSettings, ReadSettings, StreamTable):
     """The settings of a run, with its table and its Spark session."""
 
+    lease_table: str | None = Field(
+        default=None,
+        description="Name or ARN of a DynamoDB table in which runs mirror the positions after their commits, "
+        "as leases of the Kinesis Client Library, for tools that read such a table. No run depends on it.",
+        examples=["clicks-positions"],
+    )
+
     @model_validator(mode="after")
     def _check_stream_of_consumer(self) -> Self:
         if self.consumer is None or hasattr(self.consumer, "env_var_name"):

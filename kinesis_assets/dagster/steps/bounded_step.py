@@ -12,6 +12,7 @@ from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_
 from kinesis_assets.dagster.events.metadata import event_metadata
 from kinesis_assets.dagster.events.shard_events import shard_events
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, GracefulStop
+from kinesis_assets.dagster.steps.mirrored_leases import MirroredLeases
 from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents
 from kinesis_assets.errors import ShardsNotCommitted
@@ -86,7 +87,11 @@ def _execute(step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream
 
     progress = ProgressFiles(stream.table.folder, plan.batch_id)
     with graceful_stop.canceling(step):
-        with LandingLog(RunLog(step.log.info), progress), wrap_spark_errors(f"stream {stream.name}"):
+        with (
+            MirroredLeases(stream, plan.identity, step.log.warning) as mirror,
+            LandingLog(RunLog(step.log.info), progress),
+            wrap_spark_errors(f"stream {stream.name}"),
+        ):
             result = execute_run(
                 partial(land, spark),
                 stream.client,
@@ -95,6 +100,7 @@ def _execute(step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream
                 by=step.run_id,
                 tip_refresh=stream.tip_refresh,
             )
+            mirror.note_commit()
         if graceful_stop.stop_requested:
             report_all(result.only_read())
             if not result.only_read().outcomes:

@@ -11,6 +11,7 @@ from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.derived.continuous_tables import continuous_derivations, tag_of
 from kinesis_assets.dagster.events.shard_events import shard_events
 from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.steps.mirrored_leases import MirroredLeases
 from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents, TotalsReport
 from kinesis_assets.errors import DerivedTablesFailed
@@ -74,6 +75,12 @@ def run_continuously(
         totals_report.add(result)
 
     derivations = continuous_derivations(context, stream, spark)
+    mirror = MirroredLeases(stream, plan.identity, context.log.warning)
+
+    def note_commit() -> None:
+        derivations.consume()
+        mirror.note_commit()
+
     with _landing(context, stream, plan, partial(land, spark)) as land_ranges:
         continuous = ContinuousRun(
             land_ranges,
@@ -82,7 +89,7 @@ def run_continuously(
             stream.policy,
             RunTiming(seconds, stream.settings.commit_interval, stream.handover),
             report=report,
-            on_commit=derivations.consume,
+            on_commit=note_commit,
             on_iteration=note,
             by=step.run_id,
         )
@@ -100,7 +107,7 @@ def run_continuously(
             stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
         )
         with graceful_stop.canceling(step):
-            with totals_report, derivations, wrap_spark_errors(f"stream {stream.name}"):
+            with totals_report, derivations, mirror, wrap_spark_errors(f"stream {stream.name}"):
                 continuous.run(plan)
             if derivations.failures and not graceful_stop.stop_requested:
                 # The sensor treats shards that a failed run did not report as failed.

@@ -20,6 +20,7 @@ from kinesis_assets.operations.leases.consumer import RecordReader
 from kinesis_assets.operations.leases.lease import (
     KEY,
     REMOVED,
+    WHOLE,
     Checkpoint,
     changed_values,
     checkpoint_at,
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.seek.target import Target
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.table import PositionedTable
-
-_WHOLE = (1 << 63) - 1
-"""The sub-sequence number of a record that cannot be read now: the KCL skips whatever is left of it."""
 
 _TO_BEAT = 2 * INTERVAL + 5
 """Seconds in which a run that is alive writes a heartbeat."""
@@ -233,7 +231,7 @@ def _checkpoint(
     if position.sub_sequence_number is not None:
         return Checkpoint(position.sequence_number, position.sub_sequence_number)
     record = reader.at(shard, position.sequence_number)
-    return Checkpoint(position.sequence_number, _WHOLE if record is None else record.last_sub)
+    return Checkpoint(position.sequence_number, WHOLE if record is None else record.last_sub)
 
 
 def _checkpoint_of_time(target: Target) -> Checkpoint | str:
@@ -292,7 +290,7 @@ def _write(
                 unchanged_values(each.lease),
             )
         elif shard is not None:
-            done = lease_table.put(new_item(leases, shard, children, each.checkpoint), KEY)
+            done = lease_table.put(new_item(leases.stream_name, shard, children, each.checkpoint), KEY)
         if not done:
             raise LeaseTableFailed(
                 f"lease table {lease_table.name}: the lease of {shard_id} changed during the export, after "

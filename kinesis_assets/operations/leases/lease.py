@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.operations.leases.lease_table import Item
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 KEY = "leaseKey"
 COUNTER = "leaseCounter"
@@ -42,6 +43,9 @@ _STREAM, _SHARD = "streamName", "shardId"
 
 _WITHOUT_TIME = frozenset({"LATEST", "AT_TIMESTAMP"})
 _AT_RECORD = -1
+
+WHOLE = (1 << 63) - 1
+"""The sub-sequence number of a record of unknown length: the KCL skips whatever is left of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,11 @@ class Lease:
         return _written(str(_text(self.item, _CHECKPOINT)), _number(self.item, _SUB) or 0)
 
     @property
+    def owner(self) -> str | None:
+        """The worker that owns it; None if none does."""
+        return _text(self.item, _OWNER)
+
+    @property
     def hash_range(self) -> tuple[str, str] | None:
         """The shard's first and last hash key; None if the item has none."""
         first, last = _text(self.item, _FIRST_KEY), _text(self.item, _LAST_KEY)
@@ -92,11 +101,6 @@ class Leases:
 
     by_shard: Mapping[str, Lease]
     stream_name: str | None
-
-    @property
-    def prefix(self) -> str:
-        """What the keys have before the shard's id."""
-        return "" if self.stream_name is None else f"{self.stream_name}:"
 
 
 def stream_name_of(identity: StreamIdentity) -> str:
@@ -153,7 +157,7 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
             refused[f"lease {key}"] = f"its {_STREAM} is {name} and its {_SHARD} {shard_id!r}, unlike its key"
             continue
         try:
-            found[shard_id] = _lease(item)
+            found[shard_id] = lease_of(item)
         except InvalidInput as error:
             refused[f"lease {key}"] = error.reason
     if None in names and len(names) > 1:
@@ -176,7 +180,12 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
     return Leases(found, own if several else None)
 
 
-def _lease(item: Item) -> Lease:
+def lease_of(item: Item) -> Lease:
+    """Return the lease of an item.
+
+    Raises:
+        InvalidInput: The item is invalid, has a pending checkpoint, or is handed over to another worker.
+    """
     if any(name in item for name in _PENDING):
         raise InvalidInput(
             f"it has a pending checkpoint ({_text(item, _PENDING[0])}), which the application has prepared "
@@ -236,13 +245,18 @@ def checkpoint_at(sequence_number: str) -> Checkpoint:
     return Checkpoint(sequence_number, _AT_RECORD)
 
 
-def new_item(leases: Leases, shard: Shard, children: Sequence[str], checkpoint: Checkpoint) -> Item:
-    """Return the item of a shard that has no lease."""
-    named = {}
-    if leases.stream_name is not None:
-        named = {_STREAM: {"S": leases.stream_name}, _SHARD: {"S": shard.shard_id}}
+def new_item(stream_name: str | None, shard: Shard, children: Sequence[str], checkpoint: Checkpoint) -> Item:
+    """Return the item of a shard that has no lease.
+
+    Args:
+        stream_name: See `Leases`.
+    """
+    key, named = shard.shard_id, {}
+    if stream_name is not None:
+        key = f"{stream_name}:{shard.shard_id}"
+        named = {_STREAM: {"S": stream_name}, _SHARD: {"S": shard.shard_id}}
     return {
-        KEY: {"S": f"{leases.prefix}{shard.shard_id}"},
+        KEY: {"S": key},
         COUNTER: {"N": "0"},
         **named,
         **_values(shard, children, checkpoint),
@@ -264,6 +278,26 @@ def changed_values(
 def unchanged_values(lease: Lease) -> Item:
     """Return the attributes on whose values the change of a lease depends; an empty value means none."""
     return {name: lease.item.get(name, {}) for name in (COUNTER, _CHECKPOINT, _SUB, _OWNER, _NEW_OWNER)}
+
+
+def mirrored(recorded: ShardPosition) -> Checkpoint:
+    """Return the checkpoint of a position for a mirror, without reading the record there."""
+    position = recorded.position
+    number = position.sequence_number
+    if recorded.finished:
+        return Checkpoint(SHARD_END)
+    if number is None:
+        return Checkpoint(str(position.kind))
+    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
+        return checkpoint_at(number)
+    sub = position.sub_sequence_number
+    return Checkpoint(number, WHOLE if sub is None else sub)
+
+
+def changed(lease: Lease, values: Item) -> Lease:
+    """Return a lease after attributes of its item were set, see `changed_values`."""
+    kept = {name: value for name, value in lease.item.items() if name not in REMOVED}
+    return lease_of(kept | values)
 
 
 REMOVED = (_OWNER,)

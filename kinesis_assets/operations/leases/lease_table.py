@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import botocore
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 Item = dict[str, dict[str, Any]]
 """An item in the form of the API: by attribute, a value by its type."""
+
+
+def region_of(name: str, default: str | None) -> str | None:
+    """Return the region of a table: that of its ARN, or by its name a default."""
+    arn = re.fullmatch(r"arn:[^:]+:dynamodb:([a-z0-9-]+):.+", name)
+    return default if arn is None else arn[1]
 
 
 class LeaseTable:

@@ -74,6 +74,7 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "follow_for": 1800.0,
         "commit_interval": 2.0,
         "max_idle_seconds": 7200.0,
+        "lease_table": "clicks-positions",
         "key_prefix": ["eu", "shop"],
         "sensor_interval_seconds": 40,
         "retention_days": 60,

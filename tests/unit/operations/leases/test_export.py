@@ -151,6 +151,25 @@ def test_a_lease_of_which_the_table_knows_nothing_is_kept(handed, leases):
     assert leases.items["shardId-000000000099"]["leaseCounter"] == 7
 
 
+def test_an_expired_shard_that_the_table_has_not_finished_keeps_its_lease(handed, bench, leases):
+    (parent,) = bench.create()
+    bench.run()
+    left, right = bench.split(parent)
+    bench.later(hours=30)
+    handed.pause()
+    leases.lease(parent, "12")
+    assert effects(handed.hand()) == ["kept", "new", "new"]
+    assert leases.items[parent]["checkpoint"] == "12"
+    assert {leases.items[child]["checkpoint"] for child in (left, right)} == {"TRIM_HORIZON"}
+
+
+def test_a_closed_shard_that_is_not_read_to_its_end_has_no_children_yet(handed, bench, leases, read):
+    bench.split(read[0])
+    handed.hand()
+    assert leases.items[read[0]]["checkpoint"] == read[1]
+    assert "childShardIds" not in leases.items[read[0]]
+
+
 @pytest.mark.parametrize("given", [True, False], ids=["an empty table", "a table with leases of another"])
 def test_leases_of_one_of_several_streams_are_named_for_it(handed, bench, leases, read, given):
     shard_id, number, _ = read

@@ -1,0 +1,164 @@
+"""The mirror: the positions of a table as leases of the KCL, for tools and dashboards that read such a table.
+
+A thread writes it after commits. Nothing reads it, and it never fails or delays a run: what could not be
+written is written after the next commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Self
+
+from kinesis_assets.errors import LeasesRefused, LeaseTableFailed, reason_of
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG, STREAM
+from kinesis_assets.metrics.recording import measure
+from kinesis_assets.operations.leases.lease import (
+    KEY,
+    REMOVED,
+    changed,
+    changed_values,
+    lease_of,
+    leases_of,
+    mirrored,
+    new_item,
+    unchanged_values,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kinesis_assets.kinesis.clock import Clock
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.operations.leases.lease import Lease
+    from kinesis_assets.operations.leases.lease_table import LeaseTable
+    from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.table import PositionedTable
+
+_INTERVAL = 5.0
+"""Seconds between two updates, however often runs commit."""
+
+_SECONDS_TO_END = 10.0
+"""How long the end of a run waits for the last update."""
+
+_ATTEMPTS = 3
+"""Attempts of an update, if another run has changed leases first."""
+
+
+class LeaseMirror:
+    """The mirror of a table. As a context, it ends with the last update of the block.
+
+    Args:
+        open_lease_table: Opens the lease table; called again after it failed.
+        warn: Called with the reason of a failed update, if it is another one than before.
+    """
+
+    def __init__(
+        self,
+        table: PositionedTable,
+        identity: StreamIdentity,
+        open_lease_table: Callable[[], LeaseTable],
+        *,
+        warn: Callable[[str], object],
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._identity = identity
+        self._open = open_lease_table
+        self._warn = warn
+        self._clock = clock
+        self._lease_table: LeaseTable | None = None
+        self._leases: dict[str, Lease] = {}
+        self._stream_name: str | None = None
+        self._warned: str | None = None
+        self._current_at = clock.monotonic()
+        self._committed = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep_updating, name="lease mirror", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._committed.set()
+        self._thread.join(_SECONDS_TO_END)
+
+    def note_commit(self) -> None:
+        """Let the thread write the newest positions."""
+        self._committed.set()
+
+    def _keep_updating(self) -> None:
+        while not self._ended.is_set():
+            self._clock.wait(self._committed, None)
+            self._committed.clear()
+            self.update()
+            self._clock.wait(self._ended, _INTERVAL)
+        if self._committed.is_set():
+            self.update()
+
+    def update(self) -> None:
+        """Write the newest positions. A failure is measured, and reported once."""
+        try:
+            self._update()
+        except Exception as error:  # noqa: BLE001  # the mirror must not fail a run, whatever happens
+            self._lease_table = None
+            reason = f"lease table: {type(error).__name__}: {reason_of(error)}"
+            if reason != self._warned:
+                self._warn(f"{reason}. The run goes on, and the next commit updates the lease table")
+            self._warned = reason
+        else:
+            self._warned, self._current_at = None, self._clock.monotonic()
+        lag = self._clock.monotonic() - self._current_at
+        measure(LEASE_TABLE_LAG, 0.0 if self._warned is None else lag, {STREAM: self._identity.name})
+
+    def _update(self) -> None:
+        for _ in range(_ATTEMPTS):
+            lease_table = self._lease_table or self._read()
+            # Read after the leases: what another run has written is not newer.
+            positions = self._table.snapshot().positions_of(self._identity.arn)
+            if positions is None or all(
+                self._write(lease_table, shard_id, recorded, positions.shards)
+                for shard_id, recorded in positions.shards.items()
+            ):
+                return
+            self._lease_table = None
+        raise LeaseTableFailed(f"others changed its leases during {_ATTEMPTS} updates")
+
+    def _read(self) -> LeaseTable:
+        lease_table = self._open()
+        leases = leases_of(lease_table.items(), self._identity)
+        owned = {
+            shard_id: f"{lease.owner} owns the lease, so the table is that of an application. Use another one"
+            for shard_id, lease in leases.by_shard.items()
+            if lease.owner is not None
+        }
+        if owned:
+            raise LeasesRefused(self._identity.name, owned)
+        self._leases, self._stream_name = dict(leases.by_shard), leases.stream_name
+        self._lease_table = lease_table
+        return lease_table
+
+    def _write(
+        self,
+        lease_table: LeaseTable,
+        shard_id: str,
+        recorded: ShardPosition,
+        shards: Mapping[str, ShardPosition],
+    ) -> bool:
+        """Write a lease that has another checkpoint; return False if another writer has changed it first."""
+        lease, checkpoint = self._leases.get(shard_id), mirrored(recorded)
+        if lease is not None and lease.stored == str(checkpoint):
+            return True
+        shard = Shard(shard_id, recorded.parents, recorded.hash_range, "0")
+        children = [key for key, each in shards.items() if recorded.finished and shard_id in each.parents]
+        if lease is None:
+            item = new_item(self._stream_name, shard, children, checkpoint)
+            done = lease_table.put(item, KEY)
+            self._leases[shard_id] = lease_of(item)
+            return done
+        values = changed_values(lease, shard, children, checkpoint)
+        done = lease_table.update({KEY: {"S": lease.key}}, values, REMOVED, unchanged_values(lease))
+        self._leases[shard_id] = changed(lease, values)
+        return done

@@ -1,0 +1,184 @@
+"""The mirror of a table's positions in a lease table, which no run depends on."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG, STREAM
+from kinesis_assets.operations.leases import mirror as mirror_module
+from kinesis_assets.operations.leases.lease import WHOLE
+from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of
+from kinesis_assets.operations.leases.mirror import LeaseMirror
+from kinesis_assets.testing import Clock
+from support.aggregates import aggregate_of
+
+
+class Ticking(Clock):
+    """A clock of the machine that the test controls, on which no wait takes time."""
+
+    def monotonic(self):
+        return self.seconds
+
+    def wait(self, event, seconds):
+        del seconds
+        return event.wait(60)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The measurements of the lag."""
+    values = []
+
+    def measure(instrument, value, attributes):
+        assert instrument is LEASE_TABLE_LAG
+        values.append((value, attributes[STREAM]))
+
+    monkeypatch.setattr(mirror_module, "measure", measure)
+    return values
+
+
+class Mirrored:
+    """A mirror that the test updates.
+
+    Attributes:
+        warnings: What it has warned of.
+    """
+
+    def __init__(self, bench, leases):
+        self.bench, self.leases, self.clock = bench, leases, Ticking()
+        self.warnings = []
+        self.mirror = self.another()
+
+    def another(self):
+        """Return the mirror of another run."""
+        return LeaseMirror(
+            self.bench.table.reopened(),
+            self.bench.client.describe().identity,
+            lambda: self.leases.table,
+            warn=self.warnings.append,
+            clock=self.clock,
+        )
+
+    @property
+    def checkpoints(self):
+        return {
+            key: (item["checkpoint"], item["checkpointSubSequenceNumber"])
+            for key, item in self.leases.items.items()
+        }
+
+
+@pytest.fixture
+def mirrored(bench, leases, measured):
+    del measured
+    bench.create(2)
+    return Mirrored(bench, leases)
+
+
+def test_the_leases_have_the_positions_of_the_newest_commit(mirrored, bench):
+    first, second = bench.shard_ids
+    (number,) = bench.put(1)
+    (aggregate,) = bench.put(aggregate_of(2, 3), shard_id=second)
+    bench.run(max_records=1)
+    mirrored.mirror.update()
+    assert mirrored.checkpoints == {first: (number, WHOLE), second: (aggregate, 0)}
+    children = bench.split(first)
+    bench.run()
+    mirrored.mirror.update()
+    assert mirrored.checkpoints == {
+        first: ("SHARD_END", 0),
+        second: (aggregate, WHOLE),
+        **dict.fromkeys(children, ("TRIM_HORIZON", 0)),
+    }
+    assert mirrored.leases.items[first]["childShardIds"] == children
+    assert mirrored.warnings == []
+
+
+def test_positions_without_a_record_are_mirrored_too(mirrored, bench):
+    first, second = bench.shard_ids
+    (number,) = bench.put(1)
+    bench.plan(start={first: f"AT_SEQUENCE_NUMBER:{number}", second: "LATEST"})
+    mirrored.mirror.update()
+    assert mirrored.checkpoints == {first: (number, -1), second: ("AT_TIMESTAMP", 0)}
+
+
+def test_only_leases_that_change_are_written(mirrored, bench):
+    first, second = bench.shard_ids
+    bench.run()
+    mirrored.mirror.update()
+    bench.put(1)
+    bench.run()
+    mirrored.mirror.update()
+    counters = {key: item["leaseCounter"] for key, item in mirrored.leases.items.items()}
+    assert counters == {first: 1, second: 0}
+
+
+def test_the_mirrors_of_two_runs_converge_on_the_newest_positions(mirrored, bench):
+    first, second = bench.shard_ids
+    other = mirrored.another()
+    bench.run()
+    mirrored.mirror.update()
+    other.update()
+    (older,) = bench.put(1)
+    bench.run()
+    mirrored.mirror.update()
+    (newer,) = bench.put(2, shard_id=second)
+    bench.run()
+    other.update()
+    mirrored.mirror.update()
+    assert mirrored.checkpoints == {first: (older, WHOLE), second: (newer, WHOLE)}
+    assert mirrored.warnings == []
+
+
+def test_a_failure_is_reported_once_and_its_lateness_measured_until_it_is_over(
+    mirrored, bench, leases, measured
+):
+    bench.run()
+    broken = leases.name
+    leases.name = "none"
+    for _ in range(2):
+        mirrored.clock.advance(10)
+        mirrored.mirror.update()
+    assert len(mirrored.warnings) == 1
+    assert "The run goes on" in mirrored.warnings[0]
+    leases.name = broken
+    mirrored.clock.advance(10)
+    mirrored.mirror.update()
+    assert measured == [(lag, bench.stream) for lag in (10, 20, 0)]
+    assert mirrored.checkpoints.keys() == set(bench.shard_ids)
+
+
+def test_the_table_of_an_application_is_left_alone(mirrored, bench, leases):
+    bench.run()
+    leases.lease(bench.shard_ids[0], "12", leaseOwner="worker")
+    mirrored.mirror.update()
+    assert mirrored.checkpoints == {bench.shard_ids[0]: ("12", 0)}
+    assert "Use another one" in mirrored.warnings[0]
+
+
+def test_a_thread_updates_after_a_commit_and_at_the_end(mirrored, bench, measured):
+    updated = threading.Event()
+    update = mirrored.mirror.update
+
+    def counted():
+        update()
+        updated.set()
+
+    mirrored.mirror.update = counted
+    bench.run()
+    with mirrored.mirror as mirror:
+        mirror.note_commit()
+        assert updated.wait(60)
+        (number,) = bench.put(1)
+        bench.run()
+        mirror.note_commit()
+    assert mirrored.checkpoints[bench.shard_ids[0]] == (number, WHOLE)
+    assert len(measured) == 2
+
+
+def test_an_arn_names_the_region_of_its_table():
+    arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/clicks"
+    assert (region_of(arn, "us-east-1"), region_of("clicks", "us-east-1")) == ("eu-west-1", "us-east-1")
+    assert LeaseTable(arn, ClientSettings("eu-west-1")).name == arn
