@@ -113,13 +113,18 @@ def take_over(
         apply: Commit the positions; otherwise only plan them.
 
     Raises:
-        InvalidInput: The table has positions already, or a position is invalid.
+        InvalidInput: There is no position, one is invalid, or the table has positions already.
         LeasesRefused: A position cannot be used.
         CommitFailed: The table changed in the meantime; nothing was committed.
         ShardError: A record could not be read, so it is unknown whether it is complete.
         StreamError: The stream cannot be reached, was recreated, or its list of shards is incomplete.
         TableError: The table cannot be used, has rows without positions, or belongs to another stream.
     """
+    if not consumer:
+        raise InvalidInput(
+            f"stream {client.stream}: the consumer stores no position of it; nothing was changed. Correct "
+            "the place of its positions; or, if it has read nothing, set the start of the stream"
+        )
     listing, starts = retry_listing(
         client, lambda listing: _believed(client, listing, consumer, default, on_data_loss)
     )

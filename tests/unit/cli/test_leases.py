@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_assets.kinesis import client as client_module
+from kinesis_assets.operations.leases import lease_table
 from support.command_line import single_line_error
 from support.shard_ids import A, B
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from kinesis_assets.kinesis.settings import ClientSettings
     from support.command_line import RunCommand
     from support.lease_items import LeaseItems
 
@@ -113,6 +119,57 @@ def test_positions_are_imported_from_a_file(
     file.write_text(json.dumps({A: number, B: "TRIM_HORIZON"}))
     done = cli("leases", "import", *stream_options, "--from", "json", "--path", str(file), "--json")
     assert done.by_shard[A]["position"] == f"AFTER_SEQUENCE_NUMBER:{number}"
+
+
+ROLE = "arn:aws:iam::111122223333:role/leases"
+STREAM_ROLE = ["--set", "role_arn=arn:aws:iam::111122223333:role/a"]
+
+
+@pytest.mark.usefixtures("number")
+@pytest.mark.parametrize(
+    ("given", "region", "profile", "role"),
+    [
+        ([], "us-east-1", None, None),
+        (STREAM_ROLE, "us-east-1", None, "role/a"),
+        (["--lease-region", "eu-west-1"], "eu-west-1", None, None),
+        (["--lease-role-arn", ROLE, "--lease-profile", "other"], "us-east-1", "other", "role/leases"),
+        (
+            [*STREAM_ROLE, "--lease-profile", "b"],
+            "us-east-1",
+            "b",
+            None,
+        ),
+    ],
+)
+def test_the_lease_table_has_the_region_and_credentials_of_the_stream_or_its_own(
+    cli: RunCommand,
+    stream_options: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    given: list[str],
+    region: str,
+    profile: str | None,
+    role: str | None,
+) -> None:
+    opened: list[ClientSettings] = []
+
+    def client(settings: ClientSettings, attempts: int, service: str) -> Any:
+        assert (attempts, service) == (6, "dynamodb")
+        opened.append(settings)
+        return SimpleNamespace(scan=lambda **_: {"Items": []})
+
+    monkeypatch.setattr(lease_table, "sdk_client", client)
+    monkeypatch.setattr(client_module, "sdk_client", without_role(client_module.sdk_client))
+    done = cli("leases", "import", *stream_options, "--lease-table", "t", *given)
+    assert done.exit_code == 2
+    assert "stores no position" in single_line_error(done.err)
+    (settings,) = opened
+    assert (settings.region_name, settings.profile_name, settings.endpoint_url) == (region, profile, None)
+    assert (settings.role and settings.role.arn.partition("333:")[2]) == role
+
+
+def without_role(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes a client of Kinesis without assuming a role."""
+    return lambda settings, attempts: make(replace(settings, role=None), attempts)
 
 
 @pytest.mark.parametrize(

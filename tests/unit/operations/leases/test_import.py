@@ -250,6 +250,14 @@ def test_a_lease_without_a_time_needs_a_given_start(handed, bench, leases, check
     assert bench.items == [2]
 
 
+def test_an_empty_lease_table_is_refused_whatever_the_default_is(handed, bench):
+    bench.create()
+    with pytest.raises(InvalidInput, match="stores no position"):
+        handed.take(default="TRIM_HORIZON")
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+
+
 def test_a_shard_of_which_nothing_is_stored_needs_a_given_start(handed, bench, leases):
     first, second = bench.create(2)
     leases.lease(first, "TRIM_HORIZON")
