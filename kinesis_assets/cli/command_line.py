@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kinesis_assets.cli.compare import compare
 from kinesis_assets.cli.consumer import consumer
 from kinesis_assets.cli.derived import rebuild, redrive
 from kinesis_assets.cli.doctor import doctor
@@ -50,6 +51,7 @@ for _command in (
     redrive,
     adopt,
     leases,
+    compare,
     doctor,
     infer,
 ):

@@ -334,6 +334,31 @@ def pyspark_version() -> str:
     return str(pyspark.__version__)
 
 
+@contextmanager
+def unlogged_analysis_errors() -> Iterator[None]:
+    """Keep PySpark from printing the errors of its analysis, each as a line of JSON with a traceback.
+
+    Before Spark 4, it prints none.
+    """
+    try:
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415  # takes long to import
+    except ImportError:
+        yield
+        return
+    loggers = [
+        PySparkLogger.getLogger(f"{context}QueryContextLogger")  # a logger of another class would fail
+        for context in ("SQL", "DataFrame")
+    ]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
 @cache
 def _warn(name: str, consequence: str) -> None:
     """Log a warning, once for each missing name."""

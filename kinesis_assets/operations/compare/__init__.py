@@ -1,0 +1,1 @@
+"""Compare a range of a stream with a table that another consumer writes."""

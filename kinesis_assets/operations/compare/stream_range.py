@@ -1,0 +1,371 @@
+"""The range of a stream that is compared with a table, and how Spark reads it.
+
+Each shard's range has a fixed start and end. A read that does not cover all of it fails: no record may be
+missing in the comparison because it has expired, or because a response wrongly reported the tip.
+
+A table whose rows do not name the position of their record may have rows of records shortly before the range,
+and of those that arrived since its end. These records are read too, and marked as outside of the range.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ShardError, StreamRecreated
+from kinesis_assets.ingest.land import packed
+from kinesis_assets.ingest.shard_lists import check_unlisted_parents
+from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, client_of, configure_allocators
+from kinesis_assets.kinesis.data_loss import Expiry
+from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
+from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, record_batch
+from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns, iterate
+from kinesis_assets.spark.session import parallelism
+from kinesis_assets.table.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.records.records import Records
+    from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
+    from kinesis_assets.spark.arrow_steps import ArrowStep
+
+STREAM_COLUMNS = {column.name: column.type for column in COLUMNS if column.name in RECORD_SCHEMA.names}
+"""The columns of a record that expressions see, with their types."""
+
+PLACE = ("shard_id", "sequence_number", "sub_sequence_number", "approximate_arrival_timestamp")
+"""The columns that say which record it is. They are always read."""
+
+INSIDE = "__inside"
+"""The column that says whether a record is in the range."""
+
+_TIP_GRACE = timedelta(seconds=2)
+"""A shard counts as read up to a time only after a response this long after it. Records may arrive late."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The start and the end of the range, as they were given.
+
+    Attributes:
+        start: Inclusive.
+        end: Exclusive: where a read of the rest would start.
+    """
+
+    start: StartPositions
+    end: StartPositions
+
+    @classmethod
+    def of(cls, start: str, end: str | None, now: datetime) -> Window:
+        """Parse a window.
+
+        Args:
+            start: A time with a UTC offset, or a start in one of the forms of `StartPositions.of`.
+            end: Likewise; None for now.
+            now: The service's clock.
+
+        Raises:
+            InvalidInput: One of them is invalid.
+        """
+        return cls(positions_of(start), StartPositions(_at(now)) if end is None else positions_of(end))
+
+
+def positions_of(text: str) -> StartPositions:
+    """Parse a time, a position, or a map of shard ids to positions.
+
+    Raises:
+        InvalidInput: It is none of them.
+    """
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return StartPositions.of(text)
+    return StartPositions(_at(time))
+
+
+def _at(time: datetime) -> Position:
+    return Position.at_timestamp(time)
+
+
+class ComparedShard(msgspec.Struct, frozen=True):
+    """What is read of a shard, and which part of it is the range.
+
+    Attributes:
+        reading: The range to read.
+        since: The first arrival time of the range; None if it starts with the reading.
+        until: The first arrival time after the range; None for no such end.
+        up_to: The position of its end; None for no such end.
+    """
+
+    reading: ShardRange
+    since: datetime | None
+    until: datetime | None
+    up_to: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRange:
+    """The range of a stream.
+
+    Attributes:
+        listing: The stream when it was planned.
+        shards: The shards that are read.
+        start: By shard id, the start of the range.
+        end: By shard id, its end.
+    """
+
+    listing: StreamListing
+    shards: Sequence[ComparedShard]
+    start: Mapping[str, Position]
+    end: Mapping[str, Position]
+
+    def check_identity(self, client: StreamClient) -> None:
+        """Check that the stream that was read is the one that was planned.
+
+        Raises:
+            StreamRecreated: It was deleted and created again.
+        """
+        if client.describe().identity != self.listing.summary.identity:
+            raise StreamRecreated(
+                client.stream, "deleted and created again while it was compared; run the comparison again"
+            )
+
+
+def plan_range(client: StreamClient, window: Window, margin: timedelta | None) -> StreamRange:
+    """Plan what is read of each shard.
+
+    Args:
+        margin: How long before and after the range records are read too; None if only the range is.
+
+    Raises:
+        InvalidInput: The window is empty, does not fit the stream, or starts before the oldest records.
+        StreamError: The stream cannot be reached, or there is no complete list of its shards.
+    """
+
+    def plan(listing: StreamListing) -> StreamRange:
+        check_unlisted_parents(client, listing)
+        starts, ends = (
+            checked_starts(client, window.start, listing),
+            checked_starts(client, window.end, listing),
+        )
+        summary = listing.summary
+        for shard_id, start in starts.items():
+            _refuse_invalid(summary, shard_id, start, ends[shard_id])
+        shards = [
+            _compared(shard, starts[shard.shard_id], ends[shard.shard_id], summary, margin)
+            for shard in listing.shards
+            if not shard.ends_at(starts[shard.shard_id])
+        ]
+        return StreamRange(listing, shards, starts, ends)
+
+    return retry_listing(client, plan)
+
+
+def _refuse_invalid(summary: StreamSummary, shard_id: str, start: Position, end: Position) -> None:
+    name = summary.identity.name
+    oldest = summary.service_time - timedelta(hours=summary.retention_hours)
+    time, until = start.timestamp, end.timestamp
+    numbers = start.sequence_number, end.sequence_number
+    is_empty = time is not None and until is not None and until <= time
+    is_backward = None not in numbers and int(numbers[1] or 0) < int(numbers[0] or 0)
+    if is_empty or is_backward:
+        raise InvalidInput(
+            f"stream {name}: nothing is between {start} and {end} in {shard_id}; use a later end"
+        )
+    if time is not None and max(time, summary.identity.created) < oldest:
+        raise InvalidInput(
+            f"stream {name}: the range starts at {start}, but the stream keeps {summary.retention_hours} h: "
+            f"records that arrived before {oldest:%Y-%m-%dT%H:%M:%SZ} may have expired. Use a later start"
+        )
+
+
+def _compared(
+    shard: Shard, start: Position, end: Position, summary: StreamSummary, margin: timedelta | None
+) -> ComparedShard:
+    now = summary.service_time
+    until, up_to = end.timestamp, None if shard.ends_at(end) or not end.sequence_number else end
+    if end.kind is PositionKind.TRIM_HORIZON:
+        until = _EPOCH  # nothing of the shard is in the range
+    first, last, last_number = start, until, up_to
+    if margin is not None:
+        oldest = now - timedelta(hours=summary.retention_hours)
+        if start.timestamp is not None:
+            first = _at(max(start.timestamp - margin, min(oldest, start.timestamp)))
+        last, last_number = now if end.timestamp is None else min(end.timestamp + margin, now), None
+    created = summary.identity.created
+    if start.timestamp is not None:
+        complete_until = max(start.timestamp, created)
+    else:
+        complete_until = now if start.kind is PositionKind.TRIM_HORIZON else created
+    reading = ShardRange(
+        shard_id=shard.shard_id,
+        start=first,
+        bounds=Bounds(until=last),
+        hash_range=None,  # the mode in which the records arrived is unknown
+        closed=shard.closed,
+        tip_not_before=None if last is None else last + _TIP_GRACE,
+        expiry=Expiry(
+            complete_until=complete_until, retention_hours=summary.retention_hours, on_data_loss="fail"
+        ),
+        up_to=last_number,
+    )
+    return ComparedShard(reading, start.timestamp, until, up_to)
+
+
+def no_records(spark: SparkSession) -> DataFrame:
+    """Return a DataFrame with the columns of a record and no rows, for the analysis of expressions."""
+    nulls = (f"CAST(NULL AS {kind}) AS {name}" for name, kind in STREAM_COLUMNS.items())
+    return spark.range(0).selectExpr(*nulls)
+
+
+def read_range(
+    spark: SparkSession, client: StreamClient, shards: Sequence[ComparedShard], columns: Collection[str]
+) -> DataFrame:
+    """Return the records as a DataFrame, which fails unless it reads all of each shard's range.
+
+    Args:
+        columns: The columns that are read besides `PLACE`.
+    """
+    names = [name for name in STREAM_COLUMNS if name in {*PLACE, *columns}]
+    by_id = {shard.reading.shard_id: shard for shard in shards}
+    tasks = max(1, min(len(shards), parallelism(spark)))
+    groups = [
+        [by_id[range_.shard_id] for range_ in group]
+        for group in packed([shard.reading for shard in shards], tasks)
+    ]
+    ddl = ", ".join([*(f"{name} {STREAM_COLUMNS[name]}" for name in names), f"{INSIDE} boolean"])
+    task = _task(str(client.address), client.settings, groups, names)
+    return spark.range(0, tasks, 1, tasks).mapInArrow(task, ddl)
+
+
+def _task(
+    stream: str, settings: ClientSettings, groups: Sequence[Sequence[ComparedShard]], names: Sequence[str]
+) -> ArrowStep:
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure_allocators()
+        client = client_of(stream, settings)
+        for number in (number for batch in numbers for number in batch["id"].to_pylist()):
+            try:
+                yield from read_shards(client, groups[number], names)
+            except ShardError as error:
+                # Spark shows the last line of the traceback that names an error.
+                raise RuntimeError(f"{type(error).__name__}: {error}") from None
+
+    return run
+
+
+def read_shards(
+    client: StreamClient, shards: Sequence[ComparedShard], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Read shards concurrently, and yield the batches of all as they are read.
+
+    Args:
+        names: The columns of a batch, which `INSIDE` follows.
+
+    Raises:
+        ShardError: A shard could not be read up to the end of its range.
+    """
+    return iterate(_read(client, shards, names))
+
+
+async def _read(
+    client: StreamClient, shards: Sequence[ComparedShard], names: Sequence[str]
+) -> AsyncGenerator[pa.RecordBatch]:
+    limiter = MemoryLimiter(BYTES_IN_FLIGHT)
+    turns = Turns(client.settings.max_pool_connections, client.settings.timing.clock)
+    ready: asyncio.Queue[pa.RecordBatch | None] = asyncio.Queue(1)
+
+    async def read(shard: ComparedShard) -> None:
+        reading = ShardReading(client, shard.reading, None, turns, limiter)
+        async with turns, aclosing(reading.batches()) as batches:
+            while (records := await _next(shard, batches)) is not None:
+                batch = _batch(client.stream, shard, records, names)
+                del records
+                await ready.put(batch)
+                del batch
+            await _confirm_end(client, shard, reading, turns)
+
+    async def read_all() -> None:
+        try:
+            await asyncio.gather(*map(read, shards))
+        finally:
+            turns.stop()
+            await ready.put(None)
+
+    reader = asyncio.create_task(read_all())
+    try:
+        while (batch := await ready.get()) is not None:
+            yield batch
+            del batch
+        await reader
+    finally:
+        reader.cancel()
+
+
+async def _next(shard: ComparedShard, batches: AsyncGenerator[Records]) -> Records | None:
+    try:
+        return await anext(batches, None)
+    except DataLost:
+        raise DataLost(
+            shard.reading.shard_id,
+            "records of the range have expired, or may have, before they were read; compare a range that "
+            "starts later",
+        ) from None
+
+
+def _batch(stream: str, shard: ComparedShard, records: Records, names: Sequence[str]) -> pa.RecordBatch:
+    batch = record_batch(stream, shard.reading.shard_id, records)
+    arrivals = batch["approximate_arrival_timestamp"]
+    before = len(records) if shard.up_to is None else count_before_end(records, None, shard.up_to)
+    inside = pa.array([True] * before + [False] * (len(records) - before), pa.bool_())
+    if shard.since is not None:
+        inside = pc.and_(inside, pc.greater_equal(arrivals, shard.since))
+    if shard.until is not None:
+        inside = pc.and_(inside, pc.less(arrivals, shard.until))
+    columns = [batch[name] for name in names]
+    return pa.RecordBatch.from_arrays([*columns, inside], [*names, INSIDE])
+
+
+async def _confirm_end(
+    client: StreamClient, shard: ComparedShard, reading: ShardReading, turns: Turns
+) -> None:
+    """Check that a reading has covered its range.
+
+    Raises:
+        ReadFailed: It has not.
+    """
+    shard_id, last = shard.reading.shard_id, int(reading.position.sequence_number or 0)
+    if reading.end is RangeEnd.TIP:
+        again = msgspec.structs.replace(shard.reading, start=reading.position, expiry=None)
+        async with aclosing(ShardReading(client, again, None, turns).batches()) as batches:
+            found = await anext(batches, None)
+        if found is not None:
+            raise ReadFailed(
+                shard_id,
+                f"the service reported the tip before record {found.numbers[0]}, so it did not return all; "
+                "run the comparison again",
+            )
+    is_at_end = shard.reading.up_to is not None and reading.end is RangeEnd.BOUND
+    if shard.up_to is not None and not is_at_end and last < int(shard.up_to.sequence_number or 0):
+        raise ReadFailed(
+            shard_id, f"the range ends at {shard.up_to}, but the stream has no record there; correct the end"
+        )

@@ -1,0 +1,206 @@
+"""What is read of a stream for a comparison, and when the read fails because it is not all of the range."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, StreamRecreated
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.operations.compare.stream_range import Window, plan_range, read_shards
+from kinesis_assets.testing import UserRecord, aggregate
+from support.shard_ids import A, B
+from support.timing import READING
+
+NAMES = ["sub_sequence_number", "data"]
+MIDDLE = 1 << 127
+
+
+class Bench:
+    def __init__(self, clocked, stream):
+        self.kinesis, self.clock, self.stream = clocked.kinesis, clocked.clock, stream
+        self.client = StreamClient(stream, replace(clocked.settings, timing=READING))
+
+    def put(self, *items, key=0):
+        """Put numbers into a shard, and return their sequence numbers. A second passes."""
+        puts = [
+            self.kinesis.put_record(
+                StreamName=self.stream, Data=b"%d" % item, PartitionKey="k", ExplicitHashKey=str(key)
+            )
+            for item in items
+        ]
+        self.later(seconds=1)
+        return [put["SequenceNumber"] for put in puts]
+
+    def later(self, **time):
+        self.clock.seconds += timedelta(**time).total_seconds()
+
+    @property
+    def now(self):
+        return datetime.fromtimestamp(self.clock.seconds, UTC)
+
+    def plan(self, start="TRIM_HORIZON", end=None, margin=None):
+        return plan_range(self.client, Window.of(start, end, self.now), margin)
+
+    def read(self, planned):
+        """Return the numbers in the range, and those that are read besides. Time passes before."""
+        self.later(seconds=10)
+        inside, besides = [], []
+        for batch in read_shards(self.client, planned.shards, NAMES):
+            assert batch.schema.names == [*NAMES, "__inside"]
+            for row in batch.to_pylist():
+                (inside if row["__inside"] else besides).append(int(row["data"]))
+        return sorted(inside), sorted(besides)
+
+
+@pytest.fixture
+def bench(clocked, stream):
+    clocked.kinesis.create_stream(StreamName=stream, ShardCount=2)
+    return Bench(clocked, stream)
+
+
+def test_a_range_ends_now_and_starts_with_the_oldest_records(bench):
+    bench.put(1, 2)
+    bench.put(3, key=MIDDLE)
+    planned = bench.plan()
+    bench.put(4)
+    assert bench.read(planned) == ([1, 2, 3], [])
+
+
+def test_user_records_of_an_aggregate_are_records(bench):
+    data = aggregate([UserRecord("k", b"1", "0"), UserRecord("k", b"2", "0")])
+    bench.kinesis.put_record(StreamName=bench.stream, Data=data, PartitionKey="k")
+    bench.later(seconds=1)
+    assert bench.read(bench.plan()) == ([1, 2], [])
+
+
+def test_records_at_the_start_are_inside_and_records_at_the_end_are_not(bench):
+    bench.put(1)
+    start = bench.now
+    bench.put(2)
+    end = bench.now
+    bench.put(3)
+    assert bench.read(bench.plan(start.isoformat(), end.isoformat())) == ([2], [])
+
+
+def test_records_within_the_margin_are_read_besides(bench):
+    bench.put(0)
+    bench.later(seconds=59)
+    bench.put(1)
+    start = bench.now
+    bench.put(2)
+    end = bench.now
+    bench.put(3)
+    bench.later(seconds=59)
+    bench.put(4)
+    planned = bench.plan(start.isoformat(), end.isoformat(), timedelta(seconds=30))
+    assert bench.read(planned) == ([2], [1, 3])
+
+
+def test_an_end_can_be_the_position_of_another_consumer(bench):
+    numbers = bench.put(1, 2, 3)
+    bench.put(4, key=MIDDLE)
+    end = json.dumps({A: f"AFTER_SEQUENCE_NUMBER:{numbers[1]}", B: "TRIM_HORIZON"})
+    assert bench.read(bench.plan(end=end)) == ([1, 2], [])
+    assert bench.read(bench.plan(end=end, margin=timedelta(hours=1))) == ([1, 2], [3, 4])
+
+
+def test_a_shard_that_the_start_says_was_read_is_not_read(bench):
+    bench.put(1)
+    bench.kinesis.split_shard(StreamName=bench.stream, ShardToSplit=A, NewStartingHashKey=str(MIDDLE // 2))
+    bench.put(2)
+    assert bench.read(bench.plan(json.dumps({A: "SHARD_END"}))) == ([2], [])
+    assert bench.read(bench.plan()) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("margin", [None, timedelta(hours=1)])
+def test_an_end_that_the_stream_has_not_reached_fails_the_read(bench, faults, margin):
+    _, number = bench.put(1, 2)
+
+    def lose(_, response):
+        kept = [record for record in response.members["Records"] if record["SequenceNumber"] != number]
+        return response.but(Records=kept)
+
+    faults.answer("GetRecords", lose, shard_id=A)
+    planned = bench.plan(end=json.dumps({A: f"AFTER_SEQUENCE_NUMBER:{number}"}), margin=margin)
+    with pytest.raises(ReadFailed, match="has no record there"):
+        bench.read(planned)
+
+
+def test_records_that_expire_before_they_are_read_fail_the_read(bench):
+    start = bench.now
+    bench.put(1)
+    planned = bench.plan(start.isoformat())
+    bench.later(hours=25)
+    with pytest.raises(DataLost, match="records of the range have expired"):
+        bench.read(planned)
+
+
+def test_a_start_whose_record_has_expired_fails_the_read(bench):
+    first, second = bench.put(1, 2)
+    bench.later(hours=23)
+    bench.put(3)
+    starts = [f"AFTER_SEQUENCE_NUMBER:{number}" for number in (first, second)]
+    assert bench.read(bench.plan(json.dumps({A: starts[0]}))) == ([2, 3], [])
+    bench.later(hours=2)
+    with pytest.raises(DataLost, match=A):
+        bench.read(bench.plan(json.dumps({A: starts[0]})))
+
+
+def test_a_start_before_the_oldest_records_is_refused(bench):
+    old = bench.now - timedelta(days=3)
+    assert bench.read(bench.plan(old.isoformat())) == ([], [])  # the stream did not exist
+    bench.later(hours=30)
+    with pytest.raises(InvalidInput, match="the stream keeps 24 h"):
+        bench.plan(old.isoformat())
+
+
+def test_a_tip_that_is_reported_too_early_fails_the_read(bench, faults):
+    (number,) = bench.put(1)
+    planned = bench.plan()
+    hidden = iter([True])
+
+    def hide(_, response):
+        return response.but(Records=[], MillisBehindLatest=0) if next(hidden, False) else None
+
+    faults.answer("GetRecords", hide, shard_id=A)
+    with pytest.raises(ReadFailed, match=f"the tip before record {number}"):
+        bench.read(planned)
+
+
+def test_a_shard_that_cannot_be_read_fails_the_read(bench, faults):
+    bench.put(1)
+    planned = bench.plan()
+    faults.fail(status=400, code="AccessDeniedException", shard_id=B)
+    with pytest.raises(ReadFailed, match=B):
+        bench.read(planned)
+
+
+def test_a_stream_that_was_created_again_is_reported(bench):
+    planned = bench.plan()
+    planned.check_identity(bench.client)
+    bench.kinesis.delete_stream(StreamName=bench.stream)
+    bench.later(seconds=1)
+    bench.kinesis.create_stream(StreamName=bench.stream, ShardCount=1)
+    with pytest.raises(StreamRecreated):
+        planned.check_identity(bench.client)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "error"),
+    [
+        ("2026-01-31T12:00:00", None, "needs a UTC offset"),
+        ("yesterday", None, "invalid position 'yesterday'"),
+        ("2999-01-01T00:00:00Z", None, "not in the past|use a later end"),
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z", "use a later end"),
+        ("TRIM_HORIZON", "2999-01-01T00:00:00Z", "not in the past"),
+        ("AT_SEQUENCE_NUMBER:49", None, "applies to 2"),
+        ('{"shardId-9": "LATEST"}', None, "does not list"),
+    ],
+)
+def test_an_invalid_window_is_refused(bench, start, end, error):
+    with pytest.raises(InvalidInput, match=error):
+        bench.plan(start, end)
