@@ -134,7 +134,6 @@ class _Subscription:
         if now - self.started_at >= LIFETIME:
             self.ended = True
             return None
-        self.shard.trim(self.stream.trim_horizon)
         records, self.position = self.shard.read(self.position, EVENT_RECORDS, EVENT_BYTES)
         self.ended = self.shard.at_end(self.position)
         if not (records or self.ended or self.sent_at is None or now - self.sent_at >= HEARTBEAT):

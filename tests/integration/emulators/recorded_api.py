@@ -32,7 +32,7 @@ GARBAGE = "AAAAAAAAAAE="
 NO_STREAM = "no-such-stream"
 ABSENT = "absent"
 NOT_CALLED = "not called"
-TIMES = frozenset({"ApproximateArrivalTimestamp", "StreamCreationTimestamp"})
+TIMES = frozenset({"ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "StreamCreationTimestamp"})
 TOKENS = frozenset({"NextShardIterator", "NextToken", "ShardIterator"})
 
 
@@ -91,6 +91,8 @@ class RecordedApi:
             self._outcomes[step] = f"{error.response['Error']['Code']} ({status})"
             return Response()
         self._outcomes[step] = json.loads(self._body or b"{}")
+        if "EventStream" in response:
+            self._outcomes[step] = {"Events": list(response["EventStream"])}
         return response
 
     @property
@@ -145,7 +147,8 @@ class RecordedApi:
 
     def _keep_body(self, response_dict: dict[str, Any], **_: Any) -> None:
         # boto3 removes nulls, and members that it does not know.
-        self._body = response_dict["body"]
+        body = response_dict["body"]
+        self._body = body if isinstance(body, bytes) else b""
 
     def _status(self) -> str:
         response = self._kinesis.describe_stream_summary(StreamName=self.stream)
@@ -174,6 +177,8 @@ class RecordedApi:
         comparable |= {name: "some" for name in TOKENS & value.keys() if value[name]}
         for name in TIMES & value.keys():
             comparable[name] = self._calls.get(round(value[name] * 1000), "no call")
+        if "ConsumerARN" in value:
+            comparable["ConsumerARN"] = value["ConsumerARN"].rpartition(":")[0]  # the second follows
         if value.get("SequenceNumber"):
             comparable["SequenceNumber"] = _rank(int(value["SequenceNumber"]), puts)
         if "SequenceNumberRange" in value:
