@@ -120,8 +120,10 @@ class _Http2Connection(asyncio.Protocol):
         self._wake()
 
     def flush(self) -> None:
-        """Send what the protocol has to send."""
-        self.transport.write(self.http.data_to_send())
+        """Send what the protocol has to send, unless the connection is closed."""
+        data = self.http.data_to_send()
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     async def room(self, stream_id: int) -> int:
         """Return how many bytes the client has room for now; if for none, wait for a change and return 0."""

@@ -343,7 +343,7 @@ def test_a_client_that_does_not_read_delays_no_other(local, subscribe, stream):
     assert sum(len(next(events)["Records"]) for _ in range(8)) == 8
 
 
-def test_a_server_stops_while_clients_are_subscribed(connect):
+def test_a_server_stops_while_clients_are_subscribed(connect, caplog):
     with LocalKinesis() as local:
         client = connect(local)
         client.create_stream(StreamName="orders", ShardCount=1)
@@ -356,3 +356,4 @@ def test_a_server_stops_while_clients_are_subscribed(connect):
         response = http2.request("SubscribeToShard", **arguments, StartingPosition={"Type": "TRIM_HORIZON"})
     with closing(http2), pytest.raises(ConnectionError):
         list(response.events())
+    assert caplog.text == ""
