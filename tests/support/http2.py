@@ -26,6 +26,7 @@ class Http2Client:
 
     def __init__(self, local: LocalKinesis, connected: socket.socket | None = None) -> None:
         self.socket = connected or socket.create_connection(("127.0.0.1", local.port), timeout=SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.http = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         self.http.initiate_connection()
         self.flush()
@@ -65,6 +66,9 @@ class Http2Client:
         if not data:
             raise ConnectionError("closed")
         events = self.http.receive_data(data)
+        for event in events:
+            if isinstance(event, h2.events.DataReceived):
+                self.http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         self.flush()
         return events
 
@@ -126,8 +130,6 @@ class Response:
                 self.headers = dict(event.headers)
             elif isinstance(event, h2.events.DataReceived):
                 self._parts.append(event.data)
-                self.client.http.acknowledge_received_data(event.flow_controlled_length, self.stream_id)
-                self.client.flush()
             elif isinstance(event, h2.events.StreamReset):
                 self._ended = self.reset = True
             elif isinstance(event, h2.events.StreamEnded):
