@@ -136,7 +136,7 @@ def import_(
 @click.option(
     "--several-streams",
     is_flag=True,
-    help="If the table has no leases: the application has several streams, so that keys name the stream.",
+    help="The application has several streams, and its leases name them. Needed if this one has none yet.",
 )
 @click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
 @json_option

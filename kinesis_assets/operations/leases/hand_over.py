@@ -100,8 +100,7 @@ def hand_over(
     """Write the positions of a table into a lease table.
 
     Args:
-        several_streams: The layout of a lease table without leases: that of an application with several
-            streams.
+        several_streams: The application has several streams, of which this one may have no lease yet.
         failover_seconds: The time in which a worker of the application renews its leases.
         sleep: Waits for signs of life.
         apply: Write the leases; otherwise only plan them.

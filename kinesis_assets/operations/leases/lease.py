@@ -126,7 +126,7 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
 
     Args:
         items: All items of the table.
-        several_streams: The layout, if the table has no lease of any stream.
+        several_streams: The application has several streams, of which this one may have no lease yet.
 
     Raises:
         LeasesRefused: Items are invalid, have a pending checkpoint, or are handed over to another worker; or
@@ -160,24 +160,35 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
             found[shard_id] = lease_of(item)
         except InvalidInput as error:
             refused[f"lease {key}"] = error.reason
-    if None in names and len(names) > 1:
-        raise LeasesRefused(
-            identity.name,
-            {
-                "lease table": "it has leases of an application with one stream and of one with several, so "
-                "it is unknown which to use. Delete the old ones"
-            },
-        )
     if refused:
         raise LeasesRefused(identity.name, refused)
-    if names and not found:
-        others = ", ".join(sorted(str(name) for name in names))
-        raise LeasesRefused(
-            identity.name,
-            {"lease table": f"it has leases of {others}, but none of {own}. Correct the stream or the table"},
+    if reason := _of_another_application(names, own, several_streams=several_streams):
+        raise LeasesRefused(identity.name, {"lease table": reason})
+    return Leases(found, own if several_streams or own in names else None)
+
+
+def _of_another_application(names: set[str | None], own: str, *, several_streams: bool) -> str | None:
+    """Return why the leases are not those of an application that reads a stream; None if they are.
+
+    Args:
+        names: The names of the streams of all leases; None for those that name none.
+        own: The name of the stream.
+        several_streams: See `leases_of`.
+    """
+    if None in names and len(names) > 1:
+        return (
+            "it has leases of an application with one stream and of one with several, so it is unknown which "
+            "to use. Delete the old ones"
         )
-    several = own in names if names else several_streams
-    return Leases(found, own if several else None)
+    if None in names:
+        return "it is that of an application with one stream" if several_streams else None
+    if several_streams or own in names or not names:
+        return None
+    others = ", ".join(sorted(map(str, names)))
+    return (
+        f"it has leases of {others}, but none of {own}. Correct the stream or the table. If the application "
+        "uses another number than the creation time, give the positions as JSON"
+    )
 
 
 def lease_of(item: Item) -> Lease:

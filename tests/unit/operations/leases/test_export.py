@@ -181,6 +181,22 @@ def test_leases_of_one_of_several_streams_are_named_for_it(handed, bench, leases
     assert (lease["streamName"], lease["shardId"], lease["checkpoint"]) == (own, shard_id, number)
 
 
+@pytest.mark.usefixtures("read")
+def test_a_stream_is_added_to_those_of_an_application_only_if_that_is_asked_for(handed, bench, leases):
+    leases.lease("1:other:2:shard", "12", streamName="1:other:2", shardId="shard")
+    with pytest.raises(LeasesRefused, match="leases of 1:other:2, but none of"):
+        handed.hand()
+    handed.hand(several_streams=True)
+    own = stream_name_of(bench.client.describe().identity)
+    assert {lease["streamName"] for lease in leases.items.values()} == {"1:other:2", own}
+
+
+def test_the_table_of_an_application_with_one_stream_keeps_its_layout(handed, leases, read):
+    leases.lease(read[0], "TRIM_HORIZON")
+    with pytest.raises(LeasesRefused, match="with one stream"):
+        handed.hand(several_streams=True)
+
+
 # Positions without a record
 
 
