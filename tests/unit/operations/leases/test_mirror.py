@@ -121,14 +121,15 @@ def test_the_mirrors_of_two_runs_converge_on_the_newest_positions(mirrored, benc
     bench.run()
     mirrored.mirror.update()
     other.update()
-    (older,) = bench.put(1)
+    bench.put(1)
     bench.run()
     mirrored.mirror.update()
-    (newer,) = bench.put(2, shard_id=second)
+    (number,), (of_second,) = bench.put(2), bench.put(3, shard_id=second)
     bench.run()
     other.update()
+    assert mirrored.checkpoints == {first: (number, WHOLE), second: (of_second, WHOLE)}
     mirrored.mirror.update()
-    assert mirrored.checkpoints == {first: (older, WHOLE), second: (newer, WHOLE)}
+    assert mirrored.checkpoints == {first: (number, WHOLE), second: (of_second, WHOLE)}
     assert mirrored.warnings == []
 
 
