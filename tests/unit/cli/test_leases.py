@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from support.command_line import RunCommand
     from support.lease_items import LeaseItems
 
+pytestmark = pytest.mark.slow  # starts moto
+
 
 @pytest.fixture
 def number(kinesis: Any, stream: str) -> str:

@@ -18,6 +18,8 @@ from kinesis_assets.table.run_files.pause import resume
 from kinesis_assets.table.store.storage import write_new
 from support.aggregates import aggregate_of
 
+pytestmark = pytest.mark.slow  # starts moto
+
 LAST_KEY = str((1 << 128) - 1)
 
 

@@ -18,6 +18,8 @@ from kinesis_assets.testing import UserRecord, aggregate
 from support.aggregates import aggregate_of
 from support.copied_table import copy_rows
 
+pytestmark = pytest.mark.slow  # starts moto
+
 BEGINNING = Position.parse("TRIM_HORIZON")
 
 

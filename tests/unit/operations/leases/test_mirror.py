@@ -15,6 +15,8 @@ from kinesis_assets.operations.leases.mirror import LeaseMirror
 from kinesis_assets.testing import Clock
 from support.aggregates import aggregate_of
 
+pytestmark = pytest.mark.slow  # starts moto
+
 
 class Ticking(Clock):
     """A clock of the machine that the test controls, on which no wait takes time."""

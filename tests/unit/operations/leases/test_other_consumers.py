@@ -43,6 +43,7 @@ def redpanda(moto):
     return LeaseItems(moto, *REDPANDA_KEY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["clicks", CLICKS.arn])
 def test_redpanda_connect_goes_on_after_the_number_of_each_shard(redpanda, name):
     redpanda.put(
@@ -62,6 +63,7 @@ def test_redpanda_connect_goes_on_after_the_number_of_each_shard(redpanda, name)
     }
 
 
+@pytest.mark.slow
 def test_redpanda_connect_that_renews_a_claim_is_refused(redpanda):
     redpanda.put(StreamID="clicks", ShardID=A, SequenceNumber=NUMBER, ClientID="one", LeaseTimeout="1")
     redpanda.put(StreamID="other", ShardID=A, SequenceNumber=NUMBER, ClientID="one", LeaseTimeout="1")

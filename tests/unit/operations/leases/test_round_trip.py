@@ -9,6 +9,8 @@ import pytest
 
 from support.aggregates import aggregate_of
 
+pytestmark = pytest.mark.slow  # starts moto
+
 
 class KclLike:
     """A consumer that resumes as the KCL does: at the record of its checkpoint, without what it has read.
