@@ -37,6 +37,7 @@ MODULES = [
     "fairness",
     "chain",
     "memory",
+    "compare",
     "imports",
 ]
 """The sections that have targets, in the order of the report. README.md describes what a section is."""

@@ -56,6 +56,10 @@ class Goal(Enum):
         "peak memory of a local session with its default settings, which upserts 64 JSON documents of 10 MiB",
         "at most 3 GiB",
     )
+    COMPARISON_MEMORY = (
+        "peak memory of a comparison with another table, which finds 10 planted differences of each kind",
+        "at most 3 GiB with 10 million records",
+    )
     COMMITS = (
         "load and commit after 10,000 commits, with maintenance",
         "at most 100 ms, flat from 1,000 commits on",

@@ -15,7 +15,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ import botocore.config
 
 from benchmarks.data.one_record_commits import create_table
 from benchmarks.data.order_tables import land
+from benchmarks.harness.peak_memory import peaks_of_tree
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.harness.units import MIB
@@ -200,43 +200,12 @@ def upserted(uri: str) -> dict[str, float]:
         return from_json(rows, "id INT, at INT, text STRING")
 
     rows = 0
-    with tempfile.TemporaryDirectory() as folder, _peak_of_all() as peak:
+    with tempfile.TemporaryDirectory() as folder, peaks_of_tree(os.getpid()) as peaks:
         spark = start_session({})
         derivation = Derivation(uri, documents, Upsert(("id",), ("at",)))
         for commit in derive(spark, DerivedTable(folder), derivation):
             rows += commit.rows
-    return {"rows": rows, "peak_mib": max(peak)}
-
-
-@contextmanager
-def _peak_of_all() -> Iterator[list[float]]:
-    """Yield a list to which the memory of this process and its descendants is added many times a second."""
-    measured: list[float] = []
-    ended = threading.Event()
-
-    def sample() -> None:
-        while not ended.wait(0.1):
-            measured.append(_mib_of_descendants(os.getpid()))
-
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield measured
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _mib_of_descendants(pid: int) -> float:
-    """Return the resident memory of a process and its descendants; those that end meanwhile have none."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        children = Path(f"/proc/{pid}/task").glob("*/children")
-        pids = [int(child) for listed in children for child in listed.read_text().split()]
-    except OSError:
-        return 0.0
-    own = sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-    return own / 1024 + sum(map(_mib_of_descendants, pids))
+    return {"rows": rows, "peak_mib": peaks[""]}
 
 
 def _peak_mib() -> float:

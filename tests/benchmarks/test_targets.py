@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.sections import chain, memory
+from benchmarks.sections import chain, compare, memory
 from benchmarks.sections.scale import backlog, deployed_run, idle_shards
 from benchmarks.servers.replay_streams import StreamSpec
 from support.skipping import give_up
@@ -49,6 +49,11 @@ def test_peak_memory_of_a_task() -> None:
     largest = [memory.CASES[0], memory.CASES[-1]]  # the largest records, and the largest aggregates
     (target,) = memory.describe([memory.measure(largest)]).targets
     assert_met(target)
+
+
+def test_differences_that_a_comparison_finds(server: ReplayServer) -> None:
+    few = StreamSpec("few", shards=8, pages=2, page_records=100)
+    assert_met(compare.target(compare.measure(server, few)))
 
 
 def test_peak_memory_of_a_step_with_documents_of_10_mib() -> None:

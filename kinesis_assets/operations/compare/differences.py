@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kinesis_assets.operations.compare.stream_range import INSIDE
+from kinesis_assets.spark.session import parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from kinesis_assets.operations.compare.rules import Rules
 
@@ -25,6 +26,11 @@ KINDS = ("missing", "doubled", "different", "extra")
 row without a record."""
 
 _COUNTS = ("records", "equal", *KINDS, "outside")
+_SHUFFLE_TASKS, _DEFAULT_TASKS = "spark.sql.shuffle.partitions", "200"
+
+_TASKS_AT_ONCE = 8
+"""The number of tasks of a shuffle for each one that runs at once. With more, each sorts less."""
+
 _ROW = {"records": 0, "others": 0, "rows": 1}
 """What a row of the table counts as."""
 
@@ -108,6 +114,7 @@ def find_differences(records: DataFrame, rows: DataFrame, rules: Rules, examples
     """
     from pyspark import StorageLevel  # noqa: PLC0415  # the command line loads this module without Spark
 
+    _set_tasks(records.sparkSession)
     by_key = _by_key(_counted(records, rows, rules))
     if rules.is_by_position:
         by_key = _with_places(by_key)
@@ -121,6 +128,15 @@ def find_differences(records: DataFrame, rows: DataFrame, rules: Rules, examples
     finally:
         kept.unpersist()
     return result
+
+
+def _set_tasks(spark: SparkSession) -> None:
+    """Set the number of tasks of a shuffle, unless the session has another one than Spark's default.
+
+    That is too many on one machine, and too few on a large cluster.
+    """
+    if spark.conf.get(_SHUFFLE_TASKS) == _DEFAULT_TASKS:
+        spark.conf.set(_SHUFFLE_TASKS, str(_TASKS_AT_ONCE * parallelism(spark)))
 
 
 def _counted(records: DataFrame, rows: DataFrame, rules: Rules) -> DataFrame:

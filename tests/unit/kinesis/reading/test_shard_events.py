@@ -208,9 +208,7 @@ def test_the_time_of_a_page_up_to_the_tip_is_that_at_which_nothing_else_had_arri
     opened, virtual, behind, seconds
 ):
     sent = threading.Event()
-    events = opened(
-        b"", then=lambda peer: (sent.wait(), peer.send(records(1, behind=behind)), peer.hold())
-    )
+    events = opened(b"", then=lambda peer: (sent.wait(), peer.send(records(1, behind=behind)), peer.hold()))
     virtual.now += 10
     assert page(events, wait=0.0) is None
     virtual.now += 20
