@@ -170,7 +170,7 @@ def _compare(
         rows = read_other_table(spark, other, format_, needed=needed, role=opened.role)
         check_expressions(rows, rules.of_table)
         # Planned after the table was opened, so that all of its rows are of records that had arrived.
-        planned = plan_range(opened.client, window, margin)
+        planned = plan_range(opened.client, window, margin, latest=bool(rules.latest_by))
         columns = mentioned(nothing.columns, rules.of_stream)
         records = read_range(spark, opened.client, planned.shards, columns)
         found = find_differences(records, rows, rules, examples)

@@ -150,11 +150,14 @@ class StreamRange:
             )
 
 
-def plan_range(client: StreamClient, window: Window, margin: timedelta | None) -> StreamRange:
+def plan_range(
+    client: StreamClient, window: Window, margin: timedelta | None = None, *, latest: bool = False
+) -> StreamRange:
     """Plan what is read of each shard.
 
     Args:
         margin: How long before and after the range records are read too; None if only the range is.
+        latest: With a margin, read all records after the range, because the table keeps the last of a key.
 
     Raises:
         InvalidInput: The window is empty, does not fit the stream, or starts before the oldest records.
@@ -163,21 +166,28 @@ def plan_range(client: StreamClient, window: Window, margin: timedelta | None) -
 
     def plan(listing: StreamListing) -> StreamRange:
         check_unlisted_parents(client, listing)
-        starts, ends = (
-            checked_starts(client, window.start, listing),
-            checked_starts(client, window.end, listing),
-        )
+        starts = _checked("--from", client, window.start, listing)
+        ends = _checked("--to", client, window.end, listing)
         summary = listing.summary
         for shard_id, start in starts.items():
             _refuse_invalid(summary, shard_id, start, ends[shard_id])
         shards = [
-            _compared(shard, starts[shard.shard_id], ends[shard.shard_id], summary, margin)
+            _compared(shard, starts[shard.shard_id], ends[shard.shard_id], summary, margin, latest=latest)
             for shard in listing.shards
             if not shard.ends_at(starts[shard.shard_id])
         ]
         return StreamRange(listing, shards, starts, ends)
 
     return retry_listing(client, plan)
+
+
+def _checked(
+    option: str, client: StreamClient, positions: StartPositions, listing: StreamListing
+) -> dict[str, Position]:
+    try:
+        return checked_starts(client, positions, listing)
+    except InvalidInput as error:
+        raise InvalidInput(f"{option}: {error}") from error
 
 
 def _refuse_invalid(summary: StreamSummary, shard_id: str, start: Position, end: Position) -> None:
@@ -199,7 +209,13 @@ def _refuse_invalid(summary: StreamSummary, shard_id: str, start: Position, end:
 
 
 def _compared(
-    shard: Shard, start: Position, end: Position, summary: StreamSummary, margin: timedelta | None
+    shard: Shard,
+    start: Position,
+    end: Position,
+    summary: StreamSummary,
+    margin: timedelta | None,
+    *,
+    latest: bool,
 ) -> ComparedShard:
     now = summary.service_time
     until, up_to = end.timestamp, None if shard.ends_at(end) or not end.sequence_number else end
@@ -210,7 +226,8 @@ def _compared(
         oldest = now - timedelta(hours=summary.retention_hours)
         if start.timestamp is not None:
             first = _at(max(start.timestamp - margin, min(oldest, start.timestamp)))
-        last, last_number = now if end.timestamp is None else min(end.timestamp + margin, now), None
+        last = min(end.timestamp + margin, now) if end.timestamp is not None and not latest else now
+        last_number = None
     created = summary.identity.created
     if start.timestamp is not None:
         complete_until = max(start.timestamp, created)

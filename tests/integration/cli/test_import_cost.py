@@ -127,7 +127,8 @@ def test_a_task_of_a_run_loads_neither_dagster_nor_delta():
 
 def test_what_sparks_workers_import_loads_neither_dagster_nor_delta():
     """Workers fork, which delta-rs does not survive, and start for each job."""
-    assert not imported("import kinesis_assets.ingest.land, kinesis_assets.ingest.task") & {
+    modules = ("ingest.land", "ingest.task", "operations.compare.stream_range")
+    assert not imported(";".join(f"import kinesis_assets.{module}" for module in modules)) & {
         "dagster",
         "deltalake",
     }
