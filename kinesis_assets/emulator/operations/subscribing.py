@@ -6,7 +6,7 @@ Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToS
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -187,7 +187,7 @@ class _Subscription:
 
 async def _wait(changed: asyncio.Event) -> None:
     """Wait until the event is set or the clock has to be checked again."""
-    try:
-        await asyncio.wait_for(changed.wait(), _TICK)
-    except TimeoutError:
-        return
+    # `asyncio.wait_for` of Python 3.11 ignores a cancellation at the moment at which the event is set.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_TICK):
+            await changed.wait()
