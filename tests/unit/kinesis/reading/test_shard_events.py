@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import threading
 from dataclasses import replace
@@ -12,8 +13,9 @@ import pytest
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading.shard_events import ShardEvents
+from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.concurrency import run
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, run
 from support.one_shard import BEGINNING
 from support.recording_limiter import RecordingLimiter
 from support.scripted_http2 import Http2Server, event, exception
@@ -215,3 +217,47 @@ def test_the_time_of_a_page_up_to_the_tip_is_that_at_which_nothing_else_had_arri
     sent.set()
     _, seen = run(events.page(SECONDS, None))
     assert seen == DATE + timedelta(seconds=seconds)
+
+
+class WaitingLimiter(MemoryLimiter):
+    """A memory limiter in which the second reservation waits for ever."""
+
+    def __init__(self):
+        super().__init__(1 << 30)
+        self.waiting = asyncio.Event()
+        self._amounts = []
+
+    async def acquire(self, amount):
+        self._amounts.append(amount)
+        if len(self._amounts) == 2:
+            self.waiting.set()
+            await asyncio.get_running_loop().create_future()
+        return await super().acquire(amount)
+
+
+def test_a_page_that_is_canceled_closes_the_subscription_because_it_may_lose_events(virtual):
+    arrived = threading.Event()
+
+    def script(peer):
+        peer.head()
+        peer.send(records(1) + records(2, size=2 * MIB)[: MIB // 2 - 10_000])  # as much as is sent in advance
+        arrived.set()
+        peer.hold()
+
+    async def cancels(subscription):
+        limiter = WaitingLimiter()
+        assert await subscription.connect(BEGINNING)
+        task = asyncio.ensure_future(subscription.page(BEGINNING, limiter.reservation()))
+        await limiter.waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not await subscription.connect(BEGINNING)
+
+    with Http2Server(script) as server:
+        settings = ClientSettings("us-east-1", server.url, timing=replace(READING, clock=virtual))
+        subscriptions = Subscriptions(StreamClient("s", settings, attempts=1), "arn", DATE, print)
+        run(subscriptions.of("shardId-000000000000").connect(BEGINNING))
+        assert arrived.wait(SECONDS)
+        run(cancels(subscriptions.of("shardId-000000000000")))
+        subscriptions.close()

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.data_loss import Expiry
 from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from support.aggregates import aggregate_of
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import READING
+
+CHILD = {
+    "ShardId": "shardId-000000000009",
+    "ParentShards": [SHARD],
+    "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+}
 
 
 @pytest.fixture
@@ -67,6 +78,25 @@ def read(client, subscriptions):
         return reading, items(reading)
 
     return read
+
+
+@pytest.fixture
+def until_found(read, wait):
+    """Read from a position until a number of records was found, and return the next position and the numbers.
+
+    A second passes between two readings.
+    """
+
+    def until_found(start, count):
+        found = []
+        while len(found) < count:
+            reading, more = read(start)
+            start = reading.position
+            found += more
+            wait(1)
+        return start, found
+
+    return until_found
 
 
 @pytest.fixture
@@ -149,26 +179,16 @@ def test_another_position_is_read_by_getrecords_until_the_consumer_may_subscribe
     assert calls() == {"SubscribeToShard": 1}
 
 
-def until_found(read, start, count):
-    """Read from a position until a number of records was found, and return them."""
-    found = []
-    while len(found) < count:
-        reading, more = read(start)
-        start = reading.position
-        found += more
-    return start, found
-
-
 @pytest.mark.parametrize("seconds", [280, 305])
-def test_a_subscription_is_renewed_without_gap_or_duplicate(put, read, calls, wait, seconds):
+def test_a_subscription_is_renewed_without_gap_or_duplicate(until_found, put, read, calls, wait, seconds):
     put(0, 1)
     first, _ = read()
     put(2)
     calls()
     wait(seconds)
-    position, found = until_found(read, first.position, 1)
+    position, found = until_found(first.position, 1)
     put(3)
-    _, more = until_found(read, position, 1)
+    _, more = until_found(position, 1)
     assert [*found, *more] == [2, 3]
     assert calls()["SubscribeToShard"] == 1
 
@@ -182,14 +202,16 @@ def test_a_young_subscription_is_not_renewed(put, read, calls, wait):
     assert "SubscribeToShard" not in calls()
 
 
-def test_a_subscription_that_cannot_be_renewed_is_used_to_its_end(put, read, calls, wait, faults):
+def test_a_subscription_that_cannot_be_renewed_is_used_to_its_end(
+    until_found, put, read, calls, wait, faults
+):
     put(0)
     first, _ = read()
     wait(280)
     put(1)
     calls()
     faults.fail("SubscribeToShard", status=400, code="LimitExceededException")
-    _, found = until_found(read, first.position, 1)
+    _, found = until_found(first.position, 1)
     assert found == [1]
     assert calls() == {"SubscribeToShard": 1}
 
@@ -226,13 +248,13 @@ def test_the_tip_of_an_idle_shard_is_not_waited_for(put, read, calls):
     assert calls() == {}
 
 
-def test_a_subscription_that_is_silent_for_30_seconds_is_dropped(put, read, calls, virtual):
+def test_a_subscription_that_is_silent_for_30_seconds_is_dropped(until_found, put, read, calls, virtual):
     put(0)
     first, _ = read()
     put(1)
     calls()
     virtual.now += 31  # the service's clock stands still, and with it what the subscription sends
-    _, found = until_found(read, first.position, 1)
+    _, found = until_found(first.position, 1)
     assert found == [1]
 
 
@@ -301,3 +323,116 @@ def test_the_time_of_the_tip_is_not_after_the_time_at_which_nothing_had_arrived(
     while not reading.records:
         reading, _ = read(reading.position)
     assert reading.tip_time == time
+
+
+# A faulty service
+
+HOSTILE = {
+    "stops": lambda faults, **calls: faults.stop_events(**calls),
+    "resets the connection": lambda faults, **calls: faults.reset_events(**calls),
+    "fails": lambda faults, **calls: faults.fail_events(**calls),
+    "is taken over": lambda faults, **calls: faults.fail_events(code="ResourceInUseException", **calls),
+    "throttles": lambda faults, **calls: faults.fail_events(code="KMSThrottlingException", **calls),
+    "is cut": lambda faults, **calls: faults.cut_event(**calls),
+    "is damaged": lambda faults, **calls: faults.damage_event(**calls),
+    "repeats": lambda faults, **calls: faults.repeat_event(**calls),
+    "goes backwards": lambda faults, **calls: faults.swap_events(**calls),
+    "has stale continuations": lambda faults, **calls: faults.stale_continuation(**calls),
+    "ends twice": lambda faults, events, **calls: faults.end_shard_twice(**calls),  # noqa: ARG005
+    "ends without children": lambda faults, events, **calls: faults.end_without_children(**calls),  # noqa: ARG005
+}
+
+
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("events", [0, 1])
+@pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
+def test_a_faulty_subscription_neither_loses_nor_duplicates_records(
+    until_found, put, read, split, faults, wait, fault, events, times
+):
+    fault(faults, events=events, times=times)
+    put(0, 1)
+    reading, found = read()
+    for number in (2, 3, 4):
+        put(number)
+        wait(6)
+        position, more = until_found(reading.position, 1)
+        found += more
+        reading, more = read(position)
+        found += more
+    split()
+    while reading.end is not RangeEnd.SHARD_END:
+        wait(6)
+        reading, more = read(reading.position)
+        found += more
+    assert found == [0, 1, 2, 3, 4]
+
+
+def test_an_end_that_is_not_true_is_not_believed(put, read, faults, wait):
+    def ends(_, answer):
+        async def frames():
+            async for frame in answer.frames:
+                members = json.loads(frame.payload)
+                members.pop("ContinuationSequenceNumber", None)
+                yield frame.with_payload(json.dumps(members | {"ChildShards": [CHILD]}).encode())
+
+        return replace(answer, frames=frames())
+
+    put(0, 1)
+    faults.answer("SubscribeToShard", ends)
+    reading, found = read()
+    assert (found, reading.end) == ([0, 1], RangeEnd.TIP)
+    wait(6)
+    put(2)
+    reading, found = read(reading.position)
+    assert (found, reading.end) == ([2], RangeEnd.TIP)
+
+
+def test_records_that_expired_before_a_subscription_are_a_loss(put, client, subscriptions, faults, stream):
+    numbers = put(0, 1, 2)
+    service_time = client.describe().service_time
+    expiry = Expiry(
+        complete_until=service_time - timedelta(hours=25), retention_hours=24, on_data_loss="fail"
+    )
+    faults.trim(stream, SHARD, before=numbers[2])
+    range_ = ShardRange(SHARD, Position.after(numbers[0]), Bounds(), ALL_KEYS, expiry=expiry)
+    reading = ShardReading(client, range_, subscription=subscriptions.of(SHARD))
+    with pytest.raises(DataLost):
+        items(reading)
+    assert reading.position == range_.start
+
+
+def test_what_is_kept_between_readings_is_bounded(until_found, put, read, subscriptions, calls, monkeypatch):
+    monkeypatch.setattr(subscription, "_KEPT_BYTES", 3)
+    put(*range(10))
+    first, found = read(max_records=8)
+    assert subscriptions.kept_bytes == 2
+    second, more = read(first.position)
+    calls()
+    assert [*found, *more] == list(range(10))
+    put(*range(10, 20))
+    third, found = read(second.position, max_records=1)
+    assert subscriptions.kept_bytes == 0
+    _, more = until_found(third.position, 10 - len(found))
+    assert [*found, *more] == list(range(10, 20))
+
+
+def test_an_event_before_the_position_is_refused(put, read, until_found, faults, calls):
+    def repeats(_, answer):
+        async def frames():
+            first = None
+            async for frame in answer.frames:
+                if first is None and json.loads(frame.payload).get("Records"):
+                    first = frame
+                yield first or frame
+
+        return replace(answer, frames=frames())
+
+    put(0, 1)
+    faults.answer("SubscribeToShard", repeats)
+    reading, found = read()
+    assert found == [0, 1]
+    put(2)
+    calls()
+    _, found = until_found(reading.position, 1)
+    assert found == [2]
+    assert calls()["GetRecords"] == 1
