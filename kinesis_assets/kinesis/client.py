@@ -307,17 +307,16 @@ class StreamClient:
         """
         from kinesis_assets.kinesis.transport.http2 import Http2Response  # noqa: PLC0415  # it may be missing
 
-        operation = "SubscribeToShard"
         try:
-            requests = SignedRequests(self._client, operation, self.settings.endpoint_url)
+            requests = SignedRequests(self._client, "SubscribeToShard", self.settings.endpoint_url)
         except SdkInternalMissing as missing:
-            raise CallFailed(self.stream, operation, type(missing).__name__, str(missing)) from None
+            raise CallFailed(self.stream, "SubscribeToShard", type(missing).__name__, str(missing)) from None
         named = {
             "ConsumerARN": consumer_arn,
             "ShardId": shard_id,
             "StartingPosition": position.subscription_arguments(),
         }
-        with self._failures(operation):
+        with self._failures(requests.operation):
             request = await requests.signed(named)
             response = await Http2Response.post(
                 requests.connections, requests.url, request.headers.items(), request.body, seconds
@@ -325,7 +324,7 @@ class StreamClient:
         try:
             if response.status >= HTTPStatus.MULTIPLE_CHOICES:
                 await self._raise_error(requests, response, seconds)
-            date = self._time(operation, response.headers.get("date"))
+            date = self._time(requests.operation, response.headers.get("date"))
         except BaseException:
             response.close()
             raise

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(kinesis_assets.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "permissions.md").read_text()
 POLICIES = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
-CALLERS = {"_call", "_complete_or_raise", "SignedCall"}
+CALLERS = {"_call", "_complete_or_raise", "SignedCall", "SignedRequests"}
 """The functions through which the package calls Kinesis, with the name of the operation."""
 
 
@@ -52,11 +52,12 @@ def called(module: Path) -> set[str]:
         for argument in call.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]
-    return {f"kinesis:{name}" for name in names if re.fullmatch(r"(Describe|Get|List|Subscribe)\w+", name)}
+    verbs = "Describe|Get|List|Subscribe|Register|Deregister"
+    return {f"kinesis:{name}" for name in names if re.fullmatch(rf"({verbs})[A-Z]\w+", name)}
 
 
 def test_every_policy_is_one_that_aws_accepts() -> None:
-    assert len(POLICIES) == 9
+    assert len(POLICIES) == 11
     for policy in POLICIES:
         assert policy["Version"] == "2012-10-17"
         for statement in policy["Statement"]:
@@ -65,7 +66,8 @@ def test_every_policy_is_one_that_aws_accepts() -> None:
 
 
 def test_the_stream_policies_have_the_operations_that_the_clients_call() -> None:
-    assert allowed("ReadStream") == called(PACKAGE / "kinesis" / "client.py")
+    of_stream = allowed("ReadStream", "ReadByConsumer", "ManageConsumers")
+    assert of_stream == called(PACKAGE / "kinesis" / "client.py")
     assert allowed("ListStreams") == called(PACKAGE / "kinesis" / "account.py")
 
 
