@@ -10,17 +10,24 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.continuous_run import ContinuousRun, RunTiming
+from kinesis_assets.ingest.fan_out import landing_by_subscriptions
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.table import PositionedTable
 from support.timing import READING, WRITING
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kinesis_assets.ingest.run import Land
 
 REPORTED, MORE = "reported", "more"
 
@@ -40,18 +47,24 @@ def main(arguments: dict[str, Any]) -> None:
     settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
     client = StreamClient(arguments["stream"], settings)
     table, policy = PositionedTable(arguments["table"], WRITING), ReadPolicy()
-    continuous_run = ContinuousRun(
-        task.land_group,
-        client,
-        table,
-        policy,
-        # Each iteration lists the shards, so that it passes the points of a listing too.
-        RunTiming(SECONDS, commit_interval=0.05, max_listing_age=0.0),
-        report=report,
-        by="the test",
-    )
-    asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
-    continuous_run.run(plan_run(client, table, asked=asked, policy=policy))
+    landing: AbstractContextManager[Land] = nullcontext(task.land_group)
+    if consumer := arguments.get("consumer"):
+        landing = landing_by_subscriptions(
+            client, consumer, client.describe(), otherwise=task.land_group, warn=sys.exit
+        )
+    with landing as land:
+        continuous_run = ContinuousRun(
+            land,
+            client,
+            table,
+            policy,
+            # Each iteration lists the shards, so that it passes the points of a listing too.
+            RunTiming(SECONDS, commit_interval=0.05, max_listing_age=0.0),
+            report=report,
+            by="the test",
+        )
+        asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
+        continuous_run.run(plan_run(client, table, asked=asked, policy=policy))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,32 @@ def test_the_run_after_a_killed_continuous_run_leaves_each_record_exactly_once(
     bench.assert_next_run_recovers()
 
 
+KILLS_BY_SUBSCRIPTION = [
+    Fault("", "subscribe", "before"),
+    Fault("", "subscribe", "after"),
+    *(
+        Fault("", point, moment, since=MORE)
+        for point, moment in product(("receive events", "commit request"), MOMENTS)
+    ),
+    Fault("", "close data file", "after", since=MORE),
+]
+
+
+@pytest.mark.parametrize("fault", KILLS_BY_SUBSCRIPTION, ids=str)
+def test_the_run_after_a_killed_run_with_a_consumer_leaves_each_record_exactly_once(
+    bench: FaultBench, fault: Fault
+) -> None:
+    bench.create(2)
+    bench.put_many(20)
+    bench.client.register_consumer("lake", bench.client.describe().identity.arn)
+    process = bench.start(fault, program="one_continuous_run.py", consumer="lake")
+    if fault.since:
+        put_between(bench, process)
+    assert process.wait().code == -signal.SIGKILL, process.err
+    bench.put_many(20)
+    bench.assert_next_run_recovers()
+
+
 def test_a_later_iteration_passes_every_point(bench: FaultBench) -> None:
     bench.create(2)
     bench.put_many(20)

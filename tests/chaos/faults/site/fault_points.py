@@ -58,6 +58,12 @@ WORKER = {
 }
 """What a task passes: in Spark's Python worker, or in the one process of a run without Spark."""
 
+FAN_OUT = {
+    "subscribe": ("kinesis_assets.kinesis.client", "StreamClient.subscribing"),
+    "receive events": ("kinesis_assets.kinesis.reading.shard_events", "ShardEvents.page"),
+}
+"""What only a run with a consumer passes."""
+
 DAGSTER = {
     "store event": ("dagster._core.storage.event_log.sql_event_log", "SqlEventLogStorage.store_event"),
 }
@@ -85,7 +91,7 @@ DERIVE = {
 """What a task passes that writes files of a derived table, and the driver between the steps of a growth.
 `chaos/derived/kill.py` has the driver's other steps."""
 
-POINTS = DRIVER | WORKER | DAGSTER | OPERATIONS | DERIVE
+POINTS = DRIVER | WORKER | FAN_OUT | DAGSTER | OPERATIONS | DERIVE
 MOMENTS = ("before", "after")
 
 
