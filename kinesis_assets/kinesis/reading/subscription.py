@@ -227,7 +227,7 @@ class Subscription:
         records, self._unread = self._unread, None
         self._keep(0)
         behind, seen = self._tip
-        return Page(records, behind, _CONTINUES), seen
+        return Page(records, max(behind, 1), _CONTINUES), seen  # more may have arrived meanwhile
 
     async def _new_page(
         self, position: Position, reservation: Reservation | None

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.subscription import Subscriptions
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.replay.task import FillJob, FillResult
     from kinesis_assets.table.table import PositionedTable
@@ -65,6 +66,7 @@ class Runner:
         interceptor: Interrupts calls of the package.
         checker: Checks the table after each run.
         take: Executes the steps that happen during a run.
+        subscriptions: What the runs read by; None to call GetRecords.
     """
 
     client: StreamClient
@@ -74,6 +76,7 @@ class Runner:
     interceptor: Interceptor
     checker: InvariantChecker
     take: Callable[[Step], None]
+    subscriptions: Subscriptions | None = None
     _plans: list[RunPlan] = field(default_factory=list)
 
     def run(self, run: Run, asked: Sequence[str]) -> RunResult | None:
@@ -86,7 +89,8 @@ class Runner:
         with self._injected(run), self._with_faults(run):
             try:
                 plan = self._plans[-run.plan] if stale else self._plan(run, asked)
-                result = execute_run(_landing(run), self.client, self.table, plan)
+                with self._subscribed() as subscriptions:
+                    result = execute_run(_landing(run, subscriptions), self.client, self.table, plan)
                 assert not refused or stale, "planned on a restored table"
             except TableRewritten:
                 assert self.checker.is_rewritten
@@ -107,6 +111,15 @@ class Runner:
                 usual = (*_USUAL, PositionConflict) if run.races else _USUAL
                 assert all(isinstance(error, usual) for error in result.errors.values())
         return result
+
+    @contextmanager
+    def _subscribed(self) -> Iterator[Subscriptions | None]:
+        """Lend the subscriptions to a run. One that happens during it, as in another process, has none."""
+        subscriptions, self.subscriptions = self.subscriptions, None
+        try:
+            yield subscriptions
+        finally:
+            self.subscriptions = subscriptions
 
     def recover(self, step: Recover) -> None:
         """Recover a restored table; twice, if events happen during the recovery."""
@@ -213,7 +226,7 @@ def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     return fill_result_of([encode(fill_group(job, ranges))], job, ranges)
 
 
-def _landing(run: Run) -> Land:
+def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
     """Run independent tasks that return manifests, as Spark does."""
 
     def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
@@ -221,7 +234,7 @@ def _landing(run: Run) -> Land:
         manifests = []
         settings = replace(job.settings, max_pool_connections=run.calls_at_once)
         for task, share in enumerate(shares):
-            group = replace(job, settings=settings), ranges[task :: len(shares)], share
+            group = replace(job, settings=settings), ranges[task :: len(shares)], share, subscriptions
             if run.speculative == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)

@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,9 @@ from chaos.property.invariants import InvariantChecker
 from chaos.property.runs import Runner
 from kinesis_assets.errors import ClocksDisagree, TableMissing, TableRewritten
 from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.clock import MachineClock
+from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.maintenance.run import maintain
 
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
 
     from chaos.property.histories import Aggregate, History, Plain, Step
     from chaos.property.interceptor import Interceptor
-    from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Clock, Faults
 
@@ -33,6 +36,23 @@ _YEAR_HOURS = 8760
 """The longest retention: nothing expires, however long a history waits."""
 
 _NOON, _DAY = 43_200, 86_400
+
+_RESUBSCRIBE = 6
+"""Seconds after which a consumer may subscribe to a shard again."""
+
+_EVENT_FAULTS = (
+    None,
+    None,
+    "cut_event",
+    "damage_event",
+    "end_without_children",
+    None,
+    "fail_events",
+    "repeat_event",
+    "reset_events",
+    "stale_continuation",
+)
+"""What happens to the next subscription that is opened from the start of a run on."""
 
 _MOST_OPEN = 6
 """No more shards are opened than that: it takes time and shows nothing new."""
@@ -60,7 +80,14 @@ class SharedResources:
 class Scenario:
     """The stream and the table of one history."""
 
-    def __init__(self, shared: SharedResources, table: PositionedTable, history: History) -> None:
+    def __init__(
+        self,
+        shared: SharedResources,
+        table: PositionedTable,
+        history: History,
+        *,
+        by_subscriptions: bool = False,
+    ) -> None:
         self._shared = shared
         self._table = table
         self._stream = {"StreamName": shared.client.stream}
@@ -76,8 +103,16 @@ class Scenario:
         self._expected = ExpectedRows()
         self._checker = InvariantChecker(table, shared.client.describe().identity, self._expected)
         self._runner = Runner(
-            shared.client, table, history.start, shared.faults, shared.interceptor, self._checker, self.take
+            shared.client,
+            table,
+            history.start,
+            shared.faults,
+            shared.interceptor,
+            self._checker,
+            self.take,
+            _subscriptions(shared) if by_subscriptions else None,
         )
+        self._event_faults = cycle(_EVENT_FAULTS if by_subscriptions else [None])
 
     def take(self, step: Step) -> None:
         """Execute a step of the history."""
@@ -109,11 +144,15 @@ class Scenario:
                 asked = list(self._listed())
                 if step.asked is not None:
                     asked = [asked[which] for which in sorted({which % len(asked) for which in step.asked})]
+                if fault := next(self._event_faults):
+                    getattr(self._shared.faults, fault)(times=1)
+                    self._shared.clock.advance(_RESUBSCRIBE)
                 self._runner.run(step, asked)
 
     def end(self) -> None:
         """Read the rest in one run without bounds, and assert that the table equals what was acknowledged."""
         self.take(Recover())
+        self._end_subscriptions()  # their last events may be on the way
         shards = self._listed()
         result = self._runner.run(Run(), list(shards))
         assert result is not None
@@ -134,7 +173,13 @@ class Scenario:
 
     def leave(self) -> None:
         """Delete the stream before the next history."""
-        self._shared.kinesis.delete_stream(**self._stream)
+        self._end_subscriptions()
+        self._shared.kinesis.delete_stream(**self._stream, EnforceConsumerDeletion=True)
+
+    def _end_subscriptions(self) -> None:
+        if self._runner.subscriptions is not None:
+            self._runner.subscriptions.close()
+            self._runner.subscriptions = None
 
     def _listed(self) -> dict[str, dict[str, Any]]:
         """Return the shards by id, parents before children."""
@@ -252,3 +297,18 @@ def _generations(shards: dict[str, dict[str, Any]]) -> dict[str, int]:
         parents = [shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if name in shard]
         found[shard_id] = 1 + max((found[parent] for parent in parents), default=0)
     return found
+
+
+def _subscriptions(shared: SharedResources) -> Subscriptions:
+    """Register a consumer, and return its subscriptions, for which time is that of the service."""
+
+    class ServiceTime(MachineClock):
+        def monotonic(self) -> float:
+            return shared.clock.seconds
+
+    settings = shared.client.settings
+    timing = replace(settings.timing, clock=ServiceTime(), read_timeout=0.5)
+    client = StreamClient(shared.client.stream, replace(settings, timing=timing), attempts=1)
+    summary = client.describe()
+    consumer = client.register_consumer("lake", summary.identity.arn)
+    return Subscriptions(client, consumer.arn, summary.service_time, lambda _: None)

@@ -34,8 +34,21 @@ _PROFILE = settings.get_profile(_profile if _profile == "long" else "short")
 def test_the_table_equals_the_acknowledged_records_after_any_history(
     shared: SharedResources, history: History
 ) -> None:
+    _live(shared, history)
+
+
+@settings(_PROFILE, max_examples=max(25, _PROFILE.max_examples // 10))
+@given(history=histories)
+def test_the_table_equals_the_acknowledged_records_after_any_history_of_a_consumer(
+    shared: SharedResources, history: History
+) -> None:
+    _live(shared, history, by_subscriptions=True)
+
+
+def _live(shared: SharedResources, history: History, *, by_subscriptions: bool = False) -> None:
     with TemporaryDirectory() as folder:
-        scenario = Scenario(shared, PositionedTable(f"{folder}/table", _POLICY), history)
+        table = PositionedTable(f"{folder}/table", _POLICY)
+        scenario = Scenario(shared, table, history, by_subscriptions=by_subscriptions)
         try:
             for step in history.steps:
                 scenario.take(step)

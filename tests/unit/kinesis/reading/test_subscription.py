@@ -18,6 +18,7 @@ from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
+from kinesis_assets.kinesis.transport.concurrency import run
 from support.aggregates import aggregate_of
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import READING
@@ -436,3 +437,11 @@ def test_an_event_before_the_position_is_refused(put, read, until_found, faults,
     _, found = until_found(reading.position, 1)
     assert found == [2]
     assert calls()["GetRecords"] == 1
+
+
+def test_kept_records_do_not_end_at_the_tip_of_the_time_at_which_they_arrived(put, read, subscriptions):
+    put(0, 1)
+    first, _ = read(max_records=1)
+    found, _ = run(subscriptions.of(SHARD).page(first.position, None))
+    assert len(found.records) == 1
+    assert found.millis_behind_latest > 0
