@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
 	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: demo dev check unit slow test test-all everything integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories mutations shards bench lint types check-defs clean
+.PHONY: demo dev check unit slow test test-all everything integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories kcl mutations shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -128,6 +128,13 @@ faults: $(ARCHIVE)
 # The property of tests/chaos/property for 10,000 random histories; more than an hour.
 histories: $(READY)
 	@$(BIN)/pytest --hypothesis-profile=long tests/chaos/property/test_histories.py
+
+HANDOVERS ?= 10
+
+# A stream changes hands between the Kinesis Client Library and tables, and back: `make kcl HANDOVERS=30`. Needs Maven and
+# a JDK; about a minute for each handover.
+kcl: $(READY)
+	@HANDOVERS=$(HANDOVERS) $(BIN)/pytest -q tests/chaos/kcl
 
 MOST ?= 40
 

@@ -1,0 +1,84 @@
+"""The real Kinesis Client Library before and after a table: no record is lost, and none is in two rows.
+
+`make kcl` repeats it with more handovers, each at another random moment.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from uuid import uuid4
+
+import click
+import pytest
+
+from chaos.kcl.application import Application, compiled
+from chaos.kcl.hand_overs import HandOvers
+from kinesis_assets.testing import aws_environment
+
+HANDOVERS = int(os.environ.get("HANDOVERS", "2"))
+
+pytestmark = pytest.mark.timeout(600 * HANDOVERS)
+
+
+@pytest.fixture(scope="module")
+def done(local_kinesis, kinesis, settings, moto, tmp_path_factory):
+    """A stream that was handed over to tables and back, in turn after a graceful stop and after a kill."""
+    folder = tmp_path_factory.mktemp("kcl")
+    name = f"kcl-{uuid4().hex[:8]}"
+    environment = os.environ | aws_environment(local_kinesis)
+    application = Application(name, name, (local_kinesis.endpoint_url, moto), compiled(folder), environment)
+    hand_overs = HandOvers(kinesis, settings, application, moto, folder, random.Random())
+    try:
+        hand_overs.run(HANDOVERS)
+    finally:
+        application.kill()
+    return hand_overs
+
+
+def read_again(done):
+    """Return how often each record was read once more."""
+    return Counter(done.landed() + done.processed()) - Counter(range(done.put()))
+
+
+def test_an_import_is_refused_while_the_application_runs(done):
+    assert "so its owner is alive" in done.refusal
+
+
+def test_no_record_is_lost(done):
+    assert {*done.landed(), *done.processed()} == {*range(done.put())}
+
+
+def test_no_record_is_in_two_rows(done):
+    assert [item for item, rows in Counter(done.landed()).items() if rows > 1] == []
+
+
+def test_only_records_after_the_last_checkpoint_are_read_again(done):
+    readings = [reading for worker in done.application.readings() for reading in worker]
+    unchecked = Counter(record.item for reading in readings for record in reading.unchecked)
+    assert read_again(done) - unchecked == Counter()
+
+
+def test_shards_were_handed_over_inside_aggregates_in_both_directions(done):
+    assert done.inside["import"] > 0
+    assert done.inside["export"] > 0
+
+
+def test_the_stream_was_resharded(done):
+    assert done.reshards.total() >= 2 * HANDOVERS
+
+
+def test_what_happened_is_printed(done, capsys):
+    figures = {
+        "handovers in each direction": HANDOVERS,
+        "records put": done.put(),
+        "rows": len(done.landed()),
+        "processed by the application": len(done.processed()),
+        "read again": read_again(done).total(),
+        "inside an aggregate": dict(done.inside),
+        "reshards": dict(done.reshards),
+    }
+    with capsys.disabled():
+        click.echo("\n" + "\n".join(f"{name}: {figure}" for name, figure in figures.items()))
+    assert done.put() > 0
