@@ -418,11 +418,10 @@ class DerivedEvaluation:
         check, state = self._checks.bad_records, self._state
         if check is None or state.snapshot is None or state.newest is None:
             return
-        records = count_committed(
-            state.snapshot.table.entries, state.newest, self.progress.records, self._now
-        )
+        before = self.progress.records
+        records = count_committed(state.snapshot.table.entries, state.newest, before, self._now)
         self.progress = msgspec.structs.replace(self.progress, records=records)
-        if records.hours or state.newest.records is not None:  # the table counts its records
+        if before.hours or records.hours or state.newest.records is not None:  # the table counts its records
             yield check_bad_records(check, records, self._advice(state.snapshot))
 
     def _advice(self, snapshot: DerivedSnapshot) -> str:

@@ -243,6 +243,14 @@ def test_the_share_of_records_that_could_not_be_decoded_is_bounded(pair, bad, pa
     assert (result.metadata["records"], result.metadata["bad records"]) == (100, bad)
 
 
+def test_bad_records_from_before_a_rebuild_turn_the_check_green(pair):
+    pair.derived.append((2, 0, "a"), counts=RecordCounts(100, 100))
+    assert not pair.results(**BAD)["bad_records"].passed
+    pair.derived.rebuild()
+    result = pair.results(**BAD)["bad_records"]
+    assert (result.passed, result.metadata["records"]) == (True, 0)
+
+
 def test_a_table_without_the_column_of_errors_names_its_table_of_errors(pair):
     pair.derived.append(counts=RecordCounts(100, 100))
     advice = "The table of errors says why. Correct the schema and run `kinesis-assets redrive`"
