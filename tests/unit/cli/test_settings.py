@@ -29,6 +29,7 @@ OTHERS = {
     "follow_for": 1500.0,
     "commit_interval": 2.5,
     "max_idle_seconds": 3600.5,
+    "consumer": "lake",
     "lease_table": "clicks-positions",
     "region_name": "eu-west-1",
     "endpoint_url": "http://127.0.0.1:1",

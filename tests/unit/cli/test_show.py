@@ -31,7 +31,7 @@ def shown_again(text: str) -> str:
 
 EVERY_SETTING: dict[str, Any] = {
     name: field.examples[-1] for name, field in StreamSettings.model_fields.items() if name != "stream"
-}
+} | {"sdk_parser": False}  # consumer excludes it
 ODD_TEXTS = {
     "number": "4",
     "boolean": "True",
