@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
+from h2.settings import SettingCodes
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import InvalidInput, StreamNotFound
 from support.http2 import Http2Client
 
@@ -103,6 +107,25 @@ def test_reset_subscription_closes_its_connection(put, subscribe, faults):
     assert number(next(events)) == sent[0]
     with pytest.raises(ConnectionError):
         next(events)
+
+
+def test_events_before_a_reset_arrive(local_kinesis, put, consumer, faults):
+    sent = put(2)
+    faults.reset_events(events=2)
+    connection = socket.socket()
+    connection.settimeout(SECONDS)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)  # much less than what is sent at once
+    connection.connect(("127.0.0.1", local_kinesis.port))
+    with closing(Http2Client(local_kinesis, connection)) as client:
+        client.http.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1 << 24})
+        client.http.increment_flow_control_window(1 << 24)
+        position = {"Type": "TRIM_HORIZON"}
+        events = client.request(
+            "SubscribeToShard", ConsumerARN=consumer, ShardId=A, StartingPosition=position
+        ).events()
+        assert [number(next(events)), number(next(events))] == sent
+        with pytest.raises(ConnectionError):
+            next(events)
 
 
 @pytest.mark.parametrize(
