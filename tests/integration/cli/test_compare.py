@@ -139,7 +139,7 @@ def totals(done):
     return {name: count for name, count in sums.items() if count}
 
 
-def test_ten_planted_differences_of_each_kind_are_found(source, compare):
+def test_ten_planted_differences_of_each_kind_are_found(source, compare, spark, tmp_path):
     for shard in range(SHARDS):
         source.put(*range(shard * 100, shard * 100 + 10), shard=shard)
         source.put(*range(shard * 100 + 10, shard * 100 + 20), shard=shard, together=True)
@@ -150,6 +150,7 @@ def test_ten_planted_differences_of_each_kind_are_found(source, compare):
     missing, doubled, different = rows[3::24], rows[5::24], rows[11::24]
     for row in different:
         row["payload"] += " "
+    different[0]["payload"] = None
     wrong = [
         row | {"sequenceNumber": str(int(row["sequenceNumber"]) + 1), "id": -row["id"]} for row in rows[7::24]
     ]
@@ -165,9 +166,11 @@ def test_ten_planted_differences_of_each_kind_are_found(source, compare):
 
     by_position = compare(kept, *BY_POSITION, "--value", "payload")
     by_id = compare(kept, *BY_ID, "--value", "payload", "--format", "parquet", write=by_day)
+    spark.read.parquet(str(tmp_path / "other-by-day")).createOrReplaceTempView("events_of_another")
+    by_name = compare(kept, *BY_ID, "--value", "payload", "--with", "events_of_another", write=replace)
 
-    assert (by_position.exit_code, by_id.exit_code) == (1, 1)
-    assert (totals(by_position), totals(by_id)) == (expected, expected)
+    for done in (by_position, by_id, by_name):
+        assert (done.exit_code, totals(done)) == (1, expected)
     examples = [example for line in by_position.lines for example in line["examples"]]
     assert sorted(key_of(row) for row in missing) == sorted(
         tuple(example["key"]) for example in examples if example["kind"] == "missing"
