@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+
 import pytest
 
 from benchmarks.harness.waiting import wait_until
@@ -77,3 +81,23 @@ def test_a_run_whose_consumer_is_deregistered_goes_on_with_getrecords_and_warns_
     assert run.status is Status.SUCCESS
     (warning,) = warnings_of(runs, run)
     assert arn in warning
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_stopped_run_commits_what_it_has_read_and_the_next_one_goes_on(source, runs, register):
+    source.create(1)
+    register()
+    source.put(A, 3)
+
+    def stop():
+        wait_until(lambda: len(runs.rows()) == 3)
+        source.put(A, 2)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
+    stopped = runs.run_continuously(A, seconds=300)
+    assert stopped.status is Status.CANCELED
+    assert sum(rows for _, rows, _ in runs.events(stopped)) == len(runs.rows())
+    source.split(A)
+    assert runs.run_continuously(A, seconds=300).status is Status.SUCCESS
+    assert len({number for _, number, _ in runs.rows()}) == len(runs.rows()) == 5
