@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 KEYS, TIMES = 6, 3
+LATE = 8
+"""The number of latest changes of a database of which any may arrive next."""
 
 INVALID_DAY = "0000-00-00"
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -56,12 +58,14 @@ class Shape(ABC):
     Attributes:
         settings: The settings of a typed table with the columns `key`, `number` and `note`.
         schema: The type of the documents.
-        numbers_documents: Whether a record may have several documents or none, so that bad ones are numbered.
+        numbers_documents: Whether records are split or filtered, so that bad documents are numbered.
+        records: The number of records of which fewer are put at once.
     """
 
     settings: ClassVar[Mapping[str, Any]]
     schema: ClassVar[str] = "key INT, number INT, note STRING"
     numbers_documents: ClassVar[bool] = True
+    records: ClassVar[int] = 12
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -207,6 +211,7 @@ class Changes(Shape):
     """Records of the changes of a database. Some arrive late, or again."""
 
     moves_keys: ClassVar[bool] = True
+    records: ClassVar = 24
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
@@ -219,21 +224,21 @@ class Changes(Shape):
 
     def _next(self) -> bytes:
         """Return the next document that arrives: that of one of the latest operations."""
-        while len(self._late) < TIMES:
+        while len(self._late) < LATE:
             self._late.append(self._document(self._operation()))
         place = self._chance.randrange(len(self._late))
-        return self._late[place] if self._happens(0.1) else self._late.pop(place)
+        return self._late[place] if self._happens(0.2) else self._late.pop(place)
 
     def _operation(self) -> Operation:
         self._number += 1
-        key, at = self._chance.randrange(KEYS), self._number // 2
+        key, at = self._chance.choice([*self._rows, *range(KEYS)]), self._number // 4
         before = self._rows.pop(key, None)
-        if before is not None and self._happens(0.3):
+        if before is not None and self._happens(0.2):
             return Operation(before, None, at)
-        note = f"note {self._number}" if before is None or self._happens(0.5) else before["note"]
+        note = f"note {self._number}" if before is None or self._happens(0.3) else before["note"]
         after = {"key": key, "number": self._number, "note": note}
-        if before is not None and self.moves_keys and self._happens(0.3):
-            after["key"] = self._chance.choice([each for each in range(KEYS) if each not in self._rows])
+        if before is not None and self.moves_keys and self._happens(0.4):
+            after["key"] = self._chance.choice([each for each in range(2 * KEYS) if each not in self._rows])
         self._rows[after["key"]] = after
         return Operation(before, after, at)
 
@@ -310,7 +315,7 @@ class ArraysOfDMS(Changes):
         image = dict(after or before or {})
         if self._happens(0.5):
             image["number"] = str(image["number"])  # as DMS writes numbers of some databases
-        if self._happens(0.03):
+        if self._happens(0.05):
             image["key"] = "none"
         name = "load" if operation.name == "insert" and self._happens(0.3) else operation.name
         more = {"data": image}
@@ -358,11 +363,12 @@ class Debezium(Changes):
     """Changes that Debezium has captured, as envelopes and flat rows, some without a long value."""
 
     settings: ClassVar = {"format": "debezium"}
+    numbers_documents: ClassVar = False
 
     def record(self) -> bytes:
         if self._happens(0.1):
             return self._chance.choice([b"null", b'{"ts_ms": 1}', b'{"op": "m", "source": {"lsn": 1}}'])
-        if self._happens(0.02):
+        if self._happens(0.05):
             return b'{"op": "t", "source": {"lsn": 1}}'
         return self._next()
 

@@ -101,7 +101,7 @@ class History:
 
     def land(self) -> None:
         """Put records at any place of the hash range, and read them in one run."""
-        for _ in range(self.chance.randrange(1, 12)):
+        for _ in range(self.chance.randrange(1, self.shape.records)):
             self.bench.put(self.shape.record(), part=self.chance.random())
         assert not self.bench.run().errors
 
@@ -202,10 +202,10 @@ def rows_of(table: DerivedBench) -> list[tuple[Any, ...]]:
 def history(spark: SparkSession, bench: Bench, tmp_path: Path, shape: str, seed: int) -> History:
     """A history whose stream has changes already."""
     bench.create()
-    chance = random.Random(seed)
+    changes, chance = SHAPES[shape](random.Random(seed)), random.Random(seed)
     remembers = (seed + [*SHAPES].index(shape)) % 2
     deleted_for = timedelta(days=7) if remembers else None
-    history = History(spark, bench, tmp_path, chance, SHAPES[shape](chance), deleted_for)
+    history = History(spark, bench, tmp_path, chance, changes, deleted_for)
     history.land()
     return history
 
