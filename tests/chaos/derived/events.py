@@ -232,7 +232,7 @@ class EventBench:
 
 def _event(key: int, number: int) -> bytes:
     """Return an event. A field that is named after a remainder of its key has no number."""
-    remainders = {f"remainder_{modulus}_{key % modulus}": "wrong" for modulus in (2, 4)}
+    remainders = {f"remainder_{modulus}_{key % modulus}": "wrong" for modulus in (2, 3, 4)}
     return json.dumps({"key": key, "number": number, "kind": "event", **remainders}).encode()
 
 

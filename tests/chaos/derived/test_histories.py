@@ -90,6 +90,7 @@ class History:
             "typed": events.typed,
             "errors": events.errors,
         }
+        events.modulus = 3  # of the events in a record, others are bad from one schema to the next
         self._bench.set_retention(hours=8000)
         for _ in range(3):
             self.land()
@@ -158,7 +159,7 @@ class History:
         """Decode others of the events from now on; or decode some, or take over those that were separated."""
         typed, errors, chance = self._events.typed, self._events.errors, self._chance_apart
         if chance.random() < 0.3:
-            self._events.wrong = 1 - self._events.wrong
+            self._change_schema()
         elif chance.random() < 0.7:
             derived = errors if chance.random() < 0.5 and DeltaTable.is_deltatable(typed.table.uri) else typed
             at, nth = chance.choice(list(STEPS)), chance.choice([1, 2, 3])
@@ -166,6 +167,9 @@ class History:
                 derived.run(max_bytes=1)
         elif DeltaTable.is_deltatable(typed.table.uri):
             self._redrive()
+
+    def _change_schema(self) -> None:
+        self._events.wrong = (self._events.wrong + 1) % self._events.modulus
 
     def _redrive(self) -> None:
         """Decode those again that were separated. It may be killed, and a run may come in between."""
@@ -319,6 +323,9 @@ class History:
         self._events.land()
         for table in self._tables.values():
             table.run()
+        self._change_schema()
+        self._events.redrive()
+        self._events.errors.run()
         self._remember()
         source, appended = self._events.in_source, rows_of(self._events.appended)
         assert set(Counter(number for number, *_ in appended.elements()).values()) <= {1}
