@@ -42,7 +42,7 @@ MODULES = [
 ]
 """The sections that have targets, in the order of the report. README.md describes what a section is."""
 
-FULL_MODULES = ["start", "events", "finished_shards"]
+FULL_MODULES = ["start", "events", "finished_shards", "fan_out"]
 """The sections without targets, which follow them and are measured only with FULL=1."""
 
 ENVIRONMENT = {

@@ -29,6 +29,10 @@ from kinesis_assets.emulator import LocalKinesis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from kinesis_assets.emulator.app import KinesisApp
+    from kinesis_assets.emulator.asgi import App
 
 STREAM = "trickle"
 SHARDS = 4
@@ -73,17 +77,35 @@ def p95(seconds: Sequence[float]) -> float:
     return seconds[min(len(seconds) - 1, int(len(seconds) * 0.95))]
 
 
-def measure(window: float, *, derived: bool = False) -> Freshness:
+@contextmanager
+def _alone(local: LocalKinesis) -> Iterator[None]:
+    """Let nobody else read the stream."""
+    del local
+    yield
+
+
+def measure(
+    window: float,
+    *,
+    derived: bool = False,
+    consumer: str = "",
+    wrap: Callable[[KinesisApp], App] = lambda app: app,
+    others: Callable[[LocalKinesis], AbstractContextManager[None]] = _alone,
+) -> Freshness:
     """Put records for some seconds as soon as the run reads, and wait for their rows.
 
     Args:
         window: The number of seconds.
         derived: Whether the run moves a typed table too.
+        consumer: The name of the consumer by which the run reads, if it does.
+        wrap: See `LocalKinesis`.
+        others: Lets others read the stream meanwhile.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalKinesis() as local,
-        _continuous_run(local, Path(folder), window, derived=derived) as process,
+        LocalKinesis(wrap=wrap) as local,
+        _continuous_run(local, Path(folder), window, derived=derived, consumer=consumer) as process,
+        others(local),
     ):
         kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
         raw = _TableReader(Path(folder, _RAW), "data", _number)
@@ -252,17 +274,23 @@ def _put(kinesis: object, number: int) -> None:
 
 @contextmanager
 def _continuous_run(
-    local: LocalKinesis, folder: Path, window: float, *, derived: bool
+    local: LocalKinesis, folder: Path, window: float, *, derived: bool, consumer: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a continuous run that lasts longer than the measured time."""
     kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
     kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
+    if consumer:
+        described = kinesis.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]
+        kinesis.register_stream_consumer(StreamARN=described["StreamARN"], ConsumerName=consumer)
     seconds = str(window + 2 * _START_SECONDS)
     home = folder / "home"
     home.mkdir()
     command = [sys.executable, "-m", "benchmarks.workers.continuous_run", local.endpoint_url, STREAM]
     with subprocess.Popen(
-        [*command, str(folder / _RAW), str(home), seconds, *([str(folder / _TYPED)] if derived else [])],
+        [
+            *(*command, str(folder / _RAW), str(home), seconds, consumer),
+            *([str(folder / _TYPED)] if derived else []),
+        ],
         stdout=subprocess.DEVNULL,
     ) as process:
         try:

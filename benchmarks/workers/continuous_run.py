@@ -1,8 +1,9 @@
 """A continuous run in a process of its own.
 
-    python -m benchmarks.workers.continuous_run ENDPOINT STREAM TABLE HOME SECONDS [TYPED_TABLE]
+    python -m benchmarks.workers.continuous_run ENDPOINT STREAM TABLE HOME SECONDS CONSUMER [TYPED_TABLE]
 
-With TYPED_TABLE, the run also updates a typed table of the records, `{"number": 1}`.
+CONSUMER is empty for a run without a consumer. With TYPED_TABLE, the run also updates a typed table of the
+records, `{"number": 1}`.
 """
 
 from __future__ import annotations
@@ -37,11 +38,17 @@ def typed_table(stream: str, table: str) -> dg.AssetsDefinition:
     return typed
 
 
-def main(endpoint: str, stream: str, table: str, home: str, seconds: str, *typed_tables: str) -> None:
+def main(endpoint: str, stream: str, table: str, home: str, *more: str) -> None:
     """Run all shards, as the sensor would request it."""
+    seconds, consumer, *typed_tables = more
     assets = [typed_table(stream, each) for each in typed_tables]
     ingestion = build_kinesis_stream(
-        stream, table=table, endpoint_url=endpoint, region_name=REGION, follow_for=float(seconds)
+        stream,
+        table=table,
+        endpoint_url=endpoint,
+        region_name=REGION,
+        follow_for=float(seconds),
+        consumer=consumer or None,
     )
     definitions = dg.Definitions.merge(ingestion, dg.Definitions(assets=assets))
     project = StreamProject(stream, definitions)
