@@ -17,7 +17,11 @@ A, B, C = (f"shardId-{number:012d}" for number in range(3))
 
 
 class FanOutRun(RunHarness):
-    """A continuous run with a consumer, and its warnings."""
+    """A continuous run with a consumer, and its warnings.
+
+    Unless it has a last iteration, it ends once nothing is left to do before an iteration, and the table has
+    all records.
+    """
 
     def __post_init__(self):
         super().__post_init__()
@@ -35,9 +39,13 @@ class FanOutRun(RunHarness):
         self.iterations += 1
         self.before.pop(self.iterations, lambda: None)()
         landing = self.landing(job, ranges, allowance)
-        if self.iterations == self.last_iteration:
+        if self.iterations == self.last_iteration or (self.last_iteration is None and self._is_done):
             self.continuous_run.stop()
         return landing
+
+    @property
+    def _is_done(self):
+        return not self.before and self.results and len(self.bench.rows) == len(self.bench.acknowledged)
 
 
 @pytest.fixture
@@ -69,7 +77,7 @@ def test_later_iterations_continue_the_subscriptions_of_the_first(bench, registe
     register()
     calls()
     put = partial(bench.put_many, 10)
-    run = FanOutRun(bench, before={3: put, 5: put}, last_iteration=20)
+    run = FanOutRun(bench, before={3: put, 5: put})
     run.run_as("lake", A, B)
     bench.assert_exactly_once()
     assert calls() == {"SubscribeToShard": 2}
@@ -89,7 +97,23 @@ def test_children_are_read_after_the_end_of_their_parent_is_confirmed(bench, reg
     run = FanOutRun(bench, before={2: split})
     run.run_as("lake", A)
     assert [set(states.values()) for states in run.events][-1] == {("finished", 0)}
-    FanOutRun(bench, last_iteration=3).run_as("lake", B, C)
+    FanOutRun(bench).run_as("lake", B, C)
+    bench.assert_exactly_once()
+
+
+def test_two_runs_with_one_consumer_leave_each_record_once(bench, register):
+    bench.create(2)
+    bench.put_many(10)
+    register()
+
+    def other():
+        bench.put_many(10)
+        FanOutRun(bench, by="the other", last_iteration=2).run_as("lake", A, B)
+        bench.put_many(10)
+
+    FanOutRun(bench, before={3: other, 5: other}).run_as("lake", A, B)
+    bench.put_many(10)
+    FanOutRun(bench).run_as("lake", A, B)
     bench.assert_exactly_once()
 
 
@@ -97,7 +121,7 @@ def test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once(bench,
     bench.create(1)
     bench.put_many(5)
     calls()
-    run = FanOutRun(bench, last_iteration=2)
+    run = FanOutRun(bench)
     run.run_as("lake", A)
     bench.assert_exactly_once()
     assert "SubscribeToShard" not in calls()
@@ -115,7 +139,7 @@ def test_a_run_goes_on_with_getrecords_when_its_consumer_is_deregistered(bench, 
         bench.client.deregister_consumer(arn, bench.client.describe().identity.arn)
         bench.put_many(5)
 
-    run = FanOutRun(bench, before={3: deregister}, last_iteration=8)
+    run = FanOutRun(bench, before={3: deregister})
     run.run_as("lake", A)
     bench.assert_exactly_once()
     assert len(run.warnings) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 
 import h2.events
@@ -232,6 +233,16 @@ def test_an_untrusted_certificate_is_refused(tls):
     tls.set_alpn_protocols(["h2"])
     with Http2Server(sends(b"x"), tls=tls) as server:
         assert code_of(server) == "SSLError"
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_certificate_of_another_host_is_refused(authority):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["h2"])
+    authority.issue_cert("127.0.0.2").configure_cert(context)
+    with Http2Server(sends(b"x"), tls=context) as server:
+        assert code_of(server) == "SSLError"
+        assert not server.peers
 
 
 def test_a_proxy_for_plain_http_is_not_asked(monkeypatch):
