@@ -6,6 +6,7 @@ first bytes have arrived, as for a response of GetRecords.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ SUBSCRIBE = "SubscribeToShard"
 
 _PAGE_BYTES = 1 << 20
 """The size of the events from which on they are a page, in bytes."""
+
+_LONGEST_EVENT = 10.0
+"""Seconds in which the rest of an event must arrive, even if bytes keep arriving: other shards wait."""
 
 _EVENT = "SubscribeToShardEvent"
 
@@ -105,6 +109,8 @@ class ShardEvents:
             raise self._error
         found: list[WireEvent] = []
         size = 0
+        time = asyncio.get_running_loop().time
+        deadline = time() + wait + _LONGEST_EVENT
         try:
             while size < _PAGE_BYTES and not (found and not found[-1].continuation_sequence_number):
                 before = self._parser.buffered
@@ -112,7 +118,7 @@ class ShardEvents:
                 if message is not None:
                     size += before - self._parser.buffered
                     found += self._decoded(message)
-                elif not await self._receive(0.0 if found else wait, reservation):
+                elif time() > deadline or not await self._receive(0.0 if found else wait, reservation):
                     break
         except (BotoCoreError, ValueError, CallFailed) as error:
             failure = self._failure(error)

@@ -12,6 +12,7 @@ import pytest
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.reading import shard_events
 from kinesis_assets.kinesis.reading.shard_events import ShardEvents
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -149,6 +150,18 @@ def test_a_part_of_an_event_is_kept_for_the_next_page(opened):
     more.set()
     assert page(events).records.numbers == ["1"]
     assert events.buffered == 0
+
+
+def test_an_event_of_which_bytes_keep_arriving_is_not_waited_for_without_end(opened, monkeypatch):
+    monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.05)
+
+    def trickles(peer):
+        for byte in records(1, size=MIB):
+            peer.send(bytes([byte]))
+
+    events = opened(b"", then=trickles)
+    assert page(events, wait=0.1) is None
+    assert not events.ended
 
 
 def test_the_end_of_the_shard_is_in_a_page_of_its_own_or_the_last_one(opened):
