@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 from kinesis_assets.testing import UserRecord, aggregate
 from support.command_line import single_line_error
+from support.mentions import assert_mentions
 
 SHARDS = 8
 STEP = (1 << 128) // SHARDS
@@ -346,3 +347,12 @@ def test_an_invalid_argument_is_refused_before_anything_is_read(source, compare,
     done = compare(source.rows, *options, codes=(2,))
     assert error in single_line_error(done.err)
     assert not [call for call in faults.calls if call.operation == "GetRecords"]
+
+
+def test_a_shard_that_cannot_be_read_fails_the_comparison(source, compare, faults):
+    source.put(1)
+    source.clock.seconds += 1
+    faults.fail(status=400, code="AccessDeniedException", shard_id=shard_id(3))
+    done = compare(source.rows, *BY_POSITION, codes=(1,))
+    assert done.out == ""
+    assert_mentions(single_line_error(done.err), f"ReadFailed: {shard_id(3)}", "AccessDenied")
