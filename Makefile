@@ -134,7 +134,7 @@ HANDOVERS ?= 10
 # A stream changes hands between the Kinesis Client Library and tables, and back: `make kcl HANDOVERS=30`. Needs Maven and
 # a JDK; about a minute for each handover.
 kcl: $(READY)
-	@HANDOVERS=$(HANDOVERS) $(BIN)/pytest -q tests/chaos/kcl
+	@HANDOVERS=$(HANDOVERS) $(BIN)/pytest -q -rP tests/chaos/kcl
 
 MOST ?= 40
 

@@ -32,7 +32,7 @@ import software.amazon.kinesis.retrieval.polling.PollingConfig;
  * An application of the Kinesis Client Library that prints what it does, one event a line, until its standard input ends.
  *
  * <p>Arguments: endpoint of Kinesis, endpoint of the other services, stream, application, worker, records a batch, failover time
- * in milliseconds, and which user record of a batch it writes a checkpoint at: the "last" one, or "any".
+ * in milliseconds, and which user record of a batch it writes a checkpoint at: the "last" one, or an "earlier" one.
  */
 public final class Application {
     public static void main(String[] arguments) throws Exception {
@@ -120,7 +120,8 @@ public final class Application {
                 print("record", shard, record.sequenceNumber(), record.subSequenceNumber(), data);
             }
             if (!records.isEmpty()) {
-                var record = records.get(last ? records.size() - 1 : random.nextInt(records.size()));
+                int end = records.size() - 1;
+                var record = records.get(last || end == 0 ? end : random.nextInt(end));
                 checkpoint(input.checkpointer(), record.sequenceNumber(), record.subSequenceNumber());
             }
         }

@@ -116,7 +116,7 @@ class Application:
 
         Args:
             folder: The folder of what it prints.
-            checkpoint_at: Which record of a batch it writes a checkpoint at: the "last" one, or "any".
+            checkpoint_at: Which record of a batch it writes a checkpoint at: the "last" one, or an "earlier".
         """
         worker = f"worker-{next(self._workers)}"
         self._printed.append(folder / worker)

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.shards import Shard
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
-MOST_SHARDS = 6
+OPEN_SHARDS = range(3, 7)
+SIZES = (1, *range(2, 7), *range(2, 7))
+"""How many user records a record has."""
 PUTS_OF_A_CALL, SECONDS_BETWEEN_CALLS = 2, 0.3
 
 
@@ -104,7 +106,7 @@ class HandOvers:
         return sum(map(len, list(self.contents.values())))
 
     def _read_with_the_application(self, turn: int) -> None:
-        self.application.start(self.folder, "last" if turn % 4 == 3 else "any")
+        self.application.start(self.folder, "last" if turn % 4 == 3 else "earlier")
         self.application.wait(lambda: self.application.processed() >= 20)
         if turn == 0:
             self.refusal = self._leases("import", failover_seconds=2 * FAILOVER_SECONDS, code=1).stderr
@@ -121,13 +123,18 @@ class HandOvers:
         self._bench = replace(self._bench, table=self._table(turn))
         self.tables.append(self._bench.table)
         self._count_inside("import", "stored", self._leases("import").stdout)
-        for most in (*self._dice.sample(range(5, 50), self._dice.randint(1, 3)), 5):
+        for _ in range(self._dice.randint(1, 3)):
             self._reshard()
-            unread = self.put() + 40
-            wait_until(lambda unread=unread: self.put() >= unread)
-            self._bench.run(max_records=most)  # leaves some unread, also of an aggregate
+            self._run(max_records=self._dice.randint(5, 50))
+        self._run(max_records=3)  # leaves some unread, also of an aggregate
         self._command("pause", "--reason", "the application goes on")
         self._count_inside("export", "checkpoint", self._leases("export").stdout)
+
+    def _run(self, max_records: int) -> None:
+        """Let a run read some records of each shard, after more were put."""
+        enough = self.put() + 40
+        wait_until(lambda: self.put() >= enough)
+        self._bench.run(max_records=max_records)
 
     def _table(self, turn: int) -> PositionedTable:
         return PositionedTable(str(self.folder / f"table-{turn}"), WRITING)
@@ -163,7 +170,7 @@ class HandOvers:
 
     def _put(self, *keys: int) -> set[int]:
         """Put a record for each hash key, most of them aggregates, and return the numbers in them."""
-        contents = [[next(self._items) for _ in range(self._dice.choice((1, 3, 4, 5, 6)))] for _ in keys]
+        contents = [[next(self._items) for _ in range(self._dice.choice(SIZES))] for _ in keys]
         entries = []
         for key, items in zip(map(str, keys), contents, strict=True):
             user_records = [UserRecord("k", str(item).encode(), key) for item in items]
@@ -182,7 +189,7 @@ class HandOvers:
     def _reshard(self) -> None:
         """Split the widest shard, or merge two neighbours."""
         shards = self._open_shards()
-        if len(shards) < MOST_SHARDS and self._dice.random() < 0.5:
+        if len(shards) == OPEN_SHARDS[0] or (len(shards) < OPEN_SHARDS[-1] and self._dice.random() < 0.5):
             widest = max(shards, key=lambda each: int(each.hash_range[1]) - int(each.hash_range[0]))
             self._bench.split(widest.shard_id)
             self.reshards["split"] += 1
