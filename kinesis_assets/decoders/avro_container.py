@@ -19,7 +19,13 @@ import pyarrow as pa
 
 from kinesis_assets.decoders.avro import AvroDefinition, AvroReader, check_reader
 from kinesis_assets.decoders.compression import decompress
-from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.decoder import (
+    MAX_BYTES,
+    MOST_REPEATED,
+    Decoding,
+    Undecodable,
+    check_max_bytes,
+)
 from kinesis_assets.decoders.formats import FORMATS
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
@@ -96,9 +102,9 @@ class AvroContainer:
         cursor = _Cursor(decoding.value)
         header = _read_header(cursor)
         reader = reader_of(header.schema)
-        remaining = self.max_bytes
+        remaining, repeated = self.max_bytes, 0
         while not cursor.is_at_end:
-            start = cursor.at
+            start, damage = cursor.at, None
             try:
                 count, compressed = cursor.block(header.marker)
             except Undecodable as error:
@@ -108,7 +114,17 @@ class AvroContainer:
                 content = _decompressed(compressed, header.codec, remaining)
                 _check_count(count, content)
             except Undecodable as error:
-                yield self._bad(decoding, header.raw + cursor.data[start : cursor.at], error)
+                count, content, damage = 0, b"", error
+            repeated += (count + 1) * len(header.raw)
+            if repeated > MOST_REPEATED:
+                most = Undecodable(
+                    f"its data would each have the {len(header.raw)} bytes of its header, more than "
+                    f"{MOST_REPEATED} together"
+                )
+                yield self._bad(decoding, header.raw + cursor.data[start:], most)
+                return
+            if damage is not None:
+                yield self._bad(decoding, header.raw + cursor.data[start : cursor.at], damage)
                 continue
             remaining -= len(content)
             yield from self._data(decoding, header, reader, count, content)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 << 20
 """The default of a record's maximum decompressed size, in bytes."""
 
+MOST_REPEATED = 1 << 30
+"""The maximum number of bytes that the documents of a record may repeat: a megabyte could become 100 GB."""
+
 _MAX_MAX_BYTES = 1 << 30  # Arrow arrays with 32-bit offsets and Spark's rows hold less than 2 GiB
 
 

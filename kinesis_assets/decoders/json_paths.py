@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import MOST_REPEATED, Decoding, Undecodable
 from kinesis_assets.decoders.split import IN_MEMORY, elements_between
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import RECORD
@@ -80,12 +80,12 @@ class Unnest:
             except (msgspec.DecodeError, RecursionError) as error:
                 raise Undecodable(str(error)) from error
             repeated = len(before) + len(after)
-            if len(array) * repeated > _MOST_REPEATED:
+            if len(array) * repeated > MOST_REPEATED:
                 count = sum(1 for _ in _elements(array))
-                if count * repeated > _MOST_REPEATED:
+                if count * repeated > MOST_REPEATED:
                     raise Undecodable(
                         f"its {count} elements would each have {repeated} bytes of the document around "
-                        f"them, more than {_MOST_REPEATED} together"
+                        f"them, more than {MOST_REPEATED} together"
                     )
             return (decoding.part(b"".join((before, element, after))) for element in elements)
 
@@ -93,9 +93,6 @@ class Unnest:
 
 
 _NULL = b"null"
-
-_MOST_REPEATED = 1 << 30
-"""The maximum number of bytes that the documents of a record may repeat: a megabyte could become 100 GB."""
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode

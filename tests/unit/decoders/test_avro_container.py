@@ -225,6 +225,16 @@ def test_the_decompressed_size_of_a_record_is_limited(codec):
     ]
 
 
+def test_the_rest_of_a_container_is_bad_whose_data_would_repeat_its_header_too_often(monkeypatch):
+    monkeypatch.setattr("kinesis_assets.decoders.avro_container.MOST_REPEATED", 5 * len(header()))
+    assert errors(header() + block(1, b"\x02") + block(3, b"\x02\x04\x06") + block(1, b"\x08")) == [
+        1,
+        "avro_container: its data would each have the 123 bytes of its header, more than 615 together",
+    ]
+    damaged = block(9, b"\x02")
+    assert len(errors(header() + 100 * damaged)) == 6
+
+
 def test_the_readers_schema_applies():
     reader = {
         **ORDER,
