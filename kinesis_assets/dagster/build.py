@@ -27,7 +27,6 @@ from kinesis_assets.dagster.jobs.redrive import build_redrive_job
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.asset_settings import policy_of
-from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import open_stream
@@ -165,7 +164,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Requests runs over the assets below {stream}_raw that have an automation condition.",
     )
-    checks = build_checks(names, Checks.parse(settings.checks))
+    checks = build_checks(names, settings.checks_of_stream(settings.checks))
     maintenance = build_maintenance_job(names)
     schedule = settings.maintenance_schedule
     return dg.Definitions(

@@ -12,7 +12,6 @@ from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.asset_settings import KEY_PREFIX
-from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.settings.stream_settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import OpenStream
 from kinesis_assets.dagster.stream_names import StreamNames
@@ -96,7 +95,7 @@ class ShardIOManager(RunSettings, dg.ConfigurableIOManager):
     def opened(self) -> OpenStream:
         """The stream as this process uses it."""
         if self._opened is None:
-            checks = Checks.parse(json.loads(self.checks))
+            checks = self.checks_of_stream(json.loads(self.checks))
             self._opened = OpenStream(
                 self, self.kinesis, self.names, self.stream_arn, self.handover, checks, self._run_id
             )

@@ -308,6 +308,16 @@ STREAM: list[Row | Elsewhere] = [
         "unit/dagster/checks/test_table_checks.py::test_too_many_small_files_fail",
     ),
     Elsewhere(
+        "the [mirror of the positions](migration.md#mirror-the-positions) is late",
+        {"lease_table": "15 min"},
+        "unit/dagster/checks/test_mirror_check.py::test_a_late_mirror_turns_the_check_red_without_a_run",
+    ),
+    Elsewhere(
+        "the mirror of the positions failed three times in a row",
+        {"lease_table": "at once"},
+        "unit/dagster/checks/test_mirror_check.py::test_a_mirror_that_keeps_failing_turns_the_check_red",
+    ),
+    Elsewhere(
         "a record is in the table twice",
         {"no_duplicates": "when you execute it"},
         "integration/dagster/test_asset_checks.py::test_duplicates_are_found_by_a_scan",

@@ -12,13 +12,14 @@ import dagster as dg
 import pytest
 
 from benchmarks.harness.waiting import SECONDS, wait_until
-from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from support.forged_positions import forge_shards
+from support.raw_checks import CHECKS
 from support.stream_names import raw_key
 from support.two_shards import FIRST
 
@@ -97,7 +98,7 @@ def forge_a_break(opened) -> None:
 
 
 def test_the_daemon_turns_checks_red_and_green_without_a_run(opened, daemon, project, tmp_path, faults):
-    names = {name for name, _ in Checks().defined} - SCANNING
+    names = {name for name, _ in CHECKS.defined} - SCANNING
     keys = [dg.AssetCheckKey(raw_key(project.stream), name) for name in names]
     log = tmp_path / "daemon.log"
 

@@ -15,6 +15,12 @@ from kinesis_assets.dagster.checks.commit_checks import (
     gaps_of_table,
     verify_new_commits,
 )
+from kinesis_assets.dagster.checks.mirror_check import (
+    LateMirror,
+    check_lease_table,
+    lateness,
+    recorded_state,
+)
 from kinesis_assets.dagster.checks.shard_checks import (
     Unread,
     check_every_shard_read,
@@ -66,6 +72,7 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         archived_gaps: The gaps of shards that may be in the archive.
         archive: The archive's newest segment when it was read; None if it was not, or was empty.
         records: The records that runs reported.
+        late_mirror: Since when the lease table of the settings is late; None if it is not.
         loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
         retention_hours: The stream's retention; None if it is unknown.
     """
@@ -78,13 +85,14 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     archive: int | None = None
     files: FileFacts | None = None
     records: BadRecords = BadRecords()
+    late_mirror: LateMirror | None = None
     loss: float | None = None
     retention_hours: int | None = None
 
     def unverified(self) -> ChecksProgress:
         """Return this without what can be read again, but with the breaks that were found."""
         continuity = ContinuityProgress(breaks=self.continuity.breaks)
-        return ChecksProgress(self.at, self.unread, self.waiting, continuity)
+        return ChecksProgress(self.at, self.unread, self.waiting, continuity, late_mirror=self.late_mirror)
 
 
 @dataclass(frozen=True)
@@ -178,6 +186,7 @@ class Evaluation:
             archive=before.archive,
             files=before.files,
             records=before.records,
+            late_mirror=before.late_mirror,
             loss=min(self.losses.values()).timestamp() if self.losses else None,
             retention_hours=hours,
         )
@@ -225,6 +234,12 @@ class Evaluation:
                 files = file_facts(active, version, self._now)
                 self.progress = msgspec.structs.replace(self.progress, files=files)
             yield check_compaction_debt(checks.compaction_debt, files, "day")
+        if checks.lease_table is not None and (lease_table := self._opened.settings.lease_table) is not None:
+            now = self._now.timestamp()
+            mirror = recorded_state(self._opened.table, lease_table, before.late_mirror)
+            late = lateness(mirror, state.positions.commit_id, before.late_mirror, now)
+            self.progress = msgspec.structs.replace(self.progress, late_mirror=late)
+            yield check_lease_table(checks.lease_table, mirror, late, now)
 
 
 def _state_of(snapshot: TableSnapshot, listing: StreamListing | None) -> TableState | None:

@@ -222,6 +222,20 @@ class CompactionDebtCheck(CheckSettings):
     severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
+class LeaseTableCheck(CheckSettings):
+    """The lease table in which runs mirror the positions is not late."""
+
+    max_seconds: float = Field(
+        default=900.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Maximum time for which the lease table may not have the newest positions.",
+        examples=[300],
+        json_schema_extra={UNIT: "seconds"},
+    )
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
+
+
 class NoDuplicatesCheck(CheckSettings):
     """Each record is in the table once. It reads the keys of all rows, and only when it is executed."""
 
@@ -236,6 +250,7 @@ class Checks(NamedChecks):
     no_accepted_data_loss: NoAcceptedDataLossCheck | None = NoAcceptedDataLossCheck()
     bad_records: BadRecordsCheck | None = BadRecordsCheck()
     compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
+    lease_table: LeaseTableCheck | None = LeaseTableCheck()
     no_duplicates: NoDuplicatesCheck | None = NoDuplicatesCheck()
 
 

@@ -13,7 +13,7 @@ from kinesis_assets.dagster.settings.asset_settings import (
     DescribedAsset,
     KeyPrefix,
 )
-from kinesis_assets.dagster.settings.check_settings import ChecksField
+from kinesis_assets.dagster.settings.check_settings import Checks, ChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from kinesis_assets.errors import InvalidInput
@@ -294,6 +294,20 @@ class RunSettings(SparkSettings, ReadSettings, StreamTable):
         examples=["clicks-positions"],
     )
 
+    def checks_of_stream(self, checks: Mapping[str, Any]) -> Checks:
+        """Return the checks that the stream has.
+
+        Args:
+            checks: The setting `checks`.
+
+        Raises:
+            InvalidInput: A check is invalid, or one that the stream cannot have.
+        """
+        parsed = Checks.parse(checks)
+        if self.lease_table is not None:
+            return parsed
+        return parsed.without(["lease_table"], "only of a stream with the setting lease_table")
+
     @model_validator(mode="after")
     def _check_stream_of_consumer(self) -> Self:
         if self.consumer is None or hasattr(self.consumer, "env_var_name"):
@@ -343,6 +357,11 @@ class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
     def _check_parser(self) -> Self:
         if self.consumer is not None and self.sdk_parser is True:
             raise InvalidInput("consumer: sdk_parser has the SDK read all records; remove one of the two")
+        return self
+
+    @model_validator(mode="after")
+    def _check_checks(self) -> Self:
+        self.checks_of_stream(self.checks)
         return self
 
     if not TYPE_CHECKING:  # see `Settings`

@@ -29,6 +29,7 @@ class MirroredLeases:
             self._mirror = LeaseMirror(
                 stream.table.reopened(),  # its caches are not for several threads
                 identity,
+                name,
                 lambda: open_lease_table(stream, name),
                 warn=warn,
                 clock=stream.client.settings.timing.clock,

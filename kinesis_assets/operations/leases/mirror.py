@@ -1,15 +1,16 @@
 """The mirror: the positions of a table as leases of the KCL, for tools and dashboards that read such a table.
 
 A thread writes it after commits. Nothing reads it, and it never fails or delays a run: what could not be
-written is written after the next commit.
+written is written after the next commit. What was written is recorded with the table, for the check.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Self
 
-from kinesis_assets.errors import LeasesRefused, LeaseTableFailed, reason_of
+from kinesis_assets.errors import KinesisAssetsError, LeasesRefused, LeaseTableFailed, reason_of
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG, STREAM
 from kinesis_assets.metrics.recording import measure
@@ -24,6 +25,7 @@ from kinesis_assets.operations.leases.lease import (
     new_item,
     unchanged_values,
 )
+from kinesis_assets.table.run_files.mirror_state import MirrorState, read_mirror_state, write_mirror_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.operations.leases.lease import Lease
     from kinesis_assets.operations.leases.lease_table import LeaseTable
-    from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.table import PositionedTable
+
+_log = logging.getLogger(__name__)
 
 _INTERVAL = 5.0
 """Seconds between two updates, however often runs commit."""
@@ -49,6 +53,7 @@ class LeaseMirror:
     """The mirror of a table. As a context, it ends with the last update of the block.
 
     Args:
+        name: Name or ARN of the lease table.
         open_lease_table: Opens the lease table; called again after it failed.
         warn: Called with the reason of a failed update, if it is another one than before.
     """
@@ -57,6 +62,7 @@ class LeaseMirror:
         self,
         table: PositionedTable,
         identity: StreamIdentity,
+        name: str,
         open_lease_table: Callable[[], LeaseTable],
         *,
         warn: Callable[[str], object],
@@ -64,6 +70,7 @@ class LeaseMirror:
     ) -> None:
         self._table = table
         self._identity = identity
+        self._name = name
         self._open = open_lease_table
         self._warn = warn
         self._clock = clock
@@ -95,34 +102,59 @@ class LeaseMirror:
             self._committed.clear()
             self.update()
             self._clock.wait(self._ended, _INTERVAL)
-        if self._committed.is_set():
-            self.update()
+        for _ in range(_ATTEMPTS):
+            if self._committed.is_set():
+                self._committed.clear()
+                self.update()
 
     def update(self) -> None:
-        """Write the newest positions. A failure is measured, and reported once."""
+        """Write the newest positions. A failure is measured and recorded, and reported once."""
         try:
-            self._update()
+            commit_id = self._update()
+            if commit_id is not None:
+                self._record(lambda state: state.after_success(commit_id))
+                newest = self._newest_positions()
+                if newest is not None and newest.commit_id != commit_id:
+                    self._committed.set()  # the mirror of the other run may have recorded it before this one
         except Exception as error:  # noqa: BLE001  # the mirror must not fail a run, whatever happens
             self._lease_table = None
             reason = f"lease table: {type(error).__name__}: {reason_of(error)}"
             if reason != self._warned:
                 self._warn(f"{reason}. The run goes on, and the next commit updates the lease table")
             self._warned = reason
+            text = str(error) if isinstance(error, KinesisAssetsError) else f"{type(error).__name__}: {error}"
+            self._record(lambda state: state.after_failure(text))
         else:
             self._warned, self._current_at = None, self._clock.monotonic()
         lag = self._clock.monotonic() - self._current_at
         measure(LEASE_TABLE_LAG, 0.0 if self._warned is None else lag, {STREAM: self._identity.name})
 
-    def _update(self) -> None:
+    def _record(self, change: Callable[[MirrorState], MirrorState]) -> None:
+        """Record the result of an attempt, which the check of the lease table reads."""
+        try:
+            before = read_mirror_state(self._table, self._name)
+            after = change(before)
+            if after != before:
+                write_mirror_state(self._table, after)
+        except OSError as error:
+            _log.warning("table %s: the state of its mirror cannot be written: %s", self._table.uri, error)
+
+    def _newest_positions(self) -> StreamPositions | None:
+        return self._table.snapshot().positions_of(self._identity.arn)
+
+    def _update(self) -> int | None:
+        """Write the newest positions, and return the commit; None if there is none yet."""
         for _ in range(_ATTEMPTS):
             lease_table = self._lease_table or self._read()
             # Read after the leases: what another run has written is not newer.
-            positions = self._table.snapshot().positions_of(self._identity.arn)
-            if positions is None or all(
+            positions = self._newest_positions()
+            if positions is None:
+                return None
+            if all(
                 self._write(lease_table, shard_id, recorded, positions.shards)
                 for shard_id, recorded in positions.shards.items()
             ):
-                return
+                return positions.commit_id
             self._lease_table = None
         raise LeaseTableFailed(f"others changed its leases during {_ATTEMPTS} updates")
 

@@ -13,16 +13,15 @@ from playwright.sync_api import expect
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ
-from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.demo.orders import STREAM
 from support.daemon import FIRST, LAST
 from support.orders_deployment import RAW, SHARDS
+from support.raw_checks import CHECKS
 
 Status = dg.DagsterRunStatus
 SHARD = SHARDS[1]
 REPLAY = StreamNames(STREAM).replay_job
-CHECKS = Checks()
 
 
 def test_the_lineage_shows_the_stream_its_raw_table_and_the_tables_below(pages, picture):

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import expect
 
 from benchmarks.harness.waiting import wait_until
-from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.demo.orders import STREAM
 from kinesis_assets.table.run_files.pause import pause, resume
 from kinesis_assets.table.table import PositionedTable
 from support.orders_deployment import EIGHT_SHARDS, RAW
+from support.raw_checks import CHECKS
 from support.stream_names import stream_key
 
 FAILING = [EIGHT_SHARDS[2], EIGHT_SHARDS[5]]
@@ -63,7 +63,7 @@ def test_the_overview_shows_the_totals_of_the_stream_with_its_failing_shards(unw
 
 def test_a_check_is_red_that_names_a_failing_shard_and_its_reason(unwell):
     unwell.open_asset(RAW.path, "Checks")
-    expect(unwell.page.get_by_text("Succeeded", exact=True)).to_have_count(len(Checks().reading_no_rows) - 1)
+    expect(unwell.page.get_by_text("Succeeded", exact=True)).to_have_count(len(CHECKS.reading_no_rows) - 1)
     unwell.page.get_by_text("every_shard_read", exact=True).first.click()
     expect(
         unwell.page.get_by_text(f"2 of 8 shards failed when last read, the first is {FAILING[0]}: ")
@@ -114,7 +114,7 @@ def test_the_page_of_a_paused_stream_says_why_and_how_to_resume_it(paused):
 
 def test_the_checks_of_a_paused_stream_are_warnings_that_say_so(paused):
     paused.open_asset(RAW.path, "Checks")
-    for name in Checks().reading_no_rows:
+    for name in CHECKS.reading_no_rows:
         paused.page.get_by_text(name, exact=True).first.click()
         expect(
             paused.page.get_by_text("The stream is paused by ann since 2026-01-31T12:00:00Z").first

@@ -10,15 +10,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.dagster.partition_ranges import range_tags
-from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.errors import LandingFailed
 from support.dagster_runs import execute
+from support.raw_checks import CHECKS
 from support.stream_names import raw_key
 from support.two_shards import FIRST
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-ALL = {name for name, _ in Checks().defined}
+ALL = {name for name, _ in CHECKS.defined}
 
 
 def executions(project, instance):

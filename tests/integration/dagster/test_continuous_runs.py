@@ -12,12 +12,12 @@ import pytest
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_tags, range_tags
-from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.errors import InvalidInput
 from support.continuous_runs import ContinuousRuns
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.dagster_runs import totals
 from support.mentions import assert_mentions
+from support.raw_checks import CHECKS
 from support.stream_names import raw_key, shard_partitions
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
@@ -60,7 +60,7 @@ class TestOneRun:
         source.put(A, 2)
         join = runs.start_continuously(A, seconds=300)
         (run,) = wait_until(runs.with_started_step)
-        names = Checks().reading_no_rows
+        names = CHECKS.reading_no_rows
         keys = [dg.AssetCheckKey(raw_key(source.name), name) for name in names]
 
         def passed():

@@ -11,20 +11,21 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.checks.results import TIME_TO_REPORT, CheckResult, Reports
-from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions.positions import Seek
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.daemon import FIRST, LAST, Daemon
 from support.forged_positions import forge_shards
+from support.raw_checks import CHECKS
 from support.shard_ids import A, B
 from support.stream_names import raw_key
 
 pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
-FREE = {name for name, _ in Checks().defined} - SCANNING
+FREE = {name for name, _ in CHECKS.defined} - SCANNING
 TABLELESS = {"lag", "time_to_loss", "every_shard_read", "bad_records"}
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks
+from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.errors import PauseUnreadable
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause, resume
 from support.daemon import SensorClock
 from support.mentions import assert_mentions
+from support.raw_checks import CHECKS
 from support.shard_ids import A, B, C, D
 
 pytestmark = pytest.mark.slow
@@ -27,7 +28,7 @@ def table(daemon, source):
 
 COMMAND = "kinesis-assets resume --stream clicks --table s3://lake/clicks"
 FACTS = ("ann", "2026-01-31T12:00:00Z", "schema change", f"`{COMMAND}`")
-ALL = {name for name, _ in Checks().defined} - SCANNING
+ALL = {name for name, _ in CHECKS.defined} - SCANNING
 OF_READING = {"lag", "time_to_loss", "every_shard_read"}
 
 

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from kinesis_assets.dagster.sensor.tick_reports import record_shards
-from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.stream import ListedShards
 from kinesis_assets.metrics.instruments import LAG, ROWS, TIME_TO_LOSS
 from support.attempts import LISTED_AT
 from support.daemon import Daemon, SensorClock
+from support.raw_checks import CHECKS
 from support.stored_positions import GAP, listing_of, shard_after
 from support.two_shards import FIRST, SECOND
 
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize("checks", [{}, {name: False for name, _ in Checks().defined}])
+@pytest.mark.parametrize("checks", [{}, {name: False for name, _ in CHECKS.defined}])
 def test_the_lag_of_a_shard_grows_while_no_run_reads_it(make_project, source, instance, measurements, checks):
     source.create(1)
     daemon = Daemon(make_project(checks=checks), instance)

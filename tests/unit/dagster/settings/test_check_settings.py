@@ -23,6 +23,8 @@ NAMES = [
     "compaction_debt",
     "no_duplicates",
 ]
+MIRRORED = [*NAMES[:-1], "lease_table", "no_duplicates"]
+"""The checks of a stream whose positions are mirrored."""
 
 
 def names_of(definitions):
@@ -30,12 +32,20 @@ def names_of(definitions):
 
 
 def test_every_check_is_defined_by_default():
-    assert [name for name, _ in Checks().defined] == NAMES
+    assert [name for name, _ in Checks().defined] == MIRRORED
+    assert names_of(build_kinesis_stream("clicks", table="clicks", lease_table="mirror")) == set(MIRRORED)
+
+
+def test_only_streams_with_a_lease_table_have_its_check():
     assert names_of(build_kinesis_stream("clicks", table="clicks")) == set(NAMES)
+    off = {"lease_table": "off"}
+    assert names_of(build_kinesis_stream("clicks", table="clicks", checks=off)) == set(NAMES)
+    mirrored = build_kinesis_stream("clicks", table="clicks", lease_table="mirror", checks=off)
+    assert names_of(mirrored) == set(NAMES)
 
 
 def test_a_scan_is_requested_by_a_run_without_the_table_or_by_a_selection_of_the_scan_alone():
-    only = Checks.parse(dict.fromkeys(NAMES[:-1], "off"))
+    only = Checks.parse(dict.fromkeys(MIRRORED[:-1], "off"))
     scan = ["no_duplicates"]
     assert Checks().scan_is_requested(NAMES, materializes=False)
     assert Checks().scan_is_requested(scan, materializes=True)
@@ -47,7 +57,7 @@ def test_a_scan_is_requested_by_a_run_without_the_table_or_by_a_selection_of_the
 @pytest.mark.parametrize("off", ["off", False, None])
 def test_a_check_can_be_off(off):
     checks = Checks.parse({"lag": off})
-    assert [name for name, _ in checks.defined] == NAMES[1:]
+    assert [name for name, _ in checks.defined] == MIRRORED[1:]
     assert names_of(build_kinesis_stream("clicks", table="clicks", checks={"lag": off})) == set(NAMES[1:])
 
 
@@ -63,7 +73,7 @@ def test_a_bound_and_a_severity_can_be_set():
 
 def test_the_runs_and_the_sensor_have_the_checks():
     checks = {"continuity": {"since": "2026-01-31T12:00:00Z"}, "lag": False}
-    definitions = build_kinesis_stream("clicks", table="clicks", checks=checks)
+    definitions = build_kinesis_stream("clicks", table="clicks", checks=checks, lease_table="mirror")
     opened = definitions.resources[io_manager_key("clicks")].opened
     assert opened.checks == Checks.parse(checks)
 
@@ -75,6 +85,7 @@ def test_the_runs_and_the_sensor_have_the_checks():
         ({"lag": {"max_seconds": -1}}, "checks: lag: max_seconds .*0.*-1"),
         ({"lag": {"max": 1}}, "checks: lag: unknown setting max"),
         ({"lag": {"severity": "FATAL"}}, "checks: lag: severity .*'WARN'.*'ERROR'.*'FATAL'"),
+        ({"lease_table": {"max_seconds": 60}}, "checks: lease_table: only of a stream with .* lease_table"),
         ({"lag": 5}, r"checks: lag .*\boff\b.*\b5\b"),
         ({"continuity": {"since": "yesterday"}}, "checks: continuity: since"),
         ({"continuity": {"since": "2026-01-31T12:00:00"}}, "checks: continuity: since"),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG, STREAM
 from kinesis_assets.operations.leases import mirror as mirror_module
 from kinesis_assets.operations.leases.lease import WHOLE
 from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of
 from kinesis_assets.operations.leases.mirror import LeaseMirror
+from kinesis_assets.table.run_files.mirror_state import MIRROR_FILE, MirrorState, read_mirror_state
 from kinesis_assets.testing import Clock
 from support.aggregates import aggregate_of
 
@@ -51,6 +54,7 @@ class Mirrored:
 
     def __init__(self, bench, leases):
         self.bench, self.leases, self.clock = bench, leases, Ticking()
+        self.name = leases.name
         self.warnings = []
         self.mirror = self.another()
 
@@ -59,10 +63,16 @@ class Mirrored:
         return LeaseMirror(
             self.bench.table.reopened(),
             self.bench.client.describe().identity,
+            self.name,
             lambda: self.leases.table,
             warn=self.warnings.append,
             clock=self.clock,
         )
+
+    @property
+    def state(self):
+        """What is recorded for the check."""
+        return read_mirror_state(self.bench.table, self.name)
 
     @property
     def checkpoints(self):
@@ -151,6 +161,70 @@ def test_a_failure_is_reported_once_and_its_lateness_measured_until_it_is_over(
     mirrored.mirror.update()
     assert measured == [(lag, bench.stream) for lag in (10, 20, 0)]
     assert mirrored.checkpoints.keys() == set(bench.shard_ids)
+
+
+def test_each_attempt_is_recorded_with_the_table(mirrored, bench, leases):
+    assert mirrored.state == MirrorState(lease_table=leases.name)
+    bench.run()
+    first = bench.positions.commit_id
+    mirrored.mirror.update()
+    assert mirrored.state == MirrorState(lease_table=mirrored.name, commit_id=first)
+    leases.name = "none"
+    bench.put(1)
+    bench.run()
+    for failed in (1, 2):
+        mirrored.another().update()
+        assert (mirrored.state.commit_id, mirrored.state.failed) == (first, failed)
+        assert "ResourceNotFoundException" in mirrored.state.error
+        assert "aws dynamodb create-table" in mirrored.state.error
+    leases.name = mirrored.name
+    mirrored.mirror.update()
+    assert mirrored.state == MirrorState(lease_table=mirrored.name, commit_id=bench.positions.commit_id)
+
+
+def test_what_is_recorded_of_another_lease_table_does_not_count(mirrored, bench):
+    bench.run()
+    mirrored.mirror.update()
+    mirrored.name = "another"
+    assert mirrored.state == MirrorState(lease_table="another")
+
+
+def test_a_damaged_record_is_replaced(mirrored, bench):
+    bench.run()
+    Path(bench.table.uri, MIRROR_FILE).write_text("{")
+    mirrored.mirror.update()
+    assert mirrored.state.commit_id == bench.positions.commit_id
+
+
+def test_a_record_that_cannot_be_written_fails_nothing(mirrored, bench):
+    bench.run()
+    Path(bench.table.uri, MIRROR_FILE).mkdir()
+    mirrored.mirror.update()
+    assert mirrored.checkpoints.keys() == set(bench.shard_ids)
+    assert mirrored.warnings == []
+
+
+def test_a_slower_run_does_not_take_back_what_another_one_recorded():
+    newer = MirrorState(lease_table="mirror", commit_id=6)
+    assert newer.after_success(5) == newer
+    assert newer.after_failure("denied").after_success(5) == newer
+
+
+def test_a_run_that_ends_updates_again_if_another_one_has_committed_meanwhile(mirrored, bench, monkeypatch):
+    bench.run()
+    write = mirror_module.write_mirror_state
+
+    def overtaken(table, state):
+        monkeypatch.setattr(mirror_module, "write_mirror_state", write)
+        bench.put(1)
+        bench.run()
+        mirrored.another().update()
+        write(table, state)  # replaces what the other run has recorded
+
+    monkeypatch.setattr(mirror_module, "write_mirror_state", overtaken)
+    with mirrored.mirror:
+        pass
+    wait_until(lambda: mirrored.state.commit_id == bench.positions.commit_id)
 
 
 def test_the_table_of_an_application_is_left_alone(mirrored, bench, leases):
