@@ -40,6 +40,8 @@ def test_a_run_mirrors_its_commit_and_warns_if_it_cannot(make_project, source, i
     with project.open_stream() as opened:
         (shard,) = opened.table.snapshot().positions(opened.client.describe().identity).shards.values()
     assert leases.items[A]["checkpoint"] == shard.position.sequence_number
+    (check,) = [each for each in mirrored.get_asset_check_evaluations() if each.check_name == "lease_table"]
+    assert (check.passed, check.metadata["lag (s)"].value) == (True, 0)
 
 
 def test_a_continuous_run_mirrors_its_commits(make_project, source, instance, leases):
