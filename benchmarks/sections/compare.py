@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.records import Record
 
 FULL = StreamSpec("compared", shards=64, pages=16, page_records=10_000, record_bytes=100)
-SHORT = StreamSpec("compared", shards=64, pages=2, page_records=10_000, record_bytes=100)
+SHORT = StreamSpec("compared", shards=64, pages=1, page_records=10_000, record_bytes=100)
 KINDS = ("missing", "doubled", "different", "extra")
 PLANTED = 10
 MAX_MIB = 3_072
