@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class HandOvers:
         reshards: The number of splits and merges.
         refusal: What was printed as the stream was imported while the application was running.
         inside: How many shards were handed over inside an aggregate, by command.
+        stored: The checkpoint of each shard, for each import.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class HandOvers:
         self.reshards: Counter[str] = Counter()
         self.refusal = ""
         self.inside: Counter[str] = Counter()
+        self.stored: list[dict[str, str | None]] = []
         self._dice, self._dynamodb = dice, dynamodb
         settings = replace(settings, timing=READING)
         self._bench = Bench(kinesis, settings, application.name, self._table(0))
@@ -86,20 +89,31 @@ class HandOvers:
             self._producer.join()
         # The last records of all open shards, before which the application reads all others.
         last = self._put(*(int(shard.hash_range[0]) for shard in self._open_shards()))
-        self.application.wait(lambda: last <= set(self.processed()))
+        self.application.wait(lambda: last <= self.processed()[-1])
         self.application.stop()
 
-    def landed(self) -> list[int]:
-        """The numbers in all tables."""
-        found: list[int] = []
-        for table in self.tables:
-            found += replace(self._bench, table=table).items
-        return found
+    def landed(self) -> list[list[int]]:
+        """The numbers in each table."""
+        return [replace(self._bench, table=table).items for table in self.tables]
 
-    def processed(self) -> list[int]:
-        """The numbers that the application has processed."""
+    def processed(self) -> list[set[int]]:
+        """The numbers that each worker has processed."""
         workers = self.application.readings()
-        return [record.item for worker in workers for reading in worker for record in reading.records]
+        return [{record.item for reading in worker for record in reading.records} for worker in workers]
+
+    def checked(self) -> list[set[int]]:
+        """Those of them up to the checkpoints that were imported; all of the last worker."""
+        *workers, _ = self.application.readings()
+        before = [
+            {
+                record.item
+                for reading in worker
+                for record in reading.records
+                if record[:2] <= _place(stored.get(reading.shard_id))
+            }
+            for worker, stored in zip(workers, self.stored, strict=True)
+        ]
+        return [*before, self.processed()[-1]]
 
     def put(self) -> int:
         """How many numbers were put."""
@@ -122,7 +136,7 @@ class HandOvers:
     def _read_with_the_package(self, turn: int) -> None:
         self._bench = replace(self._bench, table=self._table(turn))
         self.tables.append(self._bench.table)
-        self._count_inside("import", "stored", self._leases("import").stdout)
+        self.stored.append(self._count_inside("import", "stored", self._leases("import").stdout))
         for _ in range(self._dice.randint(1, 3)):
             self._reshard()
             self._run(max_records=self._dice.randint(5, 50))
@@ -156,13 +170,16 @@ class HandOvers:
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
-    def _count_inside(self, command: str, column: str, printed: str) -> None:
-        """Count the shards that are handed over between two user records of an aggregate."""
+    def _count_inside(self, command: str, column: str, printed: str) -> dict[str, str | None]:
+        """Count the shards that are handed over inside an aggregate, and return the checkpoints of all."""
+        checkpoints = {}
         for line in printed.splitlines():
             row = json.loads(line)
+            checkpoints[row["shard"]] = row[column]
             number, colon, sub = str(row[column]).partition(":")
             if colon and int(sub) < len(self.contents[row["shard"], int(number)]) - 1:
                 self.inside[command] += 1
+        return checkpoints
 
     def _produce(self) -> None:
         while not self._stopped.wait(SECONDS_BETWEEN_CALLS):
@@ -197,3 +214,11 @@ class HandOvers:
             first = self._dice.randrange(len(shards) - 1)
             self._bench.merge(shards[first].shard_id, shards[first + 1].shard_id)
             self.reshards["merge"] += 1
+
+
+def _place(checkpoint: str | None) -> tuple[float, int]:
+    """Return a value to compare with the numbers of a record. A finished shard may have no lease any more."""
+    if checkpoint in {None, "SHARD_END"}:
+        return (inf, 0)
+    number, _, sub = str(checkpoint).partition(":")
+    return (int(number), int(sub)) if number.isdigit() else (-1, 0)
