@@ -18,6 +18,7 @@ NEEDED = {
     *("botocore", "certifi", "jmespath", "python-dateutil", "six", "typing_extensions", "urllib3"),
     *("fastavro", "grpcio-tools", "httptools", "msgspec", "numpy", "protobuf", "pyarrow", "pybase64"),
     *("Authlib", "anyio", "attrs", "cachetools", "cffi", "confluent-kafka", "cramjam", "cryptography"),
+    *("h2", "hpack", "hyperframe"),
     *("h11", "httpcore2", "httpx2", "idna", "joserfc", "truststore"),
 }
 
