@@ -73,6 +73,24 @@ def in_lineage_order(shards: Iterable[Shard]) -> list[Shard]:
     return sorted(shards, key=lambda shard: (int(shard.starting_sequence_number), shard.shard_id))
 
 
+def ancestors(shards: Iterable[Shard], of: Iterable[str]) -> set[str]:
+    """Return the ids of the shards from which some of the listed shards were split or merged, at any time.
+
+    Args:
+        shards: The listed shards.
+        of: The ids of the shards whose ancestors are found.
+    """
+    parents = {shard.shard_id: shard.parents for shard in shards}
+    pending = [shard_id for shard_id in of if shard_id in parents]
+    found: set[str] = set()
+    while pending:
+        for parent in parents.get(pending.pop(), ()):
+            if parent not in found:
+                found.add(parent)
+                pending.append(parent)
+    return found
+
+
 def covers_all_hash_keys(shards: Iterable[Shard]) -> bool:
     """Whether the open shards cover every hash key, as those of a stream always do.
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DEFAULT = "default"
 _FILE = "file://"
+
+DEFAULT = "default"
+"""The key of a map that contains the start of the shards that it does not name."""
 
 SHARD_END = "SHARD_END"
 """The start of a shard that another consumer has read to its end, as the Kinesis Client Library writes it."""
@@ -55,21 +57,18 @@ class StartPositions(msgspec.Struct, frozen=True):
         Raises:
             InvalidInput: The start cannot be read or contains an invalid position.
         """
-        if isinstance(start, str) and start.startswith(_FILE):
-            start = _loaded(_file_content(start.removeprefix(_FILE)), start)
-        elif isinstance(start, str) and start.lstrip().startswith("{"):
-            start = _loaded(start, "start")
+        start = read_start(start)
         if isinstance(start, str):
             return cls(Position.parse(start))
-        ended = {key for key, text in start.items() if key != _DEFAULT and text.strip().upper() == SHARD_END}
+        ended = {key for key, text in start.items() if key != DEFAULT and text.strip().upper() == SHARD_END}
         positions = {key: Position.parse(text) for key, text in start.items() if key not in ended}
-        default = positions.pop(_DEFAULT, Position(PositionKind.TRIM_HORIZON))
+        default = positions.pop(DEFAULT, Position(PositionKind.TRIM_HORIZON))
         return cls(default, positions, frozenset(ended))
 
     def __str__(self) -> str:
         if not self.shards and not self.ended:
             return str(self.default)
-        positions = {_DEFAULT: self.default, **self.shards, **dict.fromkeys(sorted(self.ended), SHARD_END)}
+        positions = {DEFAULT: self.default, **self.shards, **dict.fromkeys(sorted(self.ended), SHARD_END)}
         return json.dumps({shard_id: str(position) for shard_id, position in positions.items()})
 
     def frozen(self, listing: StreamListing) -> dict[str, Position]:
@@ -109,6 +108,19 @@ class StartPositions(msgspec.Struct, frozen=True):
                 "shard was read to its end, but it is open; use the position of its last record that was read"
             )
         return Position.after(end)
+
+
+def read_start(start: str | Mapping[str, str]) -> str | Mapping[str, str]:
+    """Return the position or the map in one of the written forms of `StartPositions.of`.
+
+    Raises:
+        InvalidInput: The start cannot be read.
+    """
+    if isinstance(start, str) and start.startswith(_FILE):
+        return _loaded(_file_content(start.removeprefix(_FILE)), start)
+    if isinstance(start, str) and start.lstrip().startswith("{"):
+        return _loaded(start, "start")
+    return start
 
 
 def checked_starts(

@@ -30,7 +30,8 @@ from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_bef
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.relist import retry_listing
-from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
+from kinesis_assets.kinesis.shards import ancestors
+from kinesis_assets.kinesis.start_positions import DEFAULT, StartPositions, checked_starts, read_start
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns, iterate
 from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.schema import COLUMNS
@@ -69,10 +70,12 @@ class Window:
     Attributes:
         start: Inclusive.
         end: Exclusive: where a read of the rest would start.
+        ends_unnamed: Whether `end` applies to shards that it does not name.
     """
 
     start: StartPositions
     end: StartPositions
+    ends_unnamed: bool = True
 
     @classmethod
     def of(cls, start: str, end: str | None, now: datetime) -> Window:
@@ -86,20 +89,19 @@ class Window:
         Raises:
             InvalidInput: One of them is invalid.
         """
-        return cls(positions_of(start), StartPositions(_at(now)) if end is None else positions_of(end))
+        first = _positions(read_start(start))
+        if end is None:
+            return cls(first, StartPositions(_at(now)))
+        last = read_start(end)
+        return cls(first, _positions(last), ends_unnamed=isinstance(last, str) or DEFAULT in last)
 
 
-def positions_of(text: str) -> StartPositions:
-    """Parse a time, a position, or a map of shard ids to positions.
-
-    Raises:
-        InvalidInput: It is none of them.
-    """
+def _positions(written: str | Mapping[str, str]) -> StartPositions:
     try:
-        time = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(written.strip()) if isinstance(written, str) else None
     except ValueError:
-        return StartPositions.of(text)
-    return StartPositions(_at(time))
+        time = None
+    return StartPositions.of(written) if time is None else StartPositions(_at(time))
 
 
 def _at(time: datetime) -> Position:
@@ -167,7 +169,7 @@ def plan_range(
     def plan(listing: StreamListing) -> StreamRange:
         check_unlisted_parents(client, listing)
         starts = _checked("--from", client, window.start, listing)
-        ends = _checked("--to", client, window.end, listing)
+        ends = _checked("--to", client, _end(window, listing), listing)
         summary = listing.summary
         for shard_id, start in starts.items():
             _refuse_invalid(summary, shard_id, start, ends[shard_id])
@@ -179,6 +181,27 @@ def plan_range(
         return StreamRange(listing, shards, starts, ends)
 
     return retry_listing(client, plan)
+
+
+def _end(window: Window, listing: StreamListing) -> StartPositions:
+    """Return the end of the range, in which the ancestors of the shards that it names end at their end.
+
+    Consumers store nothing of an ancestor any more. They have read it before its children.
+
+    Raises:
+        InvalidInput: Another shard has no end.
+    """
+    named = window.end.shards.keys() | window.end.ended
+    done = ancestors(listing.shards, named) - named
+    end = msgspec.structs.replace(window.end, ended=window.end.ended | done)
+    unnamed = [shard.shard_id for shard in listing.shards if shard.shard_id not in named | done]
+    if unnamed and not window.ends_unnamed:
+        raise InvalidInput(
+            f"--to: stream {listing.summary.identity.name}: the map contains no end of {', '.join(unnamed)}: "
+            f"add them, or a '{DEFAULT}' for them, such as TRIM_HORIZON if the other consumer has read none "
+            "of their records"
+        )
+    return end
 
 
 def _checked(

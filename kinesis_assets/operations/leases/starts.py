@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.shards import ancestors
 from kinesis_assets.kinesis.start_positions import StartPositions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
@@ -69,7 +70,7 @@ def starts_of(
         consumer: Where the consumer is, by shard id.
         default: The start of shards for which it has no position; None to refuse them.
     """
-    continued = set(_ancestors(listing, consumer))
+    continued = ancestors(listing.shards, consumer)
     listed = {shard.shard_id for shard in listing.shards}
     starts, refused = {}, {}
     for shard in listing.shards:
@@ -137,16 +138,3 @@ def _mismatch(shard: Shard, stored: ConsumerShard) -> str | None:
             "name"
         )
     return None
-
-
-def _ancestors(listing: StreamListing, consumer: Mapping[str, ConsumerShard]) -> Iterator[str]:
-    """Yield the ancestors of the listed shards that the consumer stores."""
-    parents = {shard.shard_id: shard.parents for shard in listing.shards}
-    pending = [shard_id for shard_id in consumer if shard_id in parents]
-    seen: set[str] = set()
-    while pending:
-        for parent in parents.get(pending.pop(), ()):
-            if parent not in seen:
-                seen.add(parent)
-                pending.append(parent)
-                yield parent

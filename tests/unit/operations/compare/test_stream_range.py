@@ -12,7 +12,7 @@ from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, StreamRecr
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.operations.compare.stream_range import Window, plan_range, read_shards
 from kinesis_assets.testing import UserRecord, aggregate
-from support.shard_ids import A, B
+from support.shard_ids import A, B, C, D, E
 from support.timing import READING
 
 NAMES = ["sub_sequence_number", "data"]
@@ -110,6 +110,28 @@ def test_an_end_can_be_the_position_of_another_consumer(bench):
     assert bench.read(bench.plan(end=end, margin=timedelta(hours=1))) == ([1, 2], [3, 4])
 
 
+@pytest.mark.parametrize("default", [{}, {"default": "TRIM_HORIZON"}], ids=["no default", "a default"])
+def test_ancestors_of_a_shard_that_the_end_names_are_in_the_range_to_their_end(bench, default):
+    bench.put(1)
+    bench.kinesis.split_shard(StreamName=bench.stream, ShardToSplit=A, NewStartingHashKey=str(MIDDLE // 2))
+    bench.put(2)
+    bench.kinesis.merge_shards(StreamName=bench.stream, ShardToMerge=C, AdjacentShardToMerge=D)
+    bench.put(3)
+    (last,) = bench.put(4, key=MIDDLE)
+    bench.put(5, key=MIDDLE)
+    ends = {E: "TRIM_HORIZON", B: f"AFTER_SEQUENCE_NUMBER:{last}"} | default
+    assert bench.read(bench.plan(end=json.dumps(ends))) == ([1, 2, 4], [])
+
+
+def test_an_end_of_each_other_shard_must_be_given(bench):
+    (number,) = bench.put(1)
+    bench.kinesis.split_shard(StreamName=bench.stream, ShardToSplit=B, NewStartingHashKey=str(MIDDLE + 9))
+    ends = {A: f"AFTER_SEQUENCE_NUMBER:{number}"}
+    with pytest.raises(InvalidInput, match=f"^--to: .* no end of {B}, {C}, {D}: .* 'default'"):
+        bench.plan(end=json.dumps(ends))
+    assert bench.read(bench.plan(end=json.dumps(ends | {"default": "LATEST"}))) == ([1], [])
+
+
 def test_a_shard_that_the_start_says_was_read_is_not_read(bench):
     bench.put(1)
     bench.kinesis.split_shard(StreamName=bench.stream, ShardToSplit=A, NewStartingHashKey=str(MIDDLE // 2))
@@ -127,7 +149,8 @@ def test_an_end_that_the_stream_has_not_reached_fails_the_read(bench, faults, ma
         return response.but(Records=kept)
 
     faults.answer("GetRecords", lose, shard_id=A)
-    planned = bench.plan(end=json.dumps({A: f"AFTER_SEQUENCE_NUMBER:{number}"}), margin=margin)
+    ends = {A: f"AFTER_SEQUENCE_NUMBER:{number}", B: "TRIM_HORIZON"}
+    planned = bench.plan(end=json.dumps(ends), margin=margin)
     with pytest.raises(ReadFailed, match="has no record there"):
         bench.read(planned)
 
