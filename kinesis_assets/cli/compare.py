@@ -16,7 +16,7 @@ from kinesis_assets.cli.output import progress_bar
 if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.operations.compare.differences import Differences
+    from kinesis_assets.operations.compare.result import Differences
     from kinesis_assets.operations.compare.rules import Rules
     from kinesis_assets.operations.compare.stream_range import StreamRange, Window
 
@@ -114,9 +114,10 @@ def compare(
     A record can be missing in the table, and a row can be doubled, different, or extra: without a record.
     Rows of records outside of the range are counted, but are no differences. Expressions see times in UTC.
     The stream may run: records that arrive after the end are not expected. Nothing is written. The exit code
-    is 0 only if there is no difference.
+    is 0 only if there are records with keys, and no difference.
     """
-    from kinesis_assets.operations.compare.rules import Rules  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.operations.compare.result import no_proof, notes  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.operations.compare.rules import Rules  # noqa: PLC0415
     from kinesis_assets.operations.compare.stream_range import Window  # noqa: PLC0415
 
     rules = Rules(keys, stream_keys, values, stream_values, latest_by, where)
@@ -133,9 +134,10 @@ def compare(
         print_rows(rows, as_json=True)
     else:
         _print_table(rows)
-    if not any(row["records"] for row in rows):
-        click.echo("The range has no records, so this proves nothing.", err=True)
-    sys.exit(0 if found.is_equal else FAILED)
+    doubt = no_proof(found, rules)
+    for note in [doubt] if doubt else notes(found, rules):
+        click.echo(f"{note}.", err=True)
+    sys.exit(0 if found.is_equal and doubt is None else FAILED)
 
 
 def _compare(
@@ -180,7 +182,7 @@ def _compare(
 
 def _rows(stream: str, planned: StreamRange, found: Differences) -> list[dict[str, Any]]:
     """Return one row for each shard, with its examples, and one for the rows whose shard is not known."""
-    from kinesis_assets.operations.compare.differences import Counts  # noqa: PLC0415  # as above
+    from kinesis_assets.operations.compare.result import Counts  # noqa: PLC0415  # as above
 
     of_tables = sorted(found.shards.keys() - planned.start.keys(), key=lambda shard: (shard is None, shard))
     return [

@@ -8,9 +8,9 @@ what is equal, and each difference, are kept on the disks of the executors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kinesis_assets.operations.compare.result import KINDS, Counts, Differences, Example, Nulls
 from kinesis_assets.operations.compare.stream_range import INSIDE
 from kinesis_assets.spark.session import parallelism
 
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.operations.compare.rules import Rules
 
-KINDS = ("missing", "doubled", "different", "extra")
-"""The kinds of differences: a record without a row; more rows than records; a row with another value; and a
-row without a record."""
-
+_COUNTS_OF_ROWS = ("equal", "doubled", "different", "extra", "outside")
 _COUNTS = ("records", "equal", *KINDS, "outside")
 _SHUFFLE_TASKS, _DEFAULT_TASKS = "spark.sql.shuffle.partitions", "200"
 
@@ -33,75 +30,6 @@ _TASKS_AT_ONCE = 8
 
 _ROW = {"records": 0, "others": 0, "rows": 1}
 """What a row of the table counts as."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A key for which the table differs.
-
-    Attributes:
-        kind: One of `KINDS`.
-        shard: The shard of the record; None if it is not known.
-        sequence_number: Its sequence number; None if it is not known.
-        sub_sequence_number: Its place in its aggregate; None if it is not known.
-        arrival: When it arrived, in ISO 8601; None if it is not known.
-        key: The values of the key, as text.
-        rows: The number of rows, or of records that have none.
-    """
-
-    kind: str
-    shard: str | None
-    sequence_number: str | None
-    sub_sequence_number: int | None
-    arrival: str | None
-    key: Sequence[str | None]
-    rows: int
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was counted of a shard.
-
-    Attributes:
-        records: Records of the range that the table should have.
-        equal: Records with a row of the same value.
-        missing: Records without a row.
-        doubled: Rows beyond the number of records with their key.
-        different: Records whose row has another value.
-        extra: Rows without a record.
-        outside: Rows of records that are not in the range. They are no differences.
-    """
-
-    records: int = 0
-    equal: int = 0
-    missing: int = 0
-    doubled: int = 0
-    different: int = 0
-    extra: int = 0
-    outside: int = 0
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether there is no difference."""
-        return not (self.missing or self.doubled or self.different or self.extra)
-
-
-@dataclass(slots=True)
-class Differences:
-    """The result of a comparison.
-
-    Attributes:
-        shards: The counts by shard id; under None those of rows whose shard is not known.
-        examples: Some differences of each kind.
-    """
-
-    shards: dict[str | None, Counts] = field(default_factory=dict)
-    examples: list[Example] = field(default_factory=list)
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether there is no difference."""
-        return all(counts.is_equal for counts in self.shards.values())
 
 
 def find_differences(records: DataFrame, rows: DataFrame, rules: Rules, examples: int) -> Differences:
@@ -118,10 +46,11 @@ def find_differences(records: DataFrame, rows: DataFrame, rules: Rules, examples
     by_key = _by_key(_counted(records, rows, rules))
     if rules.is_by_position:
         by_key = _with_places(by_key)
-    kept = _by_difference(by_key).persist(StorageLevel.DISK_ONLY)
+    nulls = _nulls(len(rules.keys))
+    kept = _by_difference(by_key, nulls).persist(StorageLevel.DISK_ONLY)
     try:
         found = _without_rows_outside(kept) if rules.is_by_position else kept
-        result = Differences(_counts(found))
+        result = _result(found, [*nulls])
         for kind in KINDS:
             if any(getattr(counts, kind) for counts in result.shards.values()):
                 result.examples += _examples(found, kind, examples)
@@ -270,7 +199,19 @@ def _with_places(by_key: DataFrame) -> DataFrame:
     return by_key.withColumn("place", F.coalesce("place", named.cast(kind)))
 
 
-def _by_difference(by_key: DataFrame) -> DataFrame:
+def _nulls(keys: int) -> dict[str, Column]:
+    """Return the numbers of records and of rows of which each key is null, by the names of their columns."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
+
+    rows = sum((F.col(name) for name in _COUNTS_OF_ROWS), F.lit(0))
+    return {
+        f"null_{name}_{number}": F.when(F.col("key")[number].isNull(), count).otherwise(0)
+        for number in range(keys)
+        for name, count in (("records", F.col("records")), ("rows", rows))
+    }
+
+
+def _by_difference(by_key: DataFrame, nulls: dict[str, Column]) -> DataFrame:
     """Return one row for each key that differs, and one for all others of a shard."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
 
@@ -282,10 +223,11 @@ def _by_difference(by_key: DataFrame) -> DataFrame:
         F.when(differs, F.col("key")).alias("key"),
         F.when(differs, F.col("place")).alias("place"),
         *_COUNTS,
+        *(count.alias(name) for name, count in nulls.items()),
         of_record.alias("number"),
     )
     return rows.groupBy("shard", "key", "place").agg(
-        *(F.sum(name).alias(name) for name in _COUNTS),
+        *(F.sum(name).alias(name) for name in (*_COUNTS, *nulls)),
         F.min("number").alias("first"),
         F.max("number").alias("last"),
     )
@@ -309,11 +251,17 @@ def _without_rows_outside(found: DataFrame) -> DataFrame:
     )
 
 
-def _counts(found: DataFrame) -> dict[str | None, Counts]:
+def _result(found: DataFrame, nulls: Sequence[str]) -> Differences:
+    """Return the counts, without examples."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
 
-    by_shard = found.groupBy("shard").agg(*(F.sum(name).alias(name) for name in _COUNTS))
-    return {row["shard"]: Counts(*(row[name] for name in _COUNTS)) for row in by_shard.collect()}
+    by_shard = found.groupBy("shard").agg(*(F.sum(name).alias(name) for name in (*_COUNTS, *nulls)))
+    rows = by_shard.collect()
+    counts = [sum(row[name] for row in rows) for name in nulls]
+    return Differences(
+        {row["shard"]: Counts(*(row[name] for name in _COUNTS)) for row in rows},
+        [Nulls(*pair) for pair in zip(counts[::2], counts[1::2], strict=True)],
+    )
 
 
 def _examples(found: DataFrame, kind: str, limit: int) -> Iterator[Example]:

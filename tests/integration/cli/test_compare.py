@@ -281,6 +281,32 @@ def test_equal_keys_and_null_keys_are_compared_as_often_as_they_occur(source, co
     assert totals(compare(source.rows, *BY_ID, write=replace)) == {"records": 7, "equal": 7}
 
 
+def test_null_keys_are_counted_and_prove_nothing_if_all_are_null(source, compare):
+    source.put(1, 2, 3)
+    source.put(4, shard=4)
+    source.clock.seconds += 1
+    others = [row | {"id": row["id"] + 10, "payload": '{"id": 9}'} for row in source.rows]
+    nobody = "get_json_object(CAST(data AS STRING), '$.idd')"
+    wrong = ["--key", "get_json_object(payload, '$.idd')", "--stream-key", nobody]
+    no_proof = "--stream-key \"get_json_object(CAST(data AS STRING), '$.idd')\" is null in all records"
+
+    for options in (wrong, ["--key", "1", "--stream-key", "1", *wrong]):
+        done = compare(others, *options, write=replace)
+        assert (done.exit_code, totals(done)) == (1, {"records": 4, "equal": 4})
+        assert f"{no_proof}, so this proves nothing" in done.err
+    some = ["--key", "nullif(id, 1)", "--stream-key", f"nullif({ID}, 1)", "--value", "nullif(1, id)"]
+    done = compare([*source.rows, source.rows[0]], *some, "--stream-value", f"nullif(1, {ID})", write=replace)
+    assert totals(done) == {"records": 4, "equal": 4, "doubled": 1}
+    assert "--key 'nullif(id, 1)' is null in 2 of 5 rows.\n" in done.err
+    assert " is null in 1 of 4 records.\n" in done.err
+
+
+def test_a_range_without_records_proves_nothing(compare):
+    done = compare([], *BY_POSITION)
+    assert (done.exit_code, totals(done)) == (1, {})
+    assert "The range has no records, so this proves nothing" in done.err
+
+
 def test_a_table_that_keeps_the_last_version_of_a_key_has_that_of_the_range(source, compare):
     version = "CAST(get_json_object(CAST(data AS STRING), '$.v') AS INT)"
     source.put(1, 2, 3, version=2)
