@@ -16,6 +16,7 @@ POSITION = ("shard_id", "sequence_number", "sub_sequence_number")
 """The columns of a record that are its key if the table has its position."""
 
 _PAIRS = (2, 3)
+_NOT_AS_TEXT = ("--where", "--latest-by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,12 @@ def check_expressions(rows: DataFrame, expressions: dict[str, Sequence[str]]) ->
         expressions: The expressions, by option.
 
     Raises:
-        InvalidInput: One of them is invalid, or is not computed from one row alone.
+        InvalidInput: One of them is invalid, is not computed from one row alone, or is compared as text, but
+            different values may have the same text.
     """
     from pyspark.errors import AnalysisException  # noqa: PLC0415  # options are checked without Spark
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
+    from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: PLC0415
 
     from kinesis_assets.spark.session import first_line  # noqa: PLC0415
 
@@ -98,8 +101,14 @@ def check_expressions(rows: DataFrame, expressions: dict[str, Sequence[str]]) ->
             column = F.expr(text)
             # A filter also refuses aggregations, windows and generators. On Connect, all is refused here.
             _ = rows.where(column if option == "--where" else column.isNotNull()).schema
+            kind = rows.select(column).schema[0].dataType
         except AnalysisException as error:
             raise InvalidInput(f"{option} {text[:200]!r}: {first_line(error)}") from error
+        if isinstance(kind, (ArrayType, MapType, StructType)) and option not in _NOT_AS_TEXT:
+            raise InvalidInput(
+                f"{option} {text[:200]!r}: name its elements or fields, or use to_json. Different values of "
+                f"the type {kind.simpleString()[:200]} may have the same text"
+            )
 
 
 def mentioned(columns: Sequence[str], expressions: dict[str, Sequence[str]]) -> list[str]:
