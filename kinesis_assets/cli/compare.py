@@ -175,7 +175,7 @@ def _compare(
         planned = plan_range(opened.client, window, margin, latest=bool(rules.latest_by))
         columns = mentioned(nothing.columns, rules.of_stream)
         records = read_range(spark, opened.client, planned.shards, columns)
-        found = find_differences(records, rows, rules, examples)
+        found = find_differences(records, rows, rules, shards=planned.start.keys(), examples=examples)
     planned.check_identity(opened.client)
     return planned, found
 

@@ -15,7 +15,7 @@ from kinesis_assets.operations.compare.stream_range import INSIDE
 from kinesis_assets.spark.session import parallelism
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -32,12 +32,15 @@ _ROW = {"records": 0, "others": 0, "rows": 1}
 """What a row of the table counts as."""
 
 
-def find_differences(records: DataFrame, rows: DataFrame, rules: Rules, examples: int) -> Differences:
+def find_differences(
+    records: DataFrame, rows: DataFrame, rules: Rules, *, shards: Collection[str], examples: int
+) -> Differences:
     """Compare the records of a range with the rows of a table.
 
     Args:
         records: The records, with the column `INSIDE`.
         rows: The rows of the table.
+        shards: The ids of the listed shards.
         examples: The maximum number of examples of each kind.
     """
     from pyspark import StorageLevel  # noqa: PLC0415  # the command line loads this module without Spark
@@ -45,7 +48,7 @@ def find_differences(records: DataFrame, rows: DataFrame, rules: Rules, examples
     _set_tasks(records.sparkSession)
     by_key = _by_key(_counted(records, rows, rules))
     if rules.is_by_position:
-        by_key = _with_places(by_key)
+        by_key = _with_places(by_key, shards)
     nulls = _nulls(len(rules.keys))
     kept = _by_difference(by_key, nulls).persist(StorageLevel.DISK_ONLY)
     try:
@@ -189,12 +192,16 @@ def _by_key(counted: DataFrame) -> DataFrame:
     )
 
 
-def _with_places(by_key: DataFrame) -> DataFrame:
-    """Return the same, with the place that its key names for each row without a record."""
+def _with_places(by_key: DataFrame, shards: Collection[str]) -> DataFrame:
+    """Return the same, with the place that its key names for each row without a record.
+
+    The shard is null unless it is listed, so that rows are not grouped by what is no shard.
+    """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
 
     shard, number = F.col("key")[0], F.col("key")[1]
-    named = F.struct(shard, F.length(number), number, F.lit(None), F.lit(None))
+    listed = F.when(shard.isin(list(shards)), shard)
+    named = F.struct(listed, F.length(number), number, F.lit(None), F.lit(None))
     kind = by_key.schema["place"].dataType
     return by_key.withColumn("place", F.coalesce("place", named.cast(kind)))
 
@@ -234,14 +241,17 @@ def _by_difference(by_key: DataFrame, nulls: dict[str, Column]) -> DataFrame:
 
 
 def _without_rows_outside(found: DataFrame) -> DataFrame:
-    """Return the same, without the rows of records before the first one of the range or after the last."""
+    """Return the same, without the rows of records before the first one of the range or after the last.
+
+    All records of a shard that is not listed have expired.
+    """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
 
     ends = found.groupBy("shard").agg(F.min("first").alias("lowest"), F.max("last").alias("highest"))
     number = F.struct("place.digits", "place.sequence_number")
     is_number = F.col("place.sequence_number").rlike("^[0-9]+$")
     is_inside = (number >= F.col("lowest")) & (number <= F.col("highest"))
-    is_outside = is_number & F.col("shard").isNotNull() & ~F.coalesce(is_inside, F.lit(False))
+    is_outside = is_number & F.col("key")[0].isNotNull() & ~F.coalesce(is_inside, F.lit(False))
     outside = F.when(is_outside, F.col("extra")).otherwise(0)
     return (
         found.drop("first", "last")

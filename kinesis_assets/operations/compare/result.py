@@ -126,6 +126,12 @@ def no_proof(found: Differences, rules: Rules) -> str | None:
 
 def notes(found: Differences, rules: Rules) -> Iterator[str]:
     """Yield what someone who reads the counts should know."""
+    of_no_shard = found.shards.get(None, Counts()).rows
+    if rules.is_by_position and of_no_shard > found.rows / 2:
+        yield (
+            f"{of_no_shard} of {found.rows} rows name no shard that the stream lists. The first --key must "
+            "be the shard id, such as shardId-000000000000, unless these rows are of shards that have expired"
+        )
     of_table = [("--key", text) for text in rules.keys]
     for ours, theirs, nulls in zip(_of_stream(rules), of_table, found.nulls, strict=True):
         for (option, text), count, of in (

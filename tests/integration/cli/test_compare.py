@@ -301,6 +301,30 @@ def test_null_keys_are_counted_and_prove_nothing_if_all_are_null(source, compare
     assert " is null in 1 of 4 records.\n" in done.err
 
 
+def test_rows_of_shards_that_are_not_listed_are_counted_together(source, compare):
+    source.put(1, 2, 3)
+    source.clock.seconds += 1
+    swapped = ["--key", "sequenceNumber", "--key", "shardId"]
+    short = ["--key", "right(shardId, 1)", "--key", "sequenceNumber"]
+    expired = [row | {"shardId": "shardId-000000000009"} for row in source.rows]
+    without_shard = [row | {"shardId": None} for row in source.rows[:2]]
+    hint = "3 of 3 rows name no shard that the stream lists. The first --key must be the shard id"
+
+    done = compare(source.rows, *swapped)
+    assert totals(done) == {"records": 3, "missing": 3, "extra": 3}
+    assert [line["shard"] for line in done.lines] == [*map(shard_id, range(SHARDS)), None]
+    assert hint in done.err
+    done = compare(source.rows, *short, write=replace)
+    assert totals(done) == {"records": 3, "missing": 3, "outside": 3}
+    assert [line["shard"] for line in done.lines][SHARDS:] == [None]
+    assert hint in done.err
+    done = compare([*source.rows, *expired[:2]], *BY_POSITION, write=replace)
+    assert (done.exit_code, totals(done)) == (0, {"records": 3, "equal": 3, "outside": 2})
+    assert "shard id" not in done.err
+    done = compare([*source.rows, *without_shard], *BY_POSITION, write=replace)
+    assert totals(done) == {"records": 3, "equal": 3, "extra": 2}
+
+
 def test_a_range_without_records_proves_nothing(compare):
     done = compare([], *BY_POSITION)
     assert (done.exit_code, totals(done)) == (1, {})
