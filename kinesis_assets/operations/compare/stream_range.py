@@ -3,6 +3,9 @@
 Each shard's range has a fixed start and end. A read that does not cover all of it fails: no record may be
 missing in the comparison because it has expired, or because a response wrongly reported the tip.
 
+An aggregate in which the range starts or ends is read as a whole, and its user records that are not in the
+range are marked so, because the table may have rows of them.
+
 A table whose rows do not name the position of their record may have rows of records shortly before the range,
 and of those that arrived since its end. These records are read too, and marked as outside of the range.
 """
@@ -113,12 +116,14 @@ class ComparedShard(msgspec.Struct, frozen=True):
 
     Attributes:
         reading: The range to read.
+        after: The position of its start if that is inside an aggregate; otherwise None.
         since: The first arrival time of the range; None if it starts with the reading.
         until: The first arrival time after the range; None for no such end.
         up_to: The position of its end; None for no such end.
     """
 
     reading: ShardRange
+    after: Position | None
     since: datetime | None
     until: datetime | None
     up_to: Position | None
@@ -244,7 +249,12 @@ def _compared(
     until, up_to = end.timestamp, None if shard.ends_at(end) or not end.sequence_number else end
     if end.kind is PositionKind.TRIM_HORIZON:
         until = _EPOCH  # nothing of the shard is in the range
+    after = None if start.sub_sequence_number is None else start
     first, last, last_number = start, until, up_to
+    if after is not None:
+        first = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=after.sequence_number)
+    if up_to is not None:
+        last_number = msgspec.structs.replace(up_to, sub_sequence_number=None)
     if margin is not None:
         oldest = now - timedelta(hours=summary.retention_hours)
         if start.timestamp is not None:
@@ -268,7 +278,7 @@ def _compared(
         ),
         up_to=last_number,
     )
-    return ComparedShard(reading, start.timestamp, until, up_to)
+    return ComparedShard(reading, after, start.timestamp, until, up_to)
 
 
 def no_records(spark: SparkSession) -> DataFrame:
@@ -375,8 +385,9 @@ async def _next(shard: ComparedShard, batches: AsyncGenerator[Records]) -> Recor
 def _batch(stream: str, shard: ComparedShard, records: Records, names: Sequence[str]) -> pa.RecordBatch:
     batch = record_batch(stream, shard.reading.shard_id, records)
     arrivals = batch["approximate_arrival_timestamp"]
-    before = len(records) if shard.up_to is None else count_before_end(records, None, shard.up_to)
-    inside = pa.array([True] * before + [False] * (len(records) - before), pa.bool_())
+    first = 0 if shard.after is None else count_before_end(records, None, shard.after)
+    end = count_before_end(records, None, shard.up_to)
+    inside = pa.array([first <= number < end for number in range(len(records))], pa.bool_())
     if shard.since is not None:
         inside = pc.and_(inside, pc.greater_equal(arrivals, shard.since))
     if shard.until is not None:

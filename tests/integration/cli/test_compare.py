@@ -376,6 +376,16 @@ def test_the_end_can_be_a_position_of_each_shard(source, compare):
     assert totals(done) == {"records": 3, "equal": 3, "outside": 1}
 
 
+def test_rows_of_a_record_in_which_the_range_starts_or_ends_are_no_differences(source, compare):
+    number = source.put(1, 2, 3, 4, 5, together=True)[0]["sequenceNumber"]
+    source.clock.seconds += 1
+    start, end = (f"AFTER_SEQUENCE_NUMBER:{number}:{sub}" for sub in (1, 3))
+    start, end = (json.dumps({shard_id(0): position, "default": "TRIM_HORIZON"}) for position in (start, end))
+    for keys in (BY_POSITION, BY_POSITION[:4]):
+        done = compare(source.rows, *keys, "--from", start, until=end, write=replace)
+        assert (done.exit_code, totals(done)) == (0, {"records": 2, "equal": 2, "outside": 3})
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

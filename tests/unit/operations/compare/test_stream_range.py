@@ -77,6 +77,21 @@ def test_user_records_of_an_aggregate_are_records(bench):
     assert bench.read(bench.plan()) == ([1, 2], [])
 
 
+@pytest.mark.parametrize("margin", [None, timedelta(hours=1)])
+def test_a_record_in_which_the_range_starts_or_ends_is_read_as_a_whole(bench, margin):
+    bench.put(0)
+    data = aggregate([UserRecord("k", b"%d" % item, "0") for item in (1, 2, 3, 4, 5)])
+    put = bench.kinesis.put_record(StreamName=bench.stream, Data=data, PartitionKey="k", ExplicitHashKey="0")
+    bench.later(seconds=1)
+    after = f"AFTER_SEQUENCE_NUMBER:{put['SequenceNumber']}"
+    second, fourth = (json.dumps({A: f"{after}:{sub}", "default": "TRIM_HORIZON"}) for sub in (1, 3))
+    assert bench.read(bench.plan(second, margin=margin)) == ([3, 4, 5], [1, 2])
+    assert bench.read(bench.plan(end=fourth, margin=margin)) == ([0, 1, 2, 3, 4], [5])
+    assert bench.read(bench.plan(second, fourth, margin)) == ([3, 4], [1, 2, 5])
+    planned = bench.plan(second, fourth)
+    assert (str(planned.start[A]), str(planned.end[A])) == (f"{after}:1", f"{after}:3")
+
+
 def test_records_at_the_start_are_inside_and_records_at_the_end_are_not(bench):
     bench.put(1)
     start = bench.now
