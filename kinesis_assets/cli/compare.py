@@ -81,8 +81,8 @@ _UTC = "UTC"
     default=3600,
     show_default=True,
     metavar="SECONDS",
-    help="How long before and after the range a record may have arrived whose row is no difference. Only "
-    "with --stream-key: a position says itself where its record is.",
+    help="How long before and after the range a record may have arrived whose row is no difference. Not "
+    "before a start that is a position. Only with --stream-key: otherwise the key says where its record is.",
 )
 @click.option(
     "--examples",

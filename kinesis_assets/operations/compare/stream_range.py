@@ -163,7 +163,8 @@ def plan_range(
     """Plan what is read of each shard.
 
     Args:
-        margin: How long before and after the range records are read too; None if only the range is.
+        margin: How long before and after the range records are read too; None if only the range is. It has
+            no meaning at a position: no record before a start is read, and all records after an end.
         latest: With a margin, read all records after the range, because the table keeps the last of a key.
 
     Raises:

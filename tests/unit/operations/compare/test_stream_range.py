@@ -147,6 +147,12 @@ def test_an_end_of_each_other_shard_must_be_given(bench):
     assert bench.read(bench.plan(end=json.dumps(ends | {"default": "LATEST"}))) == ([1], [])
 
 
+def test_no_record_before_a_start_that_is_a_position_is_read(bench):
+    _, second, _ = bench.put(1, 2, 3)
+    start = json.dumps({A: f"AFTER_SEQUENCE_NUMBER:{second}"})
+    assert bench.read(bench.plan(start, margin=timedelta(hours=1))) == ([3], [])
+
+
 def test_a_shard_that_the_start_says_was_read_is_not_read(bench):
     bench.put(1)
     bench.kinesis.split_shard(StreamName=bench.stream, ShardToSplit=A, NewStartingHashKey=str(MIDDLE // 2))
