@@ -49,11 +49,11 @@ def find_differences(
     by_key = _by_key(_counted(records, rows, rules))
     if rules.is_by_position:
         by_key = _with_places(by_key, shards)
-    nulls = _nulls(len(rules.keys))
-    kept = _by_difference(by_key, nulls).persist(StorageLevel.DISK_ONLY)
+    marks = _marks(len(rules.keys))
+    kept = _by_difference(by_key, marks).persist(StorageLevel.DISK_ONLY)
     try:
         found = _without_rows_outside(kept) if rules.is_by_position else kept
-        result = _result(found, [*nulls])
+        result = _result(found, [*marks])
         for kind in KINDS:
             if any(getattr(counts, kind) for counts in result.shards.values()):
                 result.examples += _examples(found, kind, examples)
@@ -206,19 +206,24 @@ def _with_places(by_key: DataFrame, shards: Collection[str]) -> DataFrame:
     return by_key.withColumn("place", F.coalesce("place", named.cast(kind)))
 
 
-def _nulls(keys: int) -> dict[str, Column]:
-    """Return the numbers of records and of rows of which each key is null, by the names of their columns."""
+def _marks(keys: int) -> dict[str, Column]:
+    """Return what else is counted, by the names of the columns.
+
+    The first is the number of records with the key of another record. Two for each key follow: the numbers of
+    records and of rows of which it is null.
+    """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
 
     rows = sum((F.col(name) for name in _COUNTS_OF_ROWS), F.lit(0))
-    return {
+    shared = F.when(F.col("records") > 1, F.col("records")).otherwise(0)
+    return {"shared": shared} | {
         f"null_{name}_{number}": F.when(F.col("key")[number].isNull(), count).otherwise(0)
         for number in range(keys)
         for name, count in (("records", F.col("records")), ("rows", rows))
     }
 
 
-def _by_difference(by_key: DataFrame, nulls: dict[str, Column]) -> DataFrame:
+def _by_difference(by_key: DataFrame, marks: dict[str, Column]) -> DataFrame:
     """Return one row for each key that differs, and one for all others of a shard."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
 
@@ -230,11 +235,11 @@ def _by_difference(by_key: DataFrame, nulls: dict[str, Column]) -> DataFrame:
         F.when(differs, F.col("key")).alias("key"),
         F.when(differs, F.col("place")).alias("place"),
         *_COUNTS,
-        *(count.alias(name) for name, count in nulls.items()),
+        *(count.alias(name) for name, count in marks.items()),
         of_record.alias("number"),
     )
     return rows.groupBy("shard", "key", "place").agg(
-        *(F.sum(name).alias(name) for name in (*_COUNTS, *nulls)),
+        *(F.sum(name).alias(name) for name in (*_COUNTS, *marks)),
         F.min("number").alias("first"),
         F.max("number").alias("last"),
     )
@@ -261,16 +266,17 @@ def _without_rows_outside(found: DataFrame) -> DataFrame:
     )
 
 
-def _result(found: DataFrame, nulls: Sequence[str]) -> Differences:
+def _result(found: DataFrame, marks: Sequence[str]) -> Differences:
     """Return the counts, without examples."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
 
-    by_shard = found.groupBy("shard").agg(*(F.sum(name).alias(name) for name in (*_COUNTS, *nulls)))
+    by_shard = found.groupBy("shard").agg(*(F.sum(name).alias(name) for name in (*_COUNTS, *marks)))
     rows = by_shard.collect()
-    counts = [sum(row[name] for row in rows) for name in nulls]
+    shared, *nulls = (sum(row[name] for row in rows) for name in marks)
     return Differences(
         {row["shard"]: Counts(*(row[name] for name in _COUNTS)) for row in rows},
-        [Nulls(*pair) for pair in zip(counts[::2], counts[1::2], strict=True)],
+        [Nulls(*pair) for pair in zip(nulls[::2], nulls[1::2], strict=True)],
+        shared,
     )
 
 

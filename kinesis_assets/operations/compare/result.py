@@ -91,11 +91,13 @@ class Differences:
     Attributes:
         shards: The counts by shard id; under None those of rows whose shard is not known.
         nulls: How often each of the keys is null.
+        shared: Records of the range that have the key of another one.
         examples: Some differences of each kind.
     """
 
     shards: dict[str | None, Counts] = field(default_factory=dict)
     nulls: Sequence[Nulls] = ()
+    shared: int = 0
     examples: list[Example] = field(default_factory=list)
 
     @property
@@ -126,6 +128,11 @@ def no_proof(found: Differences, rules: Rules) -> str | None:
 
 def notes(found: Differences, rules: Rules) -> Iterator[str]:
     """Yield what someone who reads the counts should know."""
+    if rules.is_by_position and found.shared and not rules.values:
+        yield (
+            f"{found.shared} records are user records of aggregates, of which only the number is compared. "
+            "Also give --value, or the sub-sequence number as a third --key"
+        )
     of_no_shard = found.shards.get(None, Counts()).rows
     if rules.is_by_position and of_no_shard > found.rows / 2:
         yield (

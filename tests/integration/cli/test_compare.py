@@ -301,6 +301,24 @@ def test_null_keys_are_counted_and_prove_nothing_if_all_are_null(source, compare
     assert " is null in 1 of 4 records.\n" in done.err
 
 
+def test_aggregates_that_are_only_counted_are_mentioned(source, compare):
+    first, _ = source.put(1, 2, together=True)
+    single = source.put(3)
+    source.clock.seconds += 1
+    rows, keys = [first, first, *single], BY_POSITION[:4]
+    hint = "2 records are user records of aggregates, of which only the number is compared"
+
+    counted = compare(rows, *keys)
+    compared = compare(rows, *keys, "--value", "payload", write=replace)
+    positions = compare(rows, *BY_POSITION, write=replace)
+
+    assert (counted.exit_code, totals(counted)) == (0, {"records": 3, "equal": 3})
+    assert f"{hint}. Also give --value, or the sub-sequence number as a third --key.\n" in counted.err
+    assert totals(compared) == {"records": 3, "equal": 2, "different": 1}
+    assert totals(positions) == {"records": 3, "equal": 2, "missing": 1, "doubled": 1}
+    assert hint not in compared.err + positions.err
+
+
 def test_rows_of_shards_that_are_not_listed_are_counted_together(source, compare):
     source.put(1, 2, 3)
     source.clock.seconds += 1
