@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 DELTA = "delta"
 
+_UNKNOWN_FORMAT = ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException")
+"""What occurs in Spark's error if no library reads a format."""
+
 
 class OtherTable(StoredTable):
     """A Delta table that another system writes."""
@@ -65,7 +68,7 @@ def read_other_table(
     """
     from pyspark.errors import AnalysisException  # noqa: PLC0415  # takes long to import
 
-    from kinesis_assets.spark.session import first_line  # noqa: PLC0415
+    from kinesis_assets.spark.session import first_line, spark_errors  # noqa: PLC0415
 
     if (format_ or DELTA) == DELTA and (format_ or "/" in table):
         version = OtherTable(table, role=role).snapshot()
@@ -79,4 +82,12 @@ def read_other_table(
         _ = rows.schema  # on Spark Connect, analyzed only here
     except AnalysisException as error:
         raise InvalidInput(f"table {table}: {first_line(error)}") from error
+    except spark_errors() as error:
+        # Of an unknown format, Spark and Py4J raise no error of their own class.
+        if format_ is None or not any(sign in str(error) for sign in _UNKNOWN_FORMAT):
+            raise
+        raise InvalidInput(
+            f"table {table}: Spark knows no format {format_!r}; correct it, or add the library that reads it "
+            "with spark_config"
+        ) from error
     return rows

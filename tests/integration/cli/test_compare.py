@@ -419,6 +419,7 @@ def test_rows_of_a_record_in_which_the_range_starts_or_ends_are_no_differences(s
         ([*BY_ID, "--latest-by", "explode(array(1))"], "--latest-by"),
         ([*BY_ID, "--with", "no_such_table"], "no_such_table"),
         ([*BY_ID, "--with", "./no/such/table"], "there is no Delta table"),
+        ([*BY_ID, "--format", "no_such_format"], "Spark knows no format 'no_such_format'"),
         ([*BY_ID, "--from", "2020-01-01T00:00:00Z", "--to", "2019-01-01T00:00:00Z"], "use a later end"),
     ],
     ids=str,
