@@ -88,7 +88,7 @@ def _execute(step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream
     progress = ProgressFiles(stream.table.folder, plan.batch_id)
     with graceful_stop.canceling(step):
         with (
-            MirroredLeases(stream, plan.identity, step.log.warning) as mirror,
+            MirroredLeases(stream, plan.listing, step.log.warning) as mirror,
             LandingLog(RunLog(step.log.info), progress),
             wrap_spark_errors(f"stream {stream.name}"),
         ):

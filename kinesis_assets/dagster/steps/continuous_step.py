@@ -75,7 +75,7 @@ def run_continuously(
         totals_report.add(result)
 
     derivations = continuous_derivations(context, stream, spark)
-    mirror = MirroredLeases(stream, plan.identity, context.log.warning)
+    mirror = MirroredLeases(stream, plan.listing, context.log.warning)
 
     def note_commit() -> None:
         derivations.consume()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.leases.lease_table import LeaseTable
     from kinesis_assets.operations.leases.mirror import LeaseMirror
 
@@ -18,17 +18,18 @@ class MirroredLeases:
     """The mirror of a stream, if its settings name a lease table. As a context, it ends with the last update.
 
     Args:
+        listing: A list of the stream's shards, for comparison with the leases.
         warn: Called with the reason of a failed update.
     """
 
-    def __init__(self, stream: OpenStream, identity: StreamIdentity, warn: Callable[[str], object]) -> None:
+    def __init__(self, stream: OpenStream, listing: StreamListing, warn: Callable[[str], object]) -> None:
         self._mirror: LeaseMirror | None = None
         if (name := stream.settings.lease_table) is not None:
             from kinesis_assets.operations.leases.mirror import LeaseMirror  # noqa: PLC0415  # only mirrors need it
 
             self._mirror = LeaseMirror(
                 stream.table.reopened(),  # its caches are not for several threads
-                identity,
+                listing,
                 name,
                 lambda: open_lease_table(stream, name),
                 warn=warn,

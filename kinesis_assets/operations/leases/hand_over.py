@@ -15,7 +15,8 @@ from kinesis_assets.errors import InvalidInput, LeasesRefused, LeaseTableFailed,
 from kinesis_assets.ingest.shard_lists import check_list, check_unlisted_parents
 from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
-from kinesis_assets.kinesis.start_positions import SHARD_END
+from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.start_positions import SHARD_END, try_sequence_numbers
 from kinesis_assets.operations.leases.consumer import RecordReader
 from kinesis_assets.operations.leases.lease import (
     KEY,
@@ -29,6 +30,7 @@ from kinesis_assets.operations.leases.lease import (
     signs_of_life,
     unchanged_values,
 )
+from kinesis_assets.operations.leases.starts import mismatch
 from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.leases.lease import Lease, Leases
     from kinesis_assets.operations.leases.lease_table import LeaseTable
@@ -195,12 +196,13 @@ def _planned(
         if shard_id not in listed and (recorded is None or not recorded.finished):
             planned[shard_id] = ExportedShard(lease, None, ExportEffect.KEPT)
             continue
-        checkpoint = _checkpoint(client, reader, listing, listed.get(shard_id), positions.shards[shard_id])
-        if lease is not None and lease.hash_range not in {None, positions.shards[shard_id].hash_range}:
-            refused[shard_id] = (
-                f"lease {lease.key} has another hash range than the shard: it is that of another stream. "
-                "Correct the lease table"
-            )
+        recorded = positions.shards[shard_id]
+        checkpoint = _checkpoint(client, reader, listing, listed.get(shard_id), recorded)
+        shard = listed.get(shard_id) or Shard(
+            shard_id, recorded.parents, recorded.hash_range, starting_sequence_number="0", closed=True
+        )
+        if lease is not None and (reason := _of_another(client, shard, lease, listed=shard_id in listed)):
+            refused[shard_id] = reason
         elif isinstance(checkpoint, str):
             refused[shard_id] = checkpoint
         else:
@@ -208,6 +210,20 @@ def _planned(
     if refused:
         raise LeasesRefused(client.stream, refused)
     return planned
+
+
+def _of_another(client: StreamClient, shard: Shard, lease: Lease, *, listed: bool) -> str | None:
+    """Return why a lease is not one of a shard; None if it may be."""
+    if (reason := mismatch(shard, lease.as_consumer_shard())) or not listed or lease.position is None:
+        return reason
+    try:
+        try_sequence_numbers(client, {shard.shard_id: lease.position})
+    except InvalidInput:
+        return (
+            f"lease {lease.key} is at {lease.stored}, which Kinesis rejects for the shard: it is that of "
+            "another stream. Correct the stream or the name of the lease table"
+        )
+    return None
 
 
 def _checkpoint(

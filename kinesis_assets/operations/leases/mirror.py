@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from kinesis_assets.errors import KinesisAssetsError, LeasesRefused, LeaseTableFailed, reason_of
@@ -25,13 +26,14 @@ from kinesis_assets.operations.leases.lease import (
     new_item,
     unchanged_values,
 )
+from kinesis_assets.operations.leases.starts import mismatch
 from kinesis_assets.table.run_files.mirror_state import MirrorState, read_mirror_state, write_mirror_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.leases.lease import Lease
     from kinesis_assets.operations.leases.lease_table import LeaseTable
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
@@ -53,6 +55,7 @@ class LeaseMirror:
     """The mirror of a table. As a context, it ends with the last update of the block.
 
     Args:
+        listing: A list of the stream's shards, for comparison with the leases.
         name: Name or ARN of the lease table.
         open_lease_table: Opens the lease table; called again after it failed.
         warn: Called with the reason of a failed update, if it is another one than before.
@@ -61,7 +64,7 @@ class LeaseMirror:
     def __init__(
         self,
         table: PositionedTable,
-        identity: StreamIdentity,
+        listing: StreamListing,
         name: str,
         open_lease_table: Callable[[], LeaseTable],
         *,
@@ -69,7 +72,8 @@ class LeaseMirror:
         clock: Clock,
     ) -> None:
         self._table = table
-        self._identity = identity
+        self._identity = listing.summary.identity
+        self._listed = listing.shards
         self._name = name
         self._open = open_lease_table
         self._warn = warn
@@ -166,8 +170,15 @@ class LeaseMirror:
             for shard_id, lease in leases.by_shard.items()
             if lease.owner is not None
         }
-        if owned:
-            raise LeasesRefused(self._identity.name, owned)
+        foreign = {
+            shard.shard_id: f"{reason}, or use another one"
+            for shard in self._listed
+            if (lease := leases.by_shard.get(shard.shard_id)) is not None
+            # Another run may have finished the shard since it was listed as open.
+            and (reason := mismatch(shard, replace(lease.as_consumer_shard(), ended=False)))
+        }
+        if owned or foreign:
+            raise LeasesRefused(self._identity.name, owned | foreign)
         self._leases, self._stream_name = dict(leases.by_shard), leases.stream_name
         self._lease_table = lease_table
         return lease_table

@@ -104,7 +104,7 @@ def _start_of_unstored(
 
 def _start(shard: Shard, stored: ConsumerShard, default: Position | None) -> Start | str:
     """Return the start of a shard that the consumer stores, or why it has none."""
-    if reason := _mismatch(shard, stored):
+    if reason := mismatch(shard, stored):
         return reason
     if stored.ended:
         return Start(None)
@@ -118,12 +118,13 @@ def _start(shard: Shard, stored: ConsumerShard, default: Position | None) -> Sta
     )
 
 
-def _mismatch(shard: Shard, stored: ConsumerShard) -> str | None:
-    """Return why what a consumer stores is not about a shard; None if it is."""
+def mismatch(shard: Shard, stored: ConsumerShard) -> str | None:
+    """Return why what a consumer stores is not about a shard; None if it may be."""
     if stored.hash_range not in {None, shard.hash_range}:
         return (
             f"{stored.source} has the hash range {'-'.join(stored.hash_range or ())}, but the stream lists "
-            f"{'-'.join(shard.hash_range)}: it is that of another stream. Correct the stream"
+            f"{'-'.join(shard.hash_range)}: it is that of another stream. Correct the stream or the name of "
+            "the lease table"
         )
     if stored.ended and not shard.closed:
         return (
@@ -134,7 +135,7 @@ def _mismatch(shard: Shard, stored: ConsumerShard) -> str | None:
     if number is not None and int(number) < int(shard.starting_sequence_number):
         return (
             f"{stored.source} is at {number}, which is before the shard's first sequence number "
-            f"{shard.starting_sequence_number}: it is that of another shard, or of an older stream of this "
-            "name"
+            f"{shard.starting_sequence_number}: it is that of another stream, or of an older stream of this "
+            "name. Correct the stream or the name of the lease table"
         )
     return None

@@ -128,9 +128,9 @@ class Mirrored:
     def update(self):
         """Update the mirror as a run does."""
         opened = self.daemon.opened
-        identity, clock = opened.client.describe().identity, opened.client.settings.timing.clock
+        listing, clock = opened.client.listing(), opened.client.settings.timing.clock
         table = opened.table.reopened()
-        LeaseMirror(table, identity, NAME, lambda: self.leases, warn=lambda _: None, clock=clock).update()
+        LeaseMirror(table, listing, NAME, lambda: self.leases, warn=lambda _: None, clock=clock).update()
 
     def result(self, seconds=0):
         """Return the result that a tick some seconds from now reports; None if it is as before."""

@@ -82,11 +82,12 @@ def test_a_lease_is_changed_and_keeps_what_the_kcl_stores_besides(handed, leases
 @pytest.mark.parametrize(
     ("checkpoint", "effect"), [("SHARD_END", "back"), ("LATEST", "replaced"), ("TRIM_HORIZON", "forward")]
 )
-def test_the_plan_compares_with_the_lease_and_writes_nothing(handed, leases, read, checkpoint, effect):
+def test_the_plan_compares_with_the_lease_and_writes_nothing(handed, bench, leases, read, checkpoint, effect):
+    bench.split(read[0])
     leases.lease(read[0], checkpoint)
     before = leases.items
     result = handed.hand(apply=False)
-    assert (effects(result), result.applied, leases.items) == ([effect], False, before)
+    assert (effects(result), result.applied, leases.items) == ([effect, "new", "new"], False, before)
 
 
 def test_an_export_may_be_repeated(handed, leases, read):
@@ -282,17 +283,18 @@ def test_a_worker_that_renews_its_leases_is_refused(handed, leases, read):
 def test_a_lease_that_changes_just_before_it_is_written_is_refused(
     handed, leases, read, monkeypatch, before, now
 ):
-    leases.lease(read[0], "12", **before)
+    shard_id, number, _ = read
+    leases.lease(shard_id, number, **before)
     update = LeaseTable.update
 
     def late(*arguments):
-        leases.lease(read[0], "12", **now)
+        leases.lease(shard_id, number, **now)
         return update(*arguments)
 
     monkeypatch.setattr(LeaseTable, "update", late)
-    with pytest.raises(LeaseTableFailed, match=f"the lease of {read[0]} changed during the export"):
+    with pytest.raises(LeaseTableFailed, match=f"the lease of {shard_id} changed during the export"):
         handed.hand()
-    assert leases.items[read[0]]["checkpoint"] == "12"
+    assert leases.items[shard_id]["leaseCounter"] == now.get("leaseCounter", 7)
 
 
 def test_a_lease_that_appears_just_before_it_is_written_is_refused(handed, leases, read, monkeypatch):
@@ -333,8 +335,32 @@ def test_a_lease_in_transition_is_refused(handed, leases, read, attributes):
 
 def test_a_lease_with_another_hash_range_is_refused(handed, leases, read):
     leases.lease(read[0], "12", startingHashKey="0", endingHashKey="99")
-    with pytest.raises(LeasesRefused, match="another hash range"):
+    with pytest.raises(LeasesRefused, match="hash range 0-99, but the stream lists 0-"):
         handed.hand()
+
+
+def test_a_lease_before_the_first_number_of_the_shard_is_that_of_another_application(handed, leases, read):
+    shard_id, number, _ = read
+    leases.lease(shard_id, number[:40])
+    before = leases.items
+    for apply in (False, True):
+        with pytest.raises(LeasesRefused, match="name of the lease table") as refused:
+            handed.hand(apply=apply)
+        assert "before the shard's first sequence number" in refused.value.reasons[shard_id]
+    assert leases.items == before
+
+
+def test_a_lease_at_a_number_that_kinesis_rejects_is_that_of_another_application(handed, bench, leases):
+    first, second = bench.create(2)
+    (number,) = bench.put(1, shard_id=second)
+    bench.run()
+    handed.pause()
+    leases.lease(first, number)
+    with pytest.raises(LeasesRefused) as refused:
+        handed.hand()
+    assert [*refused.value.reasons] == [first]
+    assert "Kinesis rejects" in refused.value.reasons[first]
+    assert leases.items.keys() == {first}
 
 
 def test_a_table_without_positions_is_refused(handed, bench):

@@ -62,7 +62,7 @@ class Mirrored:
         """Return the mirror of another run."""
         return LeaseMirror(
             self.bench.table.reopened(),
-            self.bench.client.describe().identity,
+            self.bench.client.listing(),
             self.name,
             lambda: self.leases.table,
             warn=self.warnings.append,
@@ -229,10 +229,42 @@ def test_a_run_that_ends_updates_again_if_another_one_has_committed_meanwhile(mi
 
 def test_the_table_of_an_application_is_left_alone(mirrored, bench, leases):
     bench.run()
-    leases.lease(bench.shard_ids[0], "12", leaseOwner="worker")
+    leases.lease(bench.shard_ids[0], "TRIM_HORIZON", leaseOwner="worker")
     mirrored.mirror.update()
-    assert mirrored.checkpoints == {bench.shard_ids[0]: ("12", 0)}
+    assert mirrored.checkpoints == {bench.shard_ids[0]: ("TRIM_HORIZON", 0)}
     assert "Use another one" in mirrored.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "hash_range", "reason"),
+    [
+        ("12", {}, "before the shard's first sequence number"),
+        ("TRIM_HORIZON", {"startingHashKey": "0", "endingHashKey": "99"}, "the hash range 0-99"),
+    ],
+)
+def test_the_table_of_a_stopped_application_of_another_stream_is_left_alone(
+    mirrored, bench, leases, checkpoint, hash_range, reason
+):
+    bench.run()
+    leases.lease(bench.shard_ids[0], checkpoint, **hash_range)
+    before = leases.items
+    mirrored.mirror.update()
+    assert leases.items == before
+    assert reason in mirrored.warnings[0]
+
+
+def test_a_shard_that_another_run_has_finished_since_it_was_listed_is_no_reason_to_stop(mirrored, bench):
+    first, second = bench.shard_ids
+    slower = mirrored.another()
+    bench.split(first)
+    bench.run()
+    mirrored.mirror.update()
+    (number,) = bench.put(1, shard_id=second)
+    bench.run()
+    slower.update()
+    assert mirrored.checkpoints[first] == ("SHARD_END", 0)
+    assert mirrored.checkpoints[second] == (number, WHOLE)
+    assert mirrored.warnings == []
 
 
 def test_a_thread_updates_after_a_commit_and_at_the_end(mirrored, bench, measured):
