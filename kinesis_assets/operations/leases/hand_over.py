@@ -51,6 +51,12 @@ _TO_BEAT = 2 * INTERVAL + 5
 """Seconds in which a run that is alive writes a heartbeat."""
 
 
+_INCOMPLETE = (
+    "Do not start the application: it would skip or repeat records of the other shards. Export again, until "
+    "that succeeds"
+)
+
+
 class ExportEffect(StrEnum):
     """What an export does with a lease."""
 
@@ -290,30 +296,37 @@ def _write(
     leases: Leases,
     shards: Mapping[str, ExportedShard],
 ) -> None:
-    listed = {shard.shard_id: shard for shard in listing.shards}
-    written = 0
-    for shard_id, each in shards.items():
-        if each.checkpoint is None:
-            continue
-        shard = listed.get(shard_id)
-        children = _children(listing, shard_id) if each.checkpoint.sequence_number == SHARD_END else []
-        if each.lease is not None:
-            done = lease_table.update(
-                {KEY: {"S": each.lease.key}},
-                changed_values(each.lease, shard, children, each.checkpoint),
-                REMOVED,
-                unchanged_values(each.lease),
-            )
-        elif shard is not None:
-            done = lease_table.put(new_item(leases.stream_name, shard, children, each.checkpoint), KEY)
-        if not done:
+    to_write = {key: each.checkpoint for key, each in shards.items() if each.checkpoint is not None}
+    for written, (shard_id, checkpoint) in enumerate(to_write.items()):
+        done = f"after {written} of {len(to_write)} leases were written"
+        try:
+            unchanged = _write_lease(lease_table, listing, leases, shard_id, checkpoint)
+        except LeaseTableFailed as error:
             raise LeaseTableFailed(
-                f"lease table {lease_table.name}: the lease of {shard_id} changed during the export, after "
-                f"{written} leases were written: a worker of the application is alive, or a response was "
-                "lost",
-                advice="Make sure that no worker is alive, and export again",
+                f"{error.reason}, {done}", advice=f"{_INCOMPLETE}. {error.advice}", code=error.code
+            ) from error
+        if not unchanged:
+            raise LeaseTableFailed(
+                f"lease table {lease_table.name}: the lease of {shard_id} changed during the export, {done}: "
+                "a worker of the application is alive, or a response was lost",
+                advice=f"Make sure that no worker is alive. {_INCOMPLETE}",
             )
-        written += 1
+
+
+def _write_lease(
+    lease_table: LeaseTable, listing: StreamListing, leases: Leases, shard_id: str, checkpoint: Checkpoint
+) -> bool:
+    """Write the lease of a shard; return False if it has changed."""
+    shard = next((shard for shard in listing.shards if shard.shard_id == shard_id), None)
+    children = _children(listing, shard_id) if checkpoint.sequence_number == SHARD_END else []
+    if (lease := leases.by_shard.get(shard_id)) is not None:
+        return lease_table.update(
+            {KEY: {"S": lease.key}},
+            changed_values(lease, shard, children, checkpoint),
+            REMOVED,
+            unchanged_values(lease),
+        )
+    return shard is None or lease_table.put(new_item(leases.stream_name, shard, children, checkpoint), KEY)
 
 
 def _children(listing: StreamListing, shard_id: str) -> Sequence[str]:

@@ -20,6 +20,11 @@ Item = dict[str, dict[str, Any]]
 """An item in the form of the API: by attribute, a value by its type."""
 
 
+_THROTTLED = frozenset(
+    {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
+)
+
+
 def region_of(name: str, default: str | None) -> str | None:
     """Return the region of a table: that of its ARN, or by its name a default."""
     arn = re.fullmatch(r"arn:[^:]+:dynamodb:([a-z0-9-]+):.+", name)
@@ -167,6 +172,8 @@ class LeaseTable:
 
     def _failed(self, operation: str, code: str, message: str) -> LeaseTableFailed:
         advice = f"Check the table, its region, the credentials and their permission dynamodb:{operation}"
+        if code in _THROTTLED:
+            advice = "Raise its capacity, or run again later"
         if code == "ResourceNotFoundException":
             advice = (
                 "Check its name and region. The table of a new application is created by `aws dynamodb "

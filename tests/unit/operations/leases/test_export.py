@@ -305,9 +305,39 @@ def test_a_lease_that_appears_just_before_it_is_written_is_refused(handed, lease
         return put(*arguments)
 
     monkeypatch.setattr(LeaseTable, "put", late)
-    with pytest.raises(LeaseTableFailed, match="after 0 leases were written"):
+    with pytest.raises(
+        LeaseTableFailed, match=r"after 0 of 1 leases were written.*Do not start the application"
+    ):
         handed.hand()
     assert leases.items[read[0]]["checkpoint"] == "12"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_an_export_that_fails_halfway_says_so(handed, bench, leases, monkeypatch, exists):
+    shard_ids = bench.create(3)
+    bench.run()
+    handed.pause()
+    for shard_id in shard_ids if exists else ():
+        leases.lease(shard_id, "LATEST")
+    operation = "update" if exists else "put"
+    write = getattr(LeaseTable, operation)
+    calls = []
+
+    def throttled(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise LeaseTableFailed("PutItem failed", advice="Raise its capacity", code="ThrottlingException")
+        return write(*arguments)
+
+    monkeypatch.setattr(LeaseTable, operation, throttled)
+    with pytest.raises(LeaseTableFailed) as failed:
+        handed.hand()
+    assert str(failed.value) == (
+        "PutItem failed, after 1 of 3 leases were written. Do not start the application: it would skip "
+        "or repeat records of the other shards. Export again, until that succeeds. Raise its capacity"
+    )
+    monkeypatch.undo()
+    assert effects(handed.hand()).count("same") == 1
 
 
 @pytest.mark.usefixtures("read")
