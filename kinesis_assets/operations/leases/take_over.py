@@ -129,7 +129,7 @@ def take_over(
         client, lambda listing: _believed(client, listing, consumer, default, on_data_loss)
     )
     frozen = checked_starts(client, starts.as_start_positions(), listing)
-    shards = _positions(client, listing, frozen)
+    shards, expired = _positions(client, listing, frozen)
     listed = {shard.shard_id for shard in listing.shards}
     gone = {key: stored for key, stored in consumer.items() if key not in listed and not stored.ended}
     shards = {key: _given_up(listing, stored) for key, stored in gone.items()} | shards
@@ -144,13 +144,19 @@ def take_over(
         refuse_rows_without_positions(table, snapshot, listing.summary.identity)
     if current is not None and snapshot is not None:
         current = snapshot.with_all_archived(current)
+    elif expired and on_data_loss == "fail":
+        raise LeasesRefused(client.stream, {key: f"{why}. {_CONTINUE}" for key, why in expired.items()})
     planned = ImportResult(
         {
             shard_id: ImportedShard(
                 None if shard_id not in consumer else consumer[shard_id].stored,
                 shard,
                 _effect(shard_id, shards, current, gone),
-                starts.shards[shard_id].reason if shard_id in starts.shards else None,
+                f"{expired[shard_id]}: the first run records a gap"
+                if shard_id in expired
+                else starts.shards[shard_id].reason
+                if shard_id in starts.shards
+                else None,
             )
             for shard_id, shard in shards.items()
         }
@@ -165,6 +171,9 @@ def take_over(
         )
     _commit(table, listing, shards, by)
     return replace(planned, applied=True)
+
+
+_CONTINUE = "To record this gap and go on, set on_data_loss: continue"
 
 
 def _believed(
@@ -193,8 +202,7 @@ def _believed(
         if not consumer[shard_id].ended and on_data_loss == "fail":
             refused[shard_id] = (
                 f"{consumer[shard_id].source} is at {consumer[shard_id].stored}, but the stream does not "
-                "list the shard. If it has expired, its later records are lost: to record this gap, set "
-                "on_data_loss: continue"
+                f"list the shard. If it has expired, its later records are lost. {_CONTINUE}"
             )
     if refused:
         raise LeasesRefused(client.stream, refused)
@@ -203,28 +211,38 @@ def _believed(
 
 def _positions(
     client: StreamClient, listing: StreamListing, frozen: Mapping[str, Position]
-) -> dict[str, ShardPosition]:
-    """Return the positions of the listed shards.
+) -> tuple[dict[str, ShardPosition], dict[str, str]]:
+    """Return the positions of the listed shards, and why the first run may miss records of some.
 
     A sub-sequence number is omitted if it is that of the last sub-record, or of a record that is none.
     """
     reader = RecordReader(client)
-    arrivals = {}
+    arrivals, unreadable = {}, []
     positions = dict(frozen)
     for shard in listing.shards:
         position = frozen[shard.shard_id]
-        if position.kind is not PositionKind.AFTER_SEQUENCE_NUMBER or shard.ends_at(position):
+        number, sub = position.sequence_number, position.sub_sequence_number
+        if number is None or shard.ends_at(position):
             continue
-        number, sub = str(position.sequence_number), position.sub_sequence_number
         if (record := reader.at(shard, number)) is None:
+            unreadable.append(shard.shard_id)
             continue  # without a proof that the record is complete, its rest is read
         arrivals[shard.shard_id] = record.arrival
         if sub is not None and sub >= record.last_sub:
             positions[shard.shard_id] = Position.after(number)
     shards = initial_positions(listing, positions, wanted_from=listing.summary.service_time)
-    return {
+    shards = {
         shard_id: structs.replace(shard, wanted_from=arrivals.get(shard_id, shard.wanted_from))
         for shard_id, shard in shards.items()
+    }
+    now = listing.summary.service_time
+    return shards, {
+        shard_id: f"the record at {shard.position} has expired, so later ones may have too"
+        for shard_id, shard in shards.items()
+        if shard_id in unreadable
+        and (
+            shard.position.sub_sequence_number is not None or not shard.safe_until or shard.safe_until <= now
+        )
     }
 
 

@@ -12,7 +12,9 @@ from kinesis_assets.errors import (
     TableMissing,
 )
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.operations.leases.consumer import ConsumerShard
 from kinesis_assets.operations.leases.lease import stream_name_of
+from kinesis_assets.operations.leases.take_over import take_over
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.testing import UserRecord, aggregate
 from support.aggregates import aggregate_of
@@ -62,13 +64,38 @@ def test_a_half_read_aggregate_is_continued_inside(handed, bench, leases, sub, l
     assert bench.items == [*left, 4]
 
 
-def test_a_record_that_cannot_be_read_keeps_its_sub_sequence_number(handed, bench, leases):
-    (shard_id,) = bench.create()
+@pytest.mark.parametrize("sub", [-1, 0])
+def test_a_record_that_has_expired_is_refused_or_its_gap_announced(handed, bench, leases, sub):
+    first, second = bench.create(2)
     (number,) = bench.put(1)
     bench.later(hours=30)
-    leases.lease(shard_id, number, 0)
-    handed.take()
-    assert bench.at(shard_id).position == Position.after(number, 0)
+    leases.lease(first, number, sub)
+    leases.lease(second, "TRIM_HORIZON")
+    assert {key: "on_data_loss: continue" in reason for key, reason in refusal(handed).items()} == {
+        first: True
+    }
+    assert [*refusal(handed, apply=False)] == [first]
+    result = handed.take(on_data_loss="continue")
+    assert [shard.reason and "records a gap" in shard.reason for shard in result.shards.values()] == [
+        True,
+        None,
+    ]
+    assert bench.at(first).position.sub_sequence_number == (None if sub < 0 else sub)
+    bench.put(2)
+    bench.run(on_data_loss="continue")
+    assert bench.items == [2]
+    assert len(bench.at(first).gaps) == 1
+
+
+def test_the_first_number_of_a_shard_has_no_record_and_is_not_taken_for_an_expired_one(bench):
+    (shard_id,) = bench.create()
+    bench.put(1)
+    (shard,) = bench.client.list_shards()
+    start = Position.parse(f"AT_SEQUENCE_NUMBER:{shard.starting_sequence_number}")
+    consumer = {shard_id: ConsumerShard("file", str(start), start)}
+    take_over(bench.client, bench.table, consumer, default=None, on_data_loss="fail", by="ann", apply=True)
+    bench.run()
+    assert bench.items == [1]
 
 
 def test_an_imported_position_is_complete_up_to_the_arrival_of_its_record(handed, bench, leases):
