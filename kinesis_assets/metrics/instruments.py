@@ -96,7 +96,7 @@ LEASE_TABLE_LAG = Instrument(
     "kinesis_assets.lease_table.lag",
     Kind.GAUGE,
     "s",
-    "Time since the lease table had the positions of the raw table; 0 if it has",
+    "Time since the first update of the lease table that failed, if none has succeeded since; 0 otherwise",
     (STREAM,),
 )
 DERIVED_ROWS = Instrument(

@@ -82,7 +82,6 @@ class LeaseMirror:
         self._leases: dict[str, Lease] = {}
         self._stream_name: str | None = None
         self._warned: str | None = None
-        self._current_at = clock.monotonic()
         self._committed = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep_updating, name="lease mirror", daemon=True)
@@ -113,6 +112,7 @@ class LeaseMirror:
 
     def update(self) -> None:
         """Write the newest positions. A failure is measured and recorded, and reported once."""
+        began = self._clock.time()
         try:
             commit_id = self._update()
             if commit_id is not None:
@@ -122,19 +122,25 @@ class LeaseMirror:
                     self._committed.set()  # the mirror of the other run may have recorded it before this one
         except Exception as error:  # noqa: BLE001  # the mirror must not fail a run, whatever happens
             self._lease_table = None
-            reason = f"lease table: {type(error).__name__}: {reason_of(error)}"
-            if reason != self._warned:
-                self._warn(f"{reason}. The run goes on, and the next commit updates the lease table")
-            self._warned = reason
-            text = str(error) if isinstance(error, KinesisAssetsError) else f"{type(error).__name__}: {error}"
-            self._record(lambda state: state.after_failure(text))
+            self._note_failure(error, began)
         else:
-            self._warned, self._current_at = None, self._clock.monotonic()
-        lag = self._clock.monotonic() - self._current_at
-        measure(LEASE_TABLE_LAG, 0.0 if self._warned is None else lag, {STREAM: self._identity.name})
+            self._warned = None
+            self._measure(0.0)
 
-    def _record(self, change: Callable[[MirrorState], MirrorState]) -> None:
-        """Record the result of an attempt, which the check of the lease table reads."""
+    def _note_failure(self, error: Exception, began: float) -> None:
+        reason = f"lease table: {type(error).__name__}: {reason_of(error)}"
+        if reason != self._warned:
+            self._warn(f"{reason}. The run goes on, and the next commit updates the lease table")
+        self._warned = reason
+        text = str(error) if isinstance(error, KinesisAssetsError) else f"{type(error).__name__}: {error}"
+        state = self._record(lambda state: state.after_failure(text, began))
+        self._measure(self._clock.time() - (began if state is None else state.failing_since or began))
+
+    def _measure(self, lag: float) -> None:
+        measure(LEASE_TABLE_LAG, lag, {STREAM: self._identity.name})
+
+    def _record(self, change: Callable[[MirrorState], MirrorState]) -> MirrorState | None:
+        """Record the result of an attempt, which the check reads, and return it; None if that failed."""
         try:
             before = read_mirror_state(self._table, self._name)
             after = change(before)
@@ -142,25 +148,38 @@ class LeaseMirror:
                 write_mirror_state(self._table, after)
         except OSError as error:
             _log.warning("table %s: the state of its mirror cannot be written: %s", self._table.uri, error)
+            return None
+        return after
 
     def _newest_positions(self) -> StreamPositions | None:
         return self._table.snapshot().positions_of(self._identity.arn)
 
     def _update(self) -> int | None:
         """Write the newest positions, and return the commit; None if there is none yet."""
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS + 1):
             lease_table = self._lease_table or self._read()
             # Read after the leases: what another run has written is not newer.
             positions = self._newest_positions()
             if positions is None:
                 return None
-            if all(
-                self._write(lease_table, shard_id, recorded, positions.shards)
+            late = {
+                shard_id: recorded
                 for shard_id, recorded in positions.shards.items()
-            ):
+                if (lease := self._leases.get(shard_id)) is None or lease.stored != str(mirrored(recorded))
+            }
+            if not late:
+                return positions.commit_id
+            if attempt == _ATTEMPTS:
+                break
+            # All are written, whatever others change: two mirrors that write the same leases need one pass.
+            written = [self._write(lease_table, *each, positions.shards) for each in late.items()]
+            if all(written):
                 return positions.commit_id
             self._lease_table = None
-        raise LeaseTableFailed(f"others changed its leases during {_ATTEMPTS} updates")
+        raise LeaseTableFailed(
+            f"others change its leases: {len(late)} of them are old after {_ATTEMPTS} updates",
+            advice="Give the mirror a lease table of its own",
+        )
 
     def _read(self) -> LeaseTable:
         lease_table = self._open()
@@ -190,10 +209,8 @@ class LeaseMirror:
         recorded: ShardPosition,
         shards: Mapping[str, ShardPosition],
     ) -> bool:
-        """Write a lease that has another checkpoint; return False if another writer has changed it first."""
+        """Write a lease; return False if another writer has changed it first."""
         lease, checkpoint = self._leases.get(shard_id), mirrored(recorded)
-        if lease is not None and lease.stored == str(checkpoint):
-            return True
         shard = Shard(shard_id, recorded.parents, recorded.hash_range, "0")
         children = [key for key, each in shards.items() if recorded.finished and shard_id in each.parents]
         if lease is None:

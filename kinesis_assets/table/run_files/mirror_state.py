@@ -29,12 +29,14 @@ class MirrorState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         commit_id: The newest commit whose positions it has; None before the first.
         failed: How many attempts have failed since one succeeded.
         error: Why the last attempt failed; None if it succeeded.
+        failing_since: When the first of the failed attempts began, in seconds since the epoch.
     """
 
     lease_table: str
     commit_id: int | None = None
     failed: int = 0
     error: str | None = None
+    failing_since: float | None = None
 
     def has(self, commit_id: int) -> bool:
         """Return whether the lease table has the positions of a commit, or of a later one."""
@@ -45,9 +47,18 @@ class MirrorState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         newest = max(commit_id, self.commit_id or 0)  # the mirror of another run may be ahead
         return MirrorState(lease_table=self.lease_table, commit_id=newest)
 
-    def after_failure(self, error: str) -> MirrorState:
-        """Return the state after an attempt that has failed."""
-        return msgspec.structs.replace(self, failed=self.failed + 1, error=error[:_MAX_ERROR])
+    def after_failure(self, error: str, began: float) -> MirrorState:
+        """Return the state after an attempt that has failed.
+
+        Args:
+            began: When the attempt began, in seconds since the epoch.
+        """
+        return msgspec.structs.replace(
+            self,
+            failed=self.failed + 1,
+            error=error[:_MAX_ERROR],
+            failing_since=began if self.failing_since is None else self.failing_since,
+        )
 
 
 def read_mirror_state(table: PositionedTable, lease_table: str) -> MirrorState:

@@ -27,6 +27,8 @@ class Ticking(Clock):
     def monotonic(self):
         return self.seconds
 
+    time = monotonic
+
     def wait(self, event, seconds):
         del seconds
         return event.wait(60)
@@ -145,21 +147,65 @@ def test_the_mirrors_of_two_runs_converge_on_the_newest_positions(mirrored, benc
     assert mirrored.warnings == []
 
 
+def test_two_mirrors_that_write_each_lease_at_the_same_time_do_not_fail(mirrored, bench, monkeypatch):
+    bench.run()
+    bench.split(bench.shard_ids[0])
+    bench.run()
+    put = LeaseTable.put
+    rivals = []
+
+    def late(*arguments):
+        rivals.append(put(*arguments))  # the other mirror is a moment faster
+        return put(*arguments)
+
+    monkeypatch.setattr(LeaseTable, "put", late)
+    mirrored.mirror.update()
+    assert rivals == [True] * 4
+    assert mirrored.warnings == []
+    assert mirrored.state == MirrorState(lease_table=mirrored.name, commit_id=bench.positions.commit_id)
+
+
+def test_a_mirror_fails_only_if_the_leases_are_old_after_all_others_have_written(
+    mirrored, bench, leases, monkeypatch
+):
+    bench.run()
+    mirrored.mirror.update()
+    update = LeaseTable.update
+
+    def changed_first(table, key, *arguments):
+        for other in bench.shard_ids:
+            leases.put(**leases.items[other] | {"leaseCounter": leases.items[other]["leaseCounter"] + 1})
+        return update(table, key, *arguments)
+
+    numbers = [*bench.put(1), *bench.put(2, shard_id=bench.shard_ids[1])]
+    bench.run()
+    monkeypatch.setattr(LeaseTable, "update", changed_first)
+    mirrored.mirror.update()
+    assert "others change its leases: 2 of them are old" in mirrored.warnings[0]
+    assert mirrored.state.failed == 1
+    monkeypatch.undo()
+    mirrored.mirror.update()
+    assert [number for number, _ in mirrored.checkpoints.values()] == numbers
+
+
 def test_a_failure_is_reported_once_and_its_lateness_measured_until_it_is_over(
     mirrored, bench, leases, measured
 ):
     bench.run()
     broken = leases.name
     leases.name = "none"
-    for _ in range(2):
-        mirrored.clock.advance(10)
-        mirrored.mirror.update()
+    mirrored.clock.advance(10)
+    mirrored.mirror.update()
+    mirrored.clock.advance(10)
+    mirrored.mirror.update()
     assert len(mirrored.warnings) == 1
     assert "The run goes on" in mirrored.warnings[0]
+    mirrored.clock.advance(10)
+    mirrored.another().update()  # that of a later run
     leases.name = broken
     mirrored.clock.advance(10)
     mirrored.mirror.update()
-    assert measured == [(lag, bench.stream) for lag in (10, 20, 0)]
+    assert measured == [(lag, bench.stream) for lag in (0, 10, 20, 0)]
     assert mirrored.checkpoints.keys() == set(bench.shard_ids)
 
 
@@ -207,7 +253,7 @@ def test_a_record_that_cannot_be_written_fails_nothing(mirrored, bench):
 def test_a_slower_run_does_not_take_back_what_another_one_recorded():
     newer = MirrorState(lease_table="mirror", commit_id=6)
     assert newer.after_success(5) == newer
-    assert newer.after_failure("denied").after_success(5) == newer
+    assert newer.after_failure("denied", 1.0).after_success(5) == newer
 
 
 def test_a_run_that_ends_updates_again_if_another_one_has_committed_meanwhile(mirrored, bench, monkeypatch):
