@@ -50,13 +50,19 @@ class MirroredLeases:
             self._mirror.note_commit()
 
 
+_SECONDS_TO_ANSWER = 2.0
+"""How long a call to the lease table is awaited. The update after the next commit tries again."""
+
+
 def open_lease_table(stream: OpenStream, name: str) -> LeaseTable:
-    """Open a lease table with the region and the credentials of a stream.
+    """Open a lease table with the region and the credentials of a stream. A call is attempted once.
 
     Raises what `LeaseTable` raises.
     """
-    from kinesis_assets.kinesis.settings import ClientSettings  # noqa: PLC0415  # as above
+    from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming  # noqa: PLC0415  # as above
     from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of  # noqa: PLC0415
 
     region = region_of(name, stream.client.settings.region_name)
-    return LeaseTable(name, ClientSettings(region, None, stream.kinesis.profile_name, role=stream.role))
+    timing = ReadTiming(connect_timeout=_SECONDS_TO_ANSWER, read_timeout=_SECONDS_TO_ANSWER)
+    settings = ClientSettings(region, None, stream.kinesis.profile_name, timing=timing, role=stream.role)
+    return LeaseTable(name, settings, attempts=1)

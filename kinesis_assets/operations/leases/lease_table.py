@@ -36,16 +36,17 @@ class LeaseTable:
 
     Args:
         settings: The settings of the client.
+        attempts: Attempts of each call.
 
     Raises:
         InvalidInput: The settings are invalid.
         RoleNotAssumed: The role of the settings cannot be assumed.
     """
 
-    def __init__(self, name: str, settings: ClientSettings) -> None:
+    def __init__(self, name: str, settings: ClientSettings, attempts: int = ATTEMPTS) -> None:
         self.name = name
         try:
-            self._client = sdk_client(settings, ATTEMPTS, "dynamodb")
+            self._client = sdk_client(settings, attempts, "dynamodb")
         except (BotoCoreError, ValueError) as error:
             # The SDK's error is not chained: it may repeat credentials in the endpoint URL.
             raise InvalidInput(

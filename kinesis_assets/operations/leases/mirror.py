@@ -1,7 +1,8 @@
 """The mirror: the positions of a table as leases of the KCL, for tools and dashboards that read such a table.
 
-A thread writes it after commits. Nothing reads it, and it never fails or delays a run: what could not be
-written is written after the next commit. What was written is recorded with the table, for the check.
+A thread writes it after commits. Nothing reads it, and it never fails a run, nor delays its end by more than
+some seconds: what could not be written is written after the next commit. What was written is recorded with
+the table, for the check.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class LeaseMirror:
         self._warned: str | None = None
         self._committed = threading.Event()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._keep_updating, name="lease mirror", daemon=True)
+        self._began = clock.time()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease mirror", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -93,11 +96,23 @@ class LeaseMirror:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._committed.set()
-        self._thread.join(_SECONDS_TO_END)
+        self._clock.wait(self._done, _SECONDS_TO_END)
+        if not self._done.is_set():
+            late = LeaseTableFailed(
+                f"an update did not end within {_SECONDS_TO_END:g} s",
+                advice="Check that the run reaches DynamoDB, and the capacity of the table",
+            )
+            self._note_failure(late, self._began)
 
     def note_commit(self) -> None:
         """Let the thread write the newest positions."""
         self._committed.set()
+
+    def _run(self) -> None:
+        try:
+            self._keep_updating()
+        finally:
+            self._done.set()
 
     def _keep_updating(self) -> None:
         while not self._ended.is_set():
@@ -112,7 +127,7 @@ class LeaseMirror:
 
     def update(self) -> None:
         """Write the newest positions. A failure is measured and recorded, and reported once."""
-        began = self._clock.time()
+        began = self._began = self._clock.time()
         try:
             commit_id = self._update()
             if commit_id is not None:

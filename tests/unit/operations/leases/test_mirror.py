@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.waiting import wait_until
+from kinesis_assets.errors import LeaseTableFailed
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG, STREAM
 from kinesis_assets.operations.leases import mirror as mirror_module
@@ -22,7 +22,17 @@ pytestmark = pytest.mark.slow  # starts moto
 
 
 class Ticking(Clock):
-    """A clock of the machine that the test controls, on which no wait takes time."""
+    """A clock of the machine that the test controls, on which no wait takes time.
+
+    Attributes:
+        waits: The seconds of the waits that have a limit.
+        patient: Whether waits last until their event is set.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+        self.patient = True
 
     def monotonic(self):
         return self.seconds
@@ -30,8 +40,9 @@ class Ticking(Clock):
     time = monotonic
 
     def wait(self, event, seconds):
-        del seconds
-        return event.wait(60)
+        if seconds is not None:
+            self.waits.append(seconds)
+        return event.wait(60) if self.patient or seconds is None else event.is_set()
 
 
 @pytest.fixture
@@ -270,7 +281,7 @@ def test_a_run_that_ends_updates_again_if_another_one_has_committed_meanwhile(mi
     monkeypatch.setattr(mirror_module, "write_mirror_state", overtaken)
     with mirrored.mirror:
         pass
-    wait_until(lambda: mirrored.state.commit_id == bench.positions.commit_id)
+    assert mirrored.state.commit_id == bench.positions.commit_id
 
 
 def test_the_table_of_an_application_is_left_alone(mirrored, bench, leases):
@@ -331,6 +342,28 @@ def test_a_thread_updates_after_a_commit_and_at_the_end(mirrored, bench, measure
         mirror.note_commit()
     assert mirrored.checkpoints[bench.shard_ids[0]] == (number, WHOLE)
     assert len(measured) == 2
+
+
+def test_a_run_does_not_wait_for_an_update_that_does_not_end(mirrored, bench, monkeypatch, measured):
+    begun, answered = threading.Event(), threading.Event()
+
+    def hang(_):
+        begun.set()
+        answered.wait(60)
+        raise LeaseTableFailed("Scan failed")
+
+    monkeypatch.setattr(LeaseTable, "items", hang)
+    bench.run()
+    mirrored.clock.patient = False
+    with mirrored.mirror as mirror:
+        mirror.note_commit()
+        assert begun.wait(60)
+        mirrored.clock.advance(4)
+    assert mirrored.clock.waits[-1] == 10
+    assert "did not end within 10 s" in mirrored.warnings[0]
+    assert measured == [(4, bench.stream)]
+    assert mirrored.state.failed == 1
+    answered.set()
 
 
 def test_an_arn_names_the_region_of_its_table():
