@@ -57,7 +57,7 @@ class ShardEvents:
         self.ended = False
         self._client = client
         self._response = response
-        self._date = date
+        self._date = self._delivered_until = date
         self._clock = client.settings.timing.clock
         self._parser = MessageParser(client.settings.page_sizes.largest_body)
         self._error: CallFailed | None = None
@@ -82,8 +82,8 @@ class ShardEvents:
             reservation: The memory reservation for the page.
 
         Returns:
-            The page, and the service's clock: now or, of a page up to the tip, when all earlier events had
-            been received. None if no event arrived in time, or there is no further one.
+            The page, and the service's clock: now or, of a page up to the tip, a time before which no other
+            record had arrived. None if no event arrived in time, or there is no further one.
 
         Raises:
             CallFailed: The response contains an error, is invalid, or was canceled.
@@ -100,9 +100,17 @@ class ShardEvents:
             raise self._failure(error) from None
         finally:
             del events  # the traceback of an error must not keep them alive
+        now = self._time_at(self.heard_at)
+        if page.records:  # what had arrived before its last record has been delivered before it
+            arrival = min(now, page.records[-1].arrival)
+            self._delivered_until = max(self._delivered_until, arrival)
         # At the tip, what may not have arrived yet counts; before it, what may have expired meanwhile.
-        seen = self.heard_at if page.millis_behind_latest else since
-        return page, self._date + timedelta(seconds=seen - self.opened_at)
+        at_tip = page.millis_behind_latest == 0
+        return page, max(self._time_at(since), self._delivered_until) if at_tip else now
+
+    def _time_at(self, monotonic: float) -> datetime:
+        """Return the service's clock at a time of the monotonic clock."""
+        return self._date + timedelta(seconds=monotonic - self.opened_at)
 
     async def _events(self, wait: float, reservation: Reservation | None) -> list[WireEvent]:
         if self._error is not None:

@@ -29,17 +29,17 @@ SECONDS = 60.0
 MIB = 1 << 20
 
 
-def record(number, size=1):
+def record(number, size=1, arrival=1764331200.123):
     return {
         "SequenceNumber": str(number),
-        "ApproximateArrivalTimestamp": 1764331200.123,
+        "ApproximateArrivalTimestamp": arrival,
         "Data": base64.b64encode(b"x" * size).decode(),
         "PartitionKey": "k",
     }
 
 
-def records(*numbers, behind=0, size=1):
-    wire = [record(number, size) for number in numbers]
+def records(*numbers, behind=0, **fields):
+    wire = [record(number, **fields) for number in numbers]
     last = str(numbers[-1]) if numbers else "1"
     return event(records=wire, continuation_sequence_number=last, millis_behind_latest=behind)
 
@@ -230,6 +230,33 @@ def test_the_time_of_a_page_up_to_the_tip_is_that_at_which_nothing_else_had_arri
     sent.set()
     _, seen = run(events.page(SECONDS, None))
     assert seen == DATE + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(("arrived", "seconds"), [(5, 10), (17, 17), (100, 30)])
+def test_the_time_of_the_tip_is_not_before_the_arrival_of_the_last_record(opened, virtual, arrived, seconds):
+    sent = threading.Event()
+    arrival = (DATE + timedelta(seconds=arrived)).timestamp()
+    event = records(1, arrival=arrival)
+    events = opened(b"", then=lambda peer: (sent.wait(), peer.send(event), peer.hold()))
+    virtual.now += 10
+    assert page(events, wait=0.0) is None
+    virtual.now += 20
+    sent.set()
+    _, seen = run(events.page(SECONDS, None))
+    assert seen == DATE + timedelta(seconds=seconds)
+
+
+def test_the_time_of_the_tip_does_not_go_back_while_more_arrives_than_a_page_has(opened, virtual):
+    virtual.now += 10
+    arrival = (DATE + timedelta(seconds=7)).timestamp()
+    events = opened(
+        records(1, arrival=arrival, size=2 * MIB)
+        + event(records=[], continuation_sequence_number="1", millis_behind_latest=0)
+    )
+    virtual.now += 10
+    _, seen = run(events.page(SECONDS, None))
+    _, then = run(events.page(SECONDS, None))
+    assert seen == then == DATE + timedelta(seconds=7)
 
 
 class WaitingLimiter(MemoryLimiter):
