@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 _IN_USE = "ResourceInUseException"
 """The name of the exception if the consumer has subscribed to the shard too recently, or elsewhere since."""
 
+_NO_EVENT = "NoEvent"
+"""The code of the `CallFailed` for a subscription that has not had a single event."""
+
+_MAY_BE_SHORT = frozenset({_IN_USE, _NO_EVENT})
+"""Failures that are not reported the first time, as those that `is_transient`."""
+
 _RENEWED_AFTER = (200.0, 280.0)
 """The age in seconds at which a subscription is renewed: a random one, so that those of many shards are not
 renewed together. At 300 s the service ends it."""
@@ -138,6 +144,7 @@ class Subscription:
         self._shard_id = shard_id
         self._clock = owner.client.settings.timing.clock
         self._events: ShardEvents | None = None
+        self._heard = False  # whether it had an event
         self._position: Position | None = None  # after what was read
         self._delivered_at: Position | None = None  # where the last page was read from
         self._unread: Records | None = None
@@ -187,6 +194,8 @@ class Subscription:
         """Record that GetRecords has returned a page at the position."""
         if not page.records:
             self._tip = page.millis_behind_latest, served
+        elif self._events is not None and not self._heard:
+            self._fail(self._without_event("GetRecords has read records before the first event"))
 
     def keep_unread(self, records: Records, position: Position) -> None:
         """Keep the records of the last page that are after a position."""
@@ -216,6 +225,7 @@ class Subscription:
         tip = self._tip
         self.close()
         self._events, self._position, self._tip = events, position, tip
+        self._heard = False
         self._next_attempt = events.opened_at + _INTERVAL
         self._renewal = events.opened_at + random.uniform(*_RENEWED_AFTER)  # noqa: S311
 
@@ -243,6 +253,7 @@ class Subscription:
         self._keep(events.buffered)
         if found is None:
             return self._page_without_events(events)
+        self._heard = True
         first = found[0].records.numbers[0] if found[0].records else None
         check_follows(self._owner.client.stream, first, position, SUBSCRIBE)
         self._failures = 0
@@ -255,6 +266,8 @@ class Subscription:
 
     def _page_without_events(self, events: ShardEvents) -> tuple[Page, datetime] | None:
         stream = self._owner.client.stream
+        if events.ended and not self._heard:
+            raise self._without_event("the response ended before the first event")
         if events.ended:  # after five minutes
             self.close()
         elif self._clock.monotonic() - events.heard_at > _SILENCE:
@@ -266,6 +279,9 @@ class Subscription:
                 stream, SUBSCRIBE, "ReadTimeoutError", f"no event in {self._owner.patience:.0f} s"
             )
         return None
+
+    def _without_event(self, message: str) -> CallFailed:
+        return CallFailed(self._owner.client.stream, SUBSCRIBE, _NO_EVENT, message)
 
     def _keep(self, size: int) -> None:
         """Account for bytes that no reading has used, and close the subscription if they are too many."""
@@ -282,7 +298,7 @@ class Subscription:
         """Wait longer before the next attempt, and report the failure, unless it may be a short one."""
         self._failures += 1
         self._wait_after(self._failures)
-        if self._failures > 1 or not (error.code == _IN_USE or is_transient(error)):
+        if self._failures > 1 or not (error.code in _MAY_BE_SHORT or is_transient(error)):
             self._owner.report(self._shard_id, error)
 
     def _wait_after(self, failures: int) -> None:

@@ -305,6 +305,34 @@ def test_a_short_failure_is_not_reported(put, read, faults, wait, warnings, code
     assert len(warnings) == 1
 
 
+@pytest.mark.parametrize("fault", ["says nothing", "ends"])
+def test_a_subscription_without_an_event_is_tried_again_less_and_less_often_and_reported(
+    put, read, calls, faults, wait, warnings, monkeypatch, fault
+):
+    async def nothing():
+        return
+        yield
+
+    monkeypatch.setattr(subscription, "_FIRST_EVENT", 0.01)
+    if fault == "says nothing":
+        faults.stop_events(times=100)
+    else:
+        faults.answer("SubscribeToShard", lambda _, answer: replace(answer, frames=nothing()))
+    calls()
+    reading, found, attempts = None, [], []
+    for second in range(40):
+        put(second)  # GetRecords reads it
+        reading, more = read(BEGINNING if reading is None else reading.position)
+        found += more
+        if "SubscribeToShard" in calls():
+            attempts.append(second)
+        wait(1)
+    assert found == list(range(40))
+    assert attempts == [0, 5, 15, 35]
+    (warning,) = warnings
+    assert "NoEvent" in warning
+
+
 def test_a_time_that_does_not_agree_with_the_service_is_not_believed(put, read, faults, calls):
     put(0)
     calls()
