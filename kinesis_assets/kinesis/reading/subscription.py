@@ -13,6 +13,7 @@ Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToS
 from __future__ import annotations
 
 import random
+import resource
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,9 @@ _IN_USE = "ResourceInUseException"
 _NO_EVENT = "NoEvent"
 """The code of the `CallFailed` for a subscription that has not had a single event."""
 
+_TOO_MANY = "TooManySubscriptions"
+"""The code of the `CallFailed` for a subscription that would be one too many."""
+
 _MAY_BE_SHORT = frozenset({_IN_USE, _NO_EVENT})
 """Failures that are not reported the first time, as those that `is_transient`."""
 
@@ -62,6 +66,10 @@ _SILENCE = 30.0
 """Seconds without an event after which a subscription counts as lost. The service sends one every few
 seconds, even if there are no records."""
 
+_MOST_OPEN = 512
+"""The maximum number of subscriptions of a run. Each has a connection, of which the system may buffer
+`http2.WINDOW`."""
+
 _KEPT_BYTES = 64 << 20
 """The maximum size of what all subscriptions have received and no reading has used."""
 
@@ -79,6 +87,7 @@ class Subscriptions:
 
     Attributes:
         kept_bytes: The size of what they have received and no reading has used.
+        most_open: How many may be open; half of the files that the process may open remain for the others.
         patience: Seconds to wait for a response, and for an event before the tip.
     """
 
@@ -92,6 +101,8 @@ class Subscriptions:
         self.client = client
         self.consumer_arn = consumer_arn
         self.kept_bytes = 0
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.most_open = _MOST_OPEN if files == resource.RLIM_INFINITY else min(_MOST_OPEN, files // 2)
         self.patience = min(_PATIENCE, client.settings.timing.read_timeout)
         self._warn = warn
         self._clock = client.settings.timing.clock
@@ -114,8 +125,16 @@ class Subscriptions:
         """Subscribe to a shard.
 
         Raises:
-            CallFailed: The call failed, or the time of the response does not agree with the service's clock.
+            CallFailed: Too many others are open, the call failed, or the time of the response does not agree
+                with the service's clock.
         """
+        others = (shard for other, shard in self._shards.items() if other != shard_id)
+        if sum(shard.has_connection for shard in others) >= self.most_open:
+            reason = (
+                f"{self.most_open} subscriptions are open. A run may have {_MOST_OPEN}, and at most half as "
+                "many as the files that its process may open (ulimit -n)"
+            )
+            raise CallFailed(self.client.stream, SUBSCRIBE, _TOO_MANY, reason)
         response, date = await self.client.subscribing(self.consumer_arn, shard_id, position, self.patience)
         expected = self._service_time + timedelta(seconds=self._clock.monotonic() - self._since)
         if not agree(expected, date):
@@ -144,6 +163,7 @@ class Subscription:
         self._shard_id = shard_id
         self._clock = owner.client.settings.timing.clock
         self._events: ShardEvents | None = None
+        self._connecting = False
         self._heard = False  # whether it had an event
         self._position: Position | None = None  # after what was read
         self._delivered_at: Position | None = None  # where the last page was read from
@@ -152,6 +172,11 @@ class Subscription:
         self._kept = 0
         self._renewal = self._next_attempt = 0.0
         self._failures = 0
+
+    @property
+    def has_connection(self) -> bool:
+        """Whether it is open or being opened."""
+        return self._connecting or self._events is not None
 
     async def connect(self, position: Position) -> bool:
         """Subscribe at a position, if necessary and possible, and return whether there is a subscription."""
@@ -217,11 +242,14 @@ class Subscription:
     async def _subscribe(self, position: Position) -> None:
         """Subscribe at a position. If that fails, a subscription that is to be renewed stays open."""
         self._next_attempt = self._renewal = self._clock.monotonic() + _INTERVAL
+        self._connecting = True
         try:
             events = await self._owner.events(self._shard_id, position)
         except CallFailed as error:
             self._note_failure(error)
             return
+        finally:
+            self._connecting = False
         tip = self._tip
         self.close()
         self._events, self._position, self._tip = events, position, tip

@@ -10,10 +10,11 @@ import pytest
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.fan_out import landing_by_subscriptions
+from kinesis_assets.kinesis.reading import subscription
 from support.continuous import RunHarness
 from support.single_task import land_as_in_spark
 
-A, B, C = (f"shardId-{number:012d}" for number in range(3))
+A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
 
 class FanOutRun(RunHarness):
@@ -99,6 +100,22 @@ def test_children_are_read_after_the_end_of_their_parent_is_confirmed(bench, reg
     assert [set(states.values()) for states in run.events][-1] == {("finished", 0)}
     FanOutRun(bench).run_as("lake", B, C)
     bench.assert_exactly_once()
+
+
+def test_getrecords_reads_the_shards_beyond_the_largest_number_of_subscriptions(
+    bench, register, calls, monkeypatch
+):
+    monkeypatch.setattr(subscription, "_MOST_OPEN", 2)
+    bench.create(4)
+    bench.put_many(20)
+    register()
+    calls()
+    run = FanOutRun(bench, before={3: partial(bench.put_many, 20)})
+    run.run_as("lake", A, B, C, D)
+    bench.assert_exactly_once()
+    assert calls()["SubscribeToShard"] == 2
+    (warning,) = run.warnings
+    assert "2 subscriptions are open" in warning
 
 
 def test_two_runs_with_one_consumer_leave_each_record_once(bench, register):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -22,6 +23,8 @@ from kinesis_assets.kinesis.transport.concurrency import run
 from support.aggregates import aggregate_of
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import READING
+
+NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 CHILD = {
     "ShardId": "shardId-000000000009",
@@ -445,6 +448,37 @@ def test_what_is_kept_between_readings_is_bounded(until_found, put, read, subscr
     assert subscriptions.kept_bytes == 0
     _, more = until_found(third.position, 10 - len(found))
     assert [*found, *more] == list(range(10, 20))
+
+
+def test_the_largest_number_of_subscriptions_may_be_renewed_and_replaced(
+    put, read, subscriptions, until_found, calls, wait, warnings
+):
+    subscriptions.most_open = 1
+    put(0)
+    first, _ = read()
+    wait(280)
+    put(1)
+    calls()
+    _, found = until_found(first.position, 1)
+    assert found == [1]
+    assert calls() == {"SubscribeToShard": 1}
+    other = subscriptions.of("shardId-000000000001")
+    assert not run(other.connect(BEGINNING))
+    (warning,) = warnings
+    assert "TooManySubscriptions" in warning
+    subscriptions.of(SHARD).close()
+    wait(5)
+    assert run(subscriptions.of(SHARD).connect(BEGINNING))
+
+
+@pytest.mark.parametrize(
+    ("files", "most"), [(128, 64), (1024, 512), (1 << 20, 512), (resource.RLIM_INFINITY, 512)]
+)
+def test_subscriptions_leave_half_of_the_files_that_a_process_may_open(
+    client, warnings, monkeypatch, files, most
+):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, resource.RLIM_INFINITY))
+    assert Subscriptions(client, "arn", NOON, warnings.append).most_open == most
 
 
 def test_an_event_before_the_position_is_refused(put, read, until_found, faults, calls):
