@@ -53,7 +53,7 @@ renewed together. At 300 s the service ends it."""
 _INTERVAL = 5.0
 """The minimum time in seconds between two subscriptions of a consumer to a shard."""
 
-_FAILED = Backoff(_INTERVAL, 300.0)
+UNAVAILABLE = Backoff(_INTERVAL, 300.0)
 """How long GetRecords is used after failures in a row."""
 
 _FIRST_EVENT = 1.0
@@ -151,7 +151,7 @@ class Subscriptions:
         self._warn(
             f"stream {self.client.stream}: GetRecords reads shard {shard_id}, and maybe others, instead of "
             f"consumer {self.consumer_arn}: {error.reason}. The run subscribes again as soon as it can, and "
-            f"tries at least every {_FAILED.longest:.0f} s"
+            f"tries at least every {UNAVAILABLE.longest:.0f} s"
         )
 
 
@@ -330,5 +330,5 @@ class Subscription:
             self._owner.report(self._shard_id, error)
 
     def _wait_after(self, failures: int) -> None:
-        due = self._clock.monotonic() + _FAILED.wait(failures)
+        due = self._clock.monotonic() + UNAVAILABLE.wait(failures)
         self._next_attempt, self._renewal = max(self._next_attempt, due), max(self._renewal, due)

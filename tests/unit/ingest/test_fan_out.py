@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.fan_out import landing_by_subscriptions
 from kinesis_assets.kinesis.reading import subscription
+from kinesis_assets.table.table import PositionedTable
 from support.continuous import RunHarness
 from support.single_task import land_as_in_spark
+from support.timing import READING, WRITING
+from support.virtual_time import VirtualTime
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
@@ -52,12 +56,25 @@ class FanOutRun(RunHarness):
 @pytest.fixture
 def register(bench):
     """Register a consumer of the bench's stream, and return its ARN."""
+    return partial(register_consumer, bench)
 
-    def register(name="lake"):
-        arn = bench.client.describe().identity.arn
-        return bench.client.register_consumer(name, arn).arn
 
-    return register
+def register_consumer(bench):
+    arn = bench.client.describe().identity.arn
+    return bench.client.register_consumer("lake", arn).arn
+
+
+@pytest.fixture
+def clocked_bench(bench, clocked, tmp_path):
+    """A bench that controls the service's clock and the machine's."""
+    return replace(
+        bench,
+        clock=clocked.clock,
+        kinesis=clocked.kinesis,
+        settings=replace(clocked.settings, timing=replace(READING, clock=VirtualTime())),
+        stream=f"{bench.stream}-clocked",
+        table=PositionedTable(str(tmp_path / "clocked"), WRITING),
+    )
 
 
 @pytest.fixture
@@ -145,6 +162,60 @@ def test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once(bench,
     assert len(run.warnings) == 1
     assert "consumer lake is not there" in run.warnings[0]
     assert "kinesis-assets consumer register" in run.warnings[0]
+
+
+def test_a_consumer_that_cannot_be_described_is_not_reported_as_missing(bench, register, faults, calls):
+    bench.create(1)
+    bench.put_many(5)
+    register()
+    faults.fail("DescribeStreamConsumer", status=400, code="AccessDeniedException")
+    calls()
+    run = FanOutRun(bench)
+    run.run_as("lake", A)
+    bench.assert_exactly_once()
+    assert "SubscribeToShard" not in calls()
+    (warning,) = run.warnings
+    assert "AccessDeniedException" in warning
+    assert "is not there" not in warning
+    assert "register" not in warning
+
+
+@pytest.mark.parametrize("seconds", [5, 1800])
+def test_a_run_looks_for_its_consumer_again(clocked_bench, faults, calls, seconds):
+    bench = clocked_bench
+    bench.create(1)
+    bench.put_many(5)
+    register_consumer(bench)
+    faults.fail("DescribeStreamConsumer", status=400, code="AccessDeniedException", times=1)
+
+    def wait():
+        bench.client.settings.timing.clock.now += seconds
+        bench.clock.seconds += seconds
+        bench.put_many(5)
+        calls()
+
+    run = FanOutRun(bench, before={3: wait})
+    run.run_as("lake", A)
+    bench.assert_exactly_once()
+    assert calls() == {"SubscribeToShard": 1}
+    assert len(run.warnings) == 1
+
+
+def test_a_run_looks_for_a_missing_consumer_less_and_less_often(clocked_bench, faults):
+    bench = clocked_bench
+    bench.create(1)
+    attempts = []
+
+    def tick():
+        if any(call.operation == "DescribeStreamConsumer" for call in faults.calls):
+            attempts.append(run.iterations - 1)
+        faults.calls.clear()
+        bench.client.settings.timing.clock.now += 1
+
+    run = FanOutRun(bench, before=dict.fromkeys(range(1, 42), tick), last_iteration=41)
+    run.run_as("lake", A)
+    assert attempts == [0, 5, 15, 35]
+    assert len(run.warnings) == 1
 
 
 def test_a_run_goes_on_with_getrecords_when_its_consumer_is_deregistered(bench, register):
