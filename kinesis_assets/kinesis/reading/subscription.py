@@ -22,7 +22,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.retries import is_transient
 from kinesis_assets.kinesis.reading.shard_events import SUBSCRIBE, ShardEvents
 from kinesis_assets.kinesis.records.records import Records
-from kinesis_assets.kinesis.records.wire import Page, check_follows
+from kinesis_assets.kinesis.records.wire import REPEATED_PAGE, Page, check_follows
 from kinesis_assets.kinesis.stream import UNCERTAIN, agree
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 from kinesis_assets.retry import Backoff
@@ -323,10 +323,14 @@ class Subscription:
         self._note_failure(error)
 
     def _note_failure(self, error: CallFailed) -> None:
-        """Wait longer before the next attempt, and report the failure, unless it may be a short one."""
+        """Wait longer before the next attempt, and report the failure, unless it may be a short one.
+
+        A record that comes after later ones may be one that a page before it lacked, so it is reported too.
+        """
         self._failures += 1
         self._wait_after(self._failures)
-        if self._failures > 1 or not (error.code in _MAY_BE_SHORT or is_transient(error)):
+        may_be_short = error.code in _MAY_BE_SHORT or is_transient(error)
+        if self._failures > 1 or not may_be_short or error.code == REPEATED_PAGE:
             self._owner.report(self._shard_id, error)
 
     def _wait_after(self, failures: int) -> None:

@@ -481,7 +481,9 @@ def test_subscriptions_leave_half_of_the_files_that_a_process_may_open(
     assert Subscriptions(client, "arn", NOON, warnings.append).most_open == most
 
 
-def test_an_event_before_the_position_is_refused(put, read, until_found, faults, calls):
+def test_an_event_before_the_position_is_refused_and_reported_at_once(
+    put, read, until_found, faults, calls, warnings
+):
     def repeats(_, answer):
         async def frames():
             first = None
@@ -492,7 +494,7 @@ def test_an_event_before_the_position_is_refused(put, read, until_found, faults,
 
         return replace(answer, frames=frames())
 
-    put(0, 1)
+    number, _ = put(0, 1)
     faults.answer("SubscribeToShard", repeats)
     reading, found = read()
     assert found == [0, 1]
@@ -501,6 +503,8 @@ def test_an_event_before_the_position_is_refused(put, read, until_found, faults,
     _, found = until_found(reading.position, 1)
     assert found == [2]
     assert calls()["GetRecords"] == 1
+    (warning,) = warnings
+    assert f"starts at sequence number {number}" in warning
 
 
 def test_kept_records_do_not_end_at_the_tip_of_the_time_at_which_they_arrived(put, read, subscriptions):
