@@ -73,6 +73,9 @@ _MOST_OPEN = 512
 _KEPT_BYTES = 64 << 20
 """The maximum size of what all subscriptions have received and no reading has used."""
 
+_RECORD_BYTES = 200
+"""The approximate memory of the Python objects of a record, besides its data, key and sequence number."""
+
 _CONTINUES = "subscription"
 """What a page of a subscription has in place of its next iterator."""
 
@@ -230,7 +233,7 @@ class Subscription:
             index = records.numbers.index(position.sequence_number or "")
             records = records[index + (position.sub_sequence_number is None) :]
         self._unread, self._position = records, position
-        self._keep(sum(map(len, records.payloads)) + self._events.buffered)
+        self._keep(_size_of(records) + self._events.buffered)
 
     def close(self) -> None:
         """Close the subscription, if it is open."""
@@ -336,3 +339,9 @@ class Subscription:
     def _wait_after(self, failures: int) -> None:
         due = self._clock.monotonic() + UNAVAILABLE.wait(failures)
         self._next_attempt, self._renewal = max(self._next_attempt, due), max(self._renewal, due)
+
+
+def _size_of(records: Records) -> int:
+    """Return the approximate memory of records in bytes."""
+    texts = (records.payloads, records.numbers, filter(None, records.keys))
+    return sum(sum(map(len, each)) for each in texts) + _RECORD_BYTES * len(records)

@@ -22,9 +22,13 @@ from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.kinesis.transport.concurrency import run
 from support.aggregates import aggregate_of
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
+from support.recording_limiter import RecordingLimiter
 from support.timing import READING
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
+
+KEPT_RECORD = 1 + 1 + 56 + 200
+"""The size of a record of one byte that is kept: its data, key and sequence number, and the objects."""
 
 CHILD = {
     "ShardId": "shardId-000000000009",
@@ -436,10 +440,10 @@ def test_records_that_expired_before_a_subscription_are_a_loss(put, client, subs
 
 
 def test_what_is_kept_between_readings_is_bounded(until_found, put, read, subscriptions, calls, monkeypatch):
-    monkeypatch.setattr(subscription, "_KEPT_BYTES", 3)
+    monkeypatch.setattr(subscription, "_KEPT_BYTES", 1000)
     put(*range(10))
     first, found = read(max_records=8)
-    assert subscriptions.kept_bytes == 2
+    assert subscriptions.kept_bytes == 2 * KEPT_RECORD
     second, more = read(first.position)
     calls()
     assert [*found, *more] == list(range(10))
@@ -505,6 +509,14 @@ def test_an_event_before_the_position_is_refused_and_reported_at_once(
     assert calls()["GetRecords"] == 1
     (warning,) = warnings
     assert f"starts at sequence number {number}" in warning
+
+
+def test_memory_is_reserved_for_kept_records(put, read, subscriptions):
+    put(0, 1, 2)
+    first, _ = read(max_records=1)
+    limiter = RecordingLimiter(1 << 20)
+    run(subscriptions.of(SHARD).page(first.position, limiter.reservation()))
+    assert limiter.requested == [2.5 * 2 * KEPT_RECORD]
 
 
 def test_kept_records_do_not_end_at_the_tip_of_the_time_at_which_they_arrived(put, read, subscriptions):
