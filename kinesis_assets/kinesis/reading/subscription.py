@@ -85,7 +85,7 @@ class Subscriptions:
 
     Args:
         consumer_arn: The ARN of the consumer.
-        service_time: The service's clock now. The responses must agree with it.
+        service_time: The service's clock now, see `note_time`.
         warn: Called with a sentence, once for each reason, if GetRecords reads shards instead.
 
     Attributes:
@@ -109,7 +109,7 @@ class Subscriptions:
         self.patience = min(_PATIENCE, client.settings.timing.read_timeout)
         self._warn = warn
         self._clock = client.settings.timing.clock
-        self._service_time, self._since = service_time, self._clock.monotonic()
+        self.note_time(service_time)
         self._shards: dict[str, Subscription] = {}
         self._reported: set[str] = set()
 
@@ -123,6 +123,13 @@ class Subscriptions:
         """Close all subscriptions."""
         for subscription in self._shards.values():
             subscription.close()
+
+    def note_time(self, service_time: datetime) -> None:
+        """Record the service's clock now, by an accepted response. The next subscription must agree with it.
+
+        The time at the start is not enough: a monotonic clock stands still while the machine is suspended.
+        """
+        self._service_time, self._since = service_time, self._clock.monotonic()
 
     async def events(self, shard_id: str, position: Position) -> ShardEvents:
         """Subscribe to a shard.
@@ -144,6 +151,7 @@ class Subscriptions:
             response.close()
             reason = f"the response has the Date {date}, but the service's clock should be {expected}"
             raise CallFailed(self.client.stream, SUBSCRIBE, UNCERTAIN, reason)
+        self.note_time(date)
         return ShardEvents(self.client, response, date)
 
     def report(self, shard_id: str, error: CallFailed) -> None:
@@ -220,6 +228,7 @@ class Subscription:
 
     def note_polled(self, page: Page, served: datetime) -> None:
         """Record that GetRecords has returned a page at the position."""
+        self._owner.note_time(served)
         if not page.records:
             self._tip = page.millis_behind_latest, served
         elif self._events is not None and not self._heard:

@@ -350,6 +350,32 @@ def test_a_time_that_does_not_agree_with_the_service_is_not_believed(put, read, 
     assert reading.tip_time < read()[0].tip_time + timedelta(minutes=5)
 
 
+def test_a_run_subscribes_again_after_its_machine_was_suspended(
+    put, until_found, read, calls, wait, clocked, warnings
+):
+    put(0)
+    first, _ = read()
+    clocked.clock.seconds += 3600  # a monotonic clock stands still meanwhile
+    put(1)
+    position, found = until_found(first.position, 1)
+    for number in (2, 3):
+        wait(5)
+        put(number)
+        calls()
+        position, more = until_found(position, 1)
+        found += more
+    assert found == [1, 2, 3]
+    assert "GetRecords" not in calls()
+    assert warnings == []
+
+
+def test_the_time_of_a_subscription_is_compared_with_that_of_the_last_one(put, subscriptions, clocked):
+    put(0)
+    for _ in range(3):
+        clocked.clock.seconds += 200
+        run(subscriptions.events(SHARD, BEGINNING)).close()
+
+
 def test_a_shard_whose_last_record_arrives_just_before_its_tip_is_not_behind(put, read, wait):
     put(0)
     reading, _ = read()
