@@ -103,9 +103,8 @@ def test_an_event_is_a_page(opened):
 
 def test_events_that_have_arrived_are_one_page(opened):
     arrived = threading.Event()
-    events = opened(
-        b"", then=lambda peer: (peer.send(b"".join(records(n) for n in range(1, 51))), arrived.set())
-    )
+    data = b"".join(records(n) for n in range(1, 51))
+    events = opened(b"", then=lambda peer: (peer.send(data), arrived.set(), peer.hold()))
     assert arrived.wait(SECONDS)
     assert page(events).records.numbers == [str(n) for n in range(1, 51)]
 
