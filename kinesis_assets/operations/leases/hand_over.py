@@ -1,7 +1,8 @@
 """Export: the positions of a table in a lease table of the Kinesis Client Library, which continues there.
 
 Each item is written on the condition that it has not changed since it was read, and the table must have the
-same positions after the last write as before the first. So a consumer or a run that is alive is an error.
+same positions, and no run in progress, after the last write as before the first. So a consumer or a run that
+is alive is an error.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.errors import InvalidInput, LeasesRefused, LeaseTableFailed, TableUnreachable
+from kinesis_assets.errors import (
+    InvalidInput,
+    KinesisAssetsError,
+    LeasesRefused,
+    LeaseTableFailed,
+    TableUnreachable,
+)
 from kinesis_assets.ingest.shard_lists import check_list, check_unlisted_parents
 from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
@@ -49,6 +56,9 @@ if TYPE_CHECKING:
 
 _TO_BEAT = 2 * INTERVAL + 5
 """Seconds in which a run that is alive writes a heartbeat."""
+
+_TO_BEGIN = 5
+"""Seconds in which a run that has found the stream not paused writes its first heartbeat."""
 
 
 _INCOMPLETE = (
@@ -120,8 +130,7 @@ def hand_over(
         StreamError: The stream cannot be reached, or its list of shards contradicts the table.
         TableError: The table cannot be used, or belongs to another stream.
     """
-    if apply:
-        _refuse_runs(client.stream, table, sleep)
+    dead = _refuse_runs(client.stream, table, sleep) if apply else {}
     listing, positions = retry_listing(client, lambda listing: _recorded(client, table, listing))
     identity = listing.summary.identity
     items = lease_table.items_at_rest(
@@ -132,19 +141,17 @@ def hand_over(
     if not apply:
         return ExportResult(shards)
     _write(lease_table, listing, leases, shards)
-    snapshot = table.snapshot()
-    current = snapshot.positions(positions.identity)
-    if current is None or current.commit_id != positions.commit_id:
+    if reason := _read_on(table, positions, dead):
         raise LeaseTableFailed(
-            f"lease table {lease_table.name}: {client.stream} was read on during the export, so the "
-            "application would read these records again",
-            advice="Do not start it. Pause the stream, wait until its runs have ended, and export again",
+            f"lease table {lease_table.name}: {client.stream} was exported, but {reason}",
+            advice="Do not start the application: it may read records again. Pause the stream, wait until "
+            "its runs have ended, and export again",
         )
     return ExportResult(shards, applied=True)
 
 
-def _refuse_runs(stream: str, table: PositionedTable, sleep: Callable[[float], object]) -> None:
-    """Check that no run goes on reading.
+def _refuse_runs(stream: str, table: PositionedTable, sleep: Callable[[float], object]) -> Mapping[str, str]:
+    """Check that no run goes on reading, and return the last heartbeats of those that have died.
 
     Raises:
         InvalidInput: The stream is not paused, or a run is in progress.
@@ -156,15 +163,34 @@ def _refuse_runs(stream: str, table: PositionedTable, sleep: Callable[[float], o
             "was changed. Run `kinesis-assets pause`, wait until its runs have ended, and export again"
         )
     before = _alive(table)
-    if not before:
-        return
-    sleep(_TO_BEAT)
+    sleep(_TO_BEAT if before else _TO_BEGIN)
     after = _alive(table)
-    if alive := sorted(run for run, beat in after.items() if before.get(run) != beat):
+    if alive := _changed(before, after):
         raise InvalidInput(
-            f"stream {stream}: the run {', '.join(alive)} is in progress and goes on reading. Nothing was "
+            f"stream {stream}: the run {alive} is in progress and goes on reading. Nothing was "
             "changed. Wait until it has ended, or terminate it, and export again"
         )
+    return after
+
+
+def _read_on(table: PositionedTable, positions: StreamPositions, dead: Mapping[str, str]) -> str | None:
+    """Return why records may have been read, or will be, since these positions; None if none are."""
+    try:
+        # First: a run that ends afterwards has committed by then.
+        alive = _changed(dead, _alive(table))
+        current = table.snapshot().positions(positions.identity)
+    except KinesisAssetsError as error:
+        return f"it is unknown whether its runs read on: {error.reason}"
+    if alive:
+        return f"the run {alive} is in progress and goes on reading"
+    if current is None or current.commit_id != positions.commit_id:
+        return "it was read on during the export"
+    return None
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return the runs that have written a heartbeat since."""
+    return ", ".join(sorted(run for run, beat in after.items() if before.get(run) != beat))
 
 
 def _alive(table: PositionedTable) -> dict[str, str]:

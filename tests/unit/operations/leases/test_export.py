@@ -11,6 +11,7 @@ from kinesis_assets.errors import (
     ShardListStale,
     TableRewritten,
 )
+from kinesis_assets.operations.leases import hand_over
 from kinesis_assets.operations.leases.lease import stream_name_of
 from kinesis_assets.operations.leases.lease_table import LeaseTable
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
@@ -264,9 +265,50 @@ def test_a_run_in_progress_is_refused_and_a_dead_one_is_not(handed, bench, lease
     assert read[0] in leases.items
 
 
+@pytest.mark.usefixtures("read")
+def test_a_run_that_begins_just_after_the_pause_is_refused(handed, bench, leases):
+    handed.meanwhile = lambda: heartbeat(bench, "late")
+    with pytest.raises(InvalidInput, match="the run late is in progress"):
+        handed.hand()
+    assert (handed.waits, leases.items) == ([5], {})
+
+
+@pytest.mark.usefixtures("read")
+def test_a_run_that_begins_during_the_export_is_an_error(handed, bench, monkeypatch):
+    put = LeaseTable.put
+    heartbeat(bench, "dead")
+
+    def late(*arguments):
+        heartbeat(bench, "late")
+        return put(*arguments)
+
+    monkeypatch.setattr(LeaseTable, "put", late)
+    with pytest.raises(LeaseTableFailed, match="the run late is in progress") as failed:
+        handed.hand()
+    assert "Do not start the application" in str(failed.value)
+
+
+@pytest.mark.usefixtures("read")
+def test_a_table_that_cannot_be_read_after_the_export_is_no_success(handed, monkeypatch):
+    put = LeaseTable.put
+
+    def late(*arguments):
+        def unreachable(_):
+            raise OSError("no route")
+
+        monkeypatch.setattr(hand_over, "heartbeats", unreachable)
+        return put(*arguments)
+
+    monkeypatch.setattr(LeaseTable, "put", late)
+    with pytest.raises(LeaseTableFailed, match=r"no route.*Do not start the application"):
+        handed.hand()
+
+
 def test_a_worker_that_renews_its_leases_is_refused(handed, leases, read):
     leases.lease(read[0], "TRIM_HORIZON", leaseOwner="worker")
-    handed.meanwhile = lambda: leases.lease(read[0], "TRIM_HORIZON", leaseOwner="worker", leaseCounter=8)
+    handed.meanwhile = lambda: leases.lease(
+        read[0], "TRIM_HORIZON", leaseOwner="worker", leaseCounter=8 + len(handed.waits)
+    )
     with pytest.raises(LeasesRefused, match="its owner is alive"):
         handed.hand()
     assert leases.items[read[0]]["checkpoint"] == "TRIM_HORIZON"
