@@ -210,9 +210,19 @@ class StreamClient:
         Raises:
             InvalidInput: It is a consumer of another stream.
         """
-        named = ConsumerAddress.parse(consumer).arguments(stream_arn)
-        described = self._call("DescribeStreamConsumer", "ConsumerDescription", **named)
-        return Consumer.of(described["ConsumerDescription"])
+        address = ConsumerAddress.parse(consumer)
+        operation, named = "DescribeStreamConsumer", address.arguments(stream_arn)
+        found = Consumer.of(self._call(operation, "ConsumerDescription", **named)["ConsumerDescription"])
+        # SubscribeToShard names no stream, and shard ids are the same in all of them.
+        if found.name != address.name or not address.may_have(found.arn, stream_arn):
+            raise CallFailed(
+                self.stream,
+                operation,
+                "IncompleteBody",
+                f"the service returned consumer {found.name[:200]!r} with the ARN {found.arn[:400]!r}, which "
+                f"is not consumer {consumer} of {stream_arn}; check the endpoint",
+            )
+        return found
 
     def list_consumers(self, stream_arn: str) -> list[Consumer]:
         """Return all registered consumers of the stream."""

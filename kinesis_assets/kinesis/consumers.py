@@ -65,6 +65,13 @@ class ConsumerAddress:
             raise InvalidInput(f"consumer: {self.arn} is not a consumer of stream {stream_arn}; correct it")
         return {"ConsumerARN": self.arn}
 
+    def may_have(self, arn: str, stream_arn: str) -> bool:
+        """Return whether an ARN in a response can be that of this consumer of a stream."""
+        if self.arn is not None:
+            return arn == self.arn
+        named = re.escape(f"{stream_arn}/consumer/{self.name}")
+        return re.fullmatch(rf"{named}(:[0-9]{{1,20}})?", arn) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
