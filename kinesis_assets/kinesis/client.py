@@ -310,7 +310,7 @@ class StreamClient:
         """Subscribe a consumer to a shard, without retries.
 
         Args:
-            seconds: The maximum time to wait for the next bytes of the response's head.
+            seconds: The maximum time to wait for the head, and again for the body of an error.
 
         Returns:
             The response, whose body is a stream of events and must be closed; and the service's clock.

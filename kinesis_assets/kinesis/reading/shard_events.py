@@ -33,7 +33,8 @@ _PAGE_BYTES = 1 << 20
 """The size of the events from which on they are a page, in bytes."""
 
 _LONGEST_EVENT = 10.0
-"""Seconds in which the rest of an event must arrive, even if bytes keep arriving: other shards wait."""
+"""Seconds in which the first event must arrive besides the wait for it, if bytes keep arriving: other shards
+wait."""
 
 _EVENT = "SubscribeToShardEvent"
 
@@ -86,7 +87,8 @@ class ShardEvents:
             record had arrived. None if no event arrived in time, or there is no further one.
 
         Raises:
-            CallFailed: The response contains an error, is invalid, or was canceled.
+            CallFailed: The response contains an error, is invalid, or was canceled; or bytes keep arriving,
+                but no event.
         """
         since = self._emptied_at
         events = await self._events(wait, reservation)
@@ -118,7 +120,7 @@ class ShardEvents:
         found: list[WireEvent] = []
         size = 0
         time = asyncio.get_running_loop().time
-        deadline = time() + wait + _LONGEST_EVENT
+        left = wait + _LONGEST_EVENT  # without the time for which memory is waited for
         try:
             while size < _PAGE_BYTES and not (found and not found[-1].continuation_sequence_number):
                 before = self._parser.buffered
@@ -126,8 +128,15 @@ class ShardEvents:
                 if message is not None:
                     size += before - self._parser.buffered
                     found += self._decoded(message)
-                elif time() > deadline or not await self._receive(0.0 if found else wait, reservation):
+                    continue
+                began = time()
+                received = await self._receive(0.0 if found else wait, left)
+                left -= time() - began
+                if not received:
                     break
+                if reservation is not None:
+                    due = max(self._parser.next_size(), _PAGE_BYTES)
+                    await reservation.acquire_at_least(int(MEMORY_PER_BODY_BYTE * due))
         except (BotoCoreError, ValueError, CallFailed) as error:
             failure = self._failure(error)
             if not found:
@@ -135,9 +144,17 @@ class ShardEvents:
             self._error = failure  # for the next page
         return found
 
-    async def _receive(self, wait: float, reservation: Reservation | None) -> bool:
-        """Receive some bytes, and return whether there were any."""
-        data = await self._response.receive(wait)
+    async def _receive(self, wait: float, left: float) -> bool:
+        """Receive some bytes, and return whether there were any.
+
+        Args:
+            wait: The maximum time to wait in seconds.
+            left: The time that is left until an event must have arrived.
+        """
+        if left <= 0.0:
+            reason = "bytes arrive again and again, but no whole event"
+            raise CallFailed(self._client.stream, SUBSCRIBE, "ReadTimeoutError", reason)
+        data = await self._response.receive(min(wait, left))
         if not data:
             self._emptied_at = self._clock.monotonic()
             self.ended = self._response.ended
@@ -145,9 +162,6 @@ class ShardEvents:
                 raise ValueError(f"the response ends after {self._parser.buffered} bytes of an event")
             return False
         self._parser.add(data)
-        if reservation is not None:
-            size = max(self._parser.next_size(), _PAGE_BYTES)
-            await reservation.acquire_at_least(int(MEMORY_PER_BODY_BYTE * size))
         return True
 
     def _decoded(self, message: Message) -> list[WireEvent]:

@@ -52,6 +52,9 @@ WINDOW = 512 << 10
 
 _RECEIVE_BYTES = 256 << 10
 
+_NO_DATA = 5.0
+"""Seconds after the end of a wait in which frames without data may keep arriving, one right after another."""
+
 _FIRST_WINDOW = 65_535
 """The window of a new connection and of a new stream (RFC 9113, 6.9.2)."""
 
@@ -112,7 +115,7 @@ class Http2Response:
         Args:
             pool: The settings of the connection.
             headers: The headers of the request, including Host.
-            seconds: The maximum time to wait for the next bytes of the head.
+            seconds: The maximum time to wait for the head, whatever else arrives before it.
 
         Raises:
             BotoCoreError: No response was received.
@@ -121,8 +124,7 @@ class Http2Response:
         response = cls(connection, pool, url)
         try:
             await response._send(headers, body)
-            while not response.status:
-                response._handle(await response._receive(seconds))
+            await response._receive_head(seconds)
         except (*FAILURES, pool.certificate_error, H2Error) as error:
             response.close()
             raise response._failure(error) from error
@@ -147,7 +149,9 @@ class Http2Response:
         deadline = clock() + seconds
         try:
             while not (self._received or self.ended):
-                self._handle(await self._receive(deadline - clock()))
+                if clock() > deadline + _NO_DATA:
+                    raise ConnectionAbortedError("the server sends frames without data again and again")
+                self._handle(await self._receive(deadline))
         except TimeoutError:
             return b""
         except (*FAILURES, H2Error) as error:
@@ -159,12 +163,14 @@ class Http2Response:
         """Return a response that ends, as that of an error does; not much more of it than `largest` bytes.
 
         Args:
-            seconds: The maximum time to wait for the next bytes.
+            seconds: The maximum time to wait for all of it.
 
         Raises what `receive` raises.
         """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
         body = b""
-        while len(body) < largest and (found := await self.receive(seconds)):
+        while len(body) < largest and (found := await self.receive(max(0.0, deadline - clock()))):
             body += found
         return body
 
@@ -208,21 +214,27 @@ class Http2Response:
         self._http.send_data(self._stream_id, body, end_stream=True)
         self._flush()
 
-    async def _receive(self, seconds: float) -> list[Event]:
-        """Return the next events. Raises `TimeoutError` if none arrive in time."""
-        if not self._flush():
-            await until_ready(self._socket, seconds, to_send=True)
-            return []
-        to_send = False
+    async def _receive_head(self, seconds: float) -> None:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        while not self.status:
+            if clock() > deadline:
+                raise TimeoutError("the head of the response did not arrive in time")
+            self._handle(await self._receive(deadline))
+
+    async def _receive(self, deadline: float) -> list[Event]:
+        """Return the next events. Raises `TimeoutError` if none arrive before a time of the event loop."""
+        clock = asyncio.get_running_loop().time
         while True:
+            to_send = not self._flush()
             try:
                 found = self._socket.recv(_RECEIVE_BYTES)
                 break
             except (BlockingIOError, ssl.SSLWantReadError):
-                to_send = False
+                pass
             except ssl.SSLWantWriteError:
                 to_send = True
-            await until_ready(self._socket, seconds, to_send=to_send)
+            await until_ready(self._socket, deadline - clock(), to_send=to_send)
         if not found:
             raise ConnectionResetError("the connection was closed before the end of the response")
         if not self.status and found.startswith(_HTTP_1):
@@ -239,7 +251,8 @@ class Http2Response:
                     pass
                 case DataReceived(data=data):
                     self._http.acknowledge_received_data(event.flow_controlled_length or 0, self._stream_id)
-                    self._received.append(data or b"")
+                    if data:
+                        self._received.append(data)
                 case StreamEnded():
                     self.ended = True
                     return

@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, run
 from support.one_shard import BEGINNING
 from support.recording_limiter import RecordingLimiter
-from support.scripted_http2 import Http2Server, event, exception
+from support.scripted_http2 import Http2Server, event, exception, message
 from support.timing import READING
 
 DATE = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -82,11 +82,11 @@ def page(events, wait=SECONDS, reservation=None):
     return None if found is None else found[0]
 
 
-def code_of(events):
+def code_of(events, wait=SECONDS):
     """Read pages until one fails, and return the code of its error."""
 
     def read():
-        while page(events):
+        while page(events, wait):
             pass
 
     with pytest.raises(CallFailed) as failed:
@@ -158,9 +158,31 @@ def test_an_event_of_which_bytes_keep_arriving_is_not_waited_for_without_end(ope
         for byte in records(1, size=MIB):
             peer.send(bytes([byte]))
 
-    events = opened(b"", then=trickles)
-    assert page(events, wait=0.1) is None
-    assert not events.ended
+    assert code_of(opened(b"", then=trickles), wait=0.1) == "ReadTimeoutError"
+
+
+def test_an_event_is_not_waited_for_without_end_while_others_of_no_meaning_arrive(opened, monkeypatch):
+    monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.05)
+
+    def others(peer):
+        while True:
+            peer.send(message(b"{}", message_type="event", event_type="other"))
+
+    assert code_of(opened(b"", then=others), wait=0.1) == "ReadTimeoutError"
+
+
+def test_the_time_for_which_memory_is_waited_for_does_not_count_for_an_event(opened, monkeypatch):
+    monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.0)
+    arrived = threading.Event()
+    data = records(1, size=MIB // 3)  # more than is received at once
+    events = opened(b"", then=lambda peer: (peer.send(data), arrived.set(), peer.hold()))
+    assert arrived.wait(SECONDS)
+
+    class SlowReservation:
+        async def acquire_at_least(self, _):
+            await asyncio.sleep(0.6)
+
+    assert page(events, wait=0.5, reservation=SlowReservation()).records.numbers == ["1"]
 
 
 def test_the_end_of_the_shard_is_in_a_page_of_its_own_or_the_last_one(opened):

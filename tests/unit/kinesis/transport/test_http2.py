@@ -15,6 +15,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.kinesis.transport import http2
 from kinesis_assets.kinesis.transport.concurrency import run
 from kinesis_assets.kinesis.transport.http2 import WINDOW
 from support.scripted_http2 import Http2Server
@@ -182,6 +183,67 @@ def test_an_error_of_the_service_has_its_code():
 
     with Http2Server(script) as server:
         assert code_of(server) == "ResourceInUseException"
+
+
+def answers_pings(peer, then=lambda: None):
+    """Ping the client again and again, each time once it has answered."""
+    while True:
+        then()
+        peer.http.ping(b"12345678")
+        peer.flush()
+        peer.receive()
+
+
+def test_a_head_is_not_waited_for_without_end_while_other_frames_arrive():
+    with Http2Server(answers_pings) as server:
+        with pytest.raises(CallFailed) as failed:
+            run(client_of(server).subscribing(CONSUMER, "shardId-0", START, 0.2))
+        assert failed.value.code == "ReadTimeoutError"
+
+
+def test_the_body_of_an_error_is_not_waited_for_without_end_while_its_bytes_arrive():
+    sent = []
+
+    def script(peer):
+        peer.head(400)
+        answers_pings(peer, lambda: (peer.send(b"x"), sent.append(1)))
+
+    with Http2Server(script) as server:
+        with pytest.raises(CallFailed) as failed:
+            run(client_of(server).subscribing(CONSUMER, "shardId-0", START, 0.2))
+        assert failed.value.code == "400"
+    assert len(sent) < 64 << 10
+
+
+def test_data_are_not_waited_for_without_end_while_other_frames_arrive(monkeypatch):
+    monkeypatch.setattr(http2, "_NO_DATA", 0.0)
+
+    async def receives(response):
+        while True:
+            assert await response.receive(0.0) == b""
+
+    with Http2Server(lambda peer: (peer.head(), answers_pings(peer))) as server:
+        response = subscribe(server)
+        with pytest.raises(ConnectionClosedError):
+            run(receives(response))
+        response.close()
+
+
+def test_an_empty_frame_of_data_does_not_end_a_wait():
+    def script(peer):
+        peer.head()
+        peer.http.send_data(1, b"")
+        peer.flush()
+        peer.http.ping(b"12345678")
+        peer.flush()
+        peer.receive_until(h2.events.PingAckReceived)  # the client has received the empty frame
+        peer.send(b"x")
+        peer.hold()
+
+    with Http2Server(script) as server:
+        response = subscribe(server)
+        assert run(response.receive(SECONDS)) == b"x"
+        response.close()
 
 
 def test_a_server_that_closes_before_its_response_is_a_connection_closed_error():
