@@ -43,7 +43,9 @@ def _table_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--lease-profile", help="Profile of the lease table. [default: the stream's]"),
         click.option("--lease-endpoint-url", help="Endpoint of DynamoDB. [default: that of the region]"),
-        click.option("--lease-region", help="Region of the lease table. [default: the stream's]"),
+        click.option(
+            "--lease-region", help="Region of the lease table. [default: that of its ARN, or the stream's]"
+        ),
     ):
         command = option(command)
     return command
@@ -185,9 +187,9 @@ def _lease_table(opened: OpenStream, name: str, connection: Mapping[str, str | N
     """Return a table, by default with the region and the credentials of the stream."""
     from kinesis_assets.kinesis.role import AssumedRole, default_session_name  # noqa: PLC0415  # as above
     from kinesis_assets.kinesis.settings import ClientSettings  # noqa: PLC0415
-    from kinesis_assets.operations.leases.lease_table import LeaseTable  # noqa: PLC0415
+    from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of  # noqa: PLC0415
 
-    region = connection["region"] or opened.client.settings.region_name
+    region = connection["region"] or region_of(name, opened.client.settings.region_name)
     profile = connection["profile"] or opened.kinesis.profile_name
     role = opened.role if connection["profile"] is None else None
     if (role_arn := connection["role_arn"]) is not None:

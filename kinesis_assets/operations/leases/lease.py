@@ -143,7 +143,8 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
             continue
         if key is None or kind != _LEASE:
             refused[f"item {key or item}"[:200]] = (
-                f"its {_TYPE} {kind!r} is not known, so it is unknown what it is for. Use a newer release"
+                f"its {_TYPE} {kind!r} is not known, so it is unknown what it is for. Use a newer release; "
+                "or, to import, give the positions with --from json"
                 if key is not None
                 else f"it has no {KEY}, so this is no table of a KCL application. Correct the table's name"
             )

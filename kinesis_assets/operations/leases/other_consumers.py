@@ -95,7 +95,12 @@ def of_spark(folder: TableFolder, stream: str) -> dict[str, ConsumerShard]:
     files = folder.open()
     committed = _newest(files, "commits", folder.uri)
     source, offsets = _offsets(_read(files, f"offsets/{committed}", folder.uri), stream, folder.uri)
-    batch = offsets.pop("metadata")["batchId"]
+    batch = offsets.pop("metadata").get("batchId")
+    if batch is None:
+        raise InvalidInput(
+            f"{folder.uri}: offsets/{committed} has no batchId, so it is unknown how far the query has read. "
+            "Give the positions with --from json"
+        )
     ends: dict[str, Any] = {}
     for name in ("shard-source", "shard-commit"):
         for info in files_in(files, f"sources/{source}/{name}/{batch}"):

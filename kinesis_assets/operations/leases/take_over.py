@@ -317,8 +317,8 @@ def _commit(
         if positions is not None:
             raise CommitFailed(
                 table.uri,
-                "a run has committed positions in the meantime; nothing was committed. Import into a new "
-                "table, and keep the sensor off until then",
+                "a run or another import has committed positions in the meantime; nothing was committed. "
+                "Import into a new table, and keep the sensor off until then",
             )
         refuse_other_stream(table.uri, snapshot.streams_in_log(), identity)
         refuse_rows_without_positions(table, snapshot, identity)

@@ -124,6 +124,7 @@ def test_positions_are_imported_from_a_file(
 
 
 ROLE = "arn:aws:iam::111122223333:role/leases"
+ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/t"
 STREAM_ROLE = ["--set", "role_arn=arn:aws:iam::111122223333:role/a"]
 
 
@@ -134,6 +135,7 @@ STREAM_ROLE = ["--set", "role_arn=arn:aws:iam::111122223333:role/a"]
         ([], "us-east-1", None, None),
         (STREAM_ROLE, "us-east-1", None, "role/a"),
         (["--lease-region", "eu-west-1"], "eu-west-1", None, None),
+        (["--lease-table", ARN], "eu-west-1", None, None),
         (["--lease-role-arn", ROLE, "--lease-profile", "other"], "us-east-1", "other", "role/leases"),
         (
             [*STREAM_ROLE, "--lease-profile", "b"],

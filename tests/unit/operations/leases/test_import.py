@@ -232,6 +232,7 @@ def test_a_new_lease_within_the_failover_time_is_refused(handed, bench, leases):
         ({"checkpoint": "12", "checkpointSubSequenceNumber": -2}, "'12'"),
         ({"checkpoint": "0" * 56}, "invalid sequence number"),
         ({"entityType": "SOMETHING_NEW"}, "'SOMETHING_NEW'"),
+        ({"entityType": "SOMETHING_NEW"}, "--from json"),
         ({"streamName": "1:other:2"}, "unlike its key"),
     ],
 )
@@ -388,7 +389,7 @@ def test_an_import_after_which_a_run_commits_first_is_refused(handed, bench, lea
         return opened
 
     monkeypatch.setattr(type(bench.table), "create_if_missing", create)
-    with pytest.raises(CommitFailed):
+    with pytest.raises(CommitFailed, match="a run or another import has committed"):
         handed.take()
     assert bench.items == [1]
 

@@ -195,6 +195,13 @@ def test_a_batch_without_the_ends_of_its_shards_is_refused(checkpoint):
         checkpoint.read()
 
 
+def test_offsets_without_their_batch_are_refused(checkpoint):
+    checkpoint.batch(0, {A: at("TRIM_HORIZON")}, {A: after(NUMBER)})
+    checkpoint.write("offsets/0", f"v1\n{{}}\n0\n{json.dumps({'metadata': {'streamName': 'clicks'}})}")
+    with pytest.raises(InvalidInput, match=r"no batchId.*--from json"):
+        checkpoint.read()
+
+
 def test_a_query_over_another_stream_is_refused(checkpoint):
     checkpoint.batch(0, {A: at("TRIM_HORIZON")}, {A: after(NUMBER)}, name="other")
     with pytest.raises(InvalidInput, match="0 sources of the query read the stream clicks"):
