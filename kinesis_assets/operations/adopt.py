@@ -30,10 +30,11 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.commits.commit import commit_first
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment, commit_until_known, find_commit
 from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
 from kinesis_assets.table.positions.amendments import next_amendment
-from kinesis_assets.table.positions.positions import ShardPosition, initial_positions, next_positions
+from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
 from kinesis_assets.table.row_predicates import at, passed, sql_text
 
 if TYPE_CHECKING:
@@ -283,21 +284,8 @@ def _commit(
                 table.uri, "it changed in the meantime; nothing was committed. Run the command again"
             )
         files = found
-        if may_commit and snapshot.owner is None:
-            snapshot.claim(identity)
-        elif may_commit:
-            first = next_positions(
-                None,
-                dict(shards),
-                identity=identity,
-                commit_id=new_id(table.clock),
-                batch_id=batch_id,
-                examined=snapshot.version,
-                listed_at=listing.summary.service_time,
-                by=by,
-                adopted=True,
-            )
-            snapshot.commit([], identity=identity, positions=first)
+        if may_commit:
+            commit_first(table, snapshot, listing, shards, batch_id=batch_id, by=by, adopted=True)
         return None
 
     commit_until_known(table, attempt)

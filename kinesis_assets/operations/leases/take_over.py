@@ -29,10 +29,10 @@ from kinesis_assets.kinesis.start_positions import SHARD_END, checked_starts
 from kinesis_assets.operations.leases.consumer import RecordReader
 from kinesis_assets.operations.leases.starts import starts_of
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.commits.commit import refuse_rows_without_positions
+from kinesis_assets.table.commits.commit import commit_first, refuse_rows_without_positions
 from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 from kinesis_assets.table.ownership import refuse_other_stream
-from kinesis_assets.table.positions.positions import ShardPosition, initial_positions, next_positions
+from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
 from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
@@ -322,20 +322,8 @@ def _commit(
             )
         refuse_other_stream(table.uri, snapshot.streams_in_log(), identity)
         refuse_rows_without_positions(table, snapshot, identity)
-        if may_commit and snapshot.owner is None:
-            snapshot.claim(identity)
-        elif may_commit:
-            first = next_positions(
-                None,
-                dict(shards),
-                identity=identity,
-                commit_id=new_id(table.clock),
-                batch_id=batch_id,
-                examined=snapshot.version,
-                listed_at=listing.summary.service_time,
-                by=by,
-            )
-            snapshot.commit([], identity=identity, positions=first)
+        if may_commit:
+            commit_first(table, snapshot, listing, shards, batch_id=batch_id, by=by)
         return None
 
     commit_until_known(table, attempt)

@@ -143,6 +143,42 @@ def freeze(
     return commit_until_known(table, try_once)
 
 
+def commit_first(
+    table: PositionedTable,
+    snapshot: TableSnapshot,
+    listing: StreamListing,
+    shards: Mapping[str, ShardPosition],
+    *,
+    batch_id: int,
+    by: str,
+    adopted: bool = False,
+) -> None:
+    """Try to commit the first positions of a stream, as an operator has set them, without rows.
+
+    In a table without an owner, this only claims the table: the next try commits, unless another stream has
+    claimed it first.
+
+    Args:
+        adopted: See `StreamPositions`.
+    """
+    identity = listing.summary.identity
+    if snapshot.owner is None:
+        snapshot.claim(identity)
+        return
+    first = next_positions(
+        None,
+        dict(shards),
+        identity=identity,
+        commit_id=new_id(table.clock),
+        batch_id=batch_id,
+        examined=snapshot.version,
+        listed_at=listing.summary.service_time,
+        by=by,
+        adopted=adopted,
+    )
+    snapshot.commit([], identity=identity, positions=first)
+
+
 def refuse_rows_without_positions(
     table: PositionedTable, snapshot: TableSnapshot, identity: StreamIdentity
 ) -> None:
