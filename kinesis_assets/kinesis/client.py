@@ -43,7 +43,7 @@ from kinesis_assets.kinesis.transport.sdk_internals import (
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall, SignedRequests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from kinesis_assets.kinesis.settings import ClientSettings
@@ -54,13 +54,13 @@ _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
 
 _LARGEST_ERROR = 64 << 10
 
-_NOT_A_PAGE = (
+_INVALID = (
     KeyError,
     TypeError,
     ValueError,
     *(ArithmeticError, RuntimeError),  # from the SDK's parser, for an impossible timestamp
 )
-"""The errors of parsing a response that is not a page, besides `parser_error`."""
+"""The errors of parsing an invalid response, besides `parser_error`."""
 
 
 class StreamClient:
@@ -212,7 +212,8 @@ class StreamClient:
         """
         address = ConsumerAddress.parse(consumer)
         operation, named = "DescribeStreamConsumer", address.arguments(stream_arn)
-        found = Consumer.of(self._call(operation, "ConsumerDescription", **named)["ConsumerDescription"])
+        described = self._call(operation, "ConsumerDescription", **named)["ConsumerDescription"]
+        (found,) = self._consumers(operation, [described])
         # SubscribeToShard names no stream, and shard ids are the same in all of them.
         if found.name != address.name or not address.may_have(found.arn, stream_arn):
             raise CallFailed(
@@ -233,12 +234,14 @@ class StreamClient:
             followed.add(token)
             response = self._call("ListStreamConsumers", "Consumers", **named, NextToken=token)
             listed += response["Consumers"]
-        return [Consumer.of(described) for described in listed]
+        return self._consumers("ListStreamConsumers", listed)
 
     def register_consumer(self, name: str, stream_arn: str) -> Consumer:
         """Register a consumer of the stream, for which AWS charges from then on."""
-        response = self._call("RegisterStreamConsumer", "Consumer", StreamARN=stream_arn, ConsumerName=name)
-        return Consumer.of(response["Consumer"])
+        operation = "RegisterStreamConsumer"
+        response = self._call(operation, "Consumer", StreamARN=stream_arn, ConsumerName=name)
+        (registered,) = self._consumers(operation, [response["Consumer"]])
+        return registered
 
     def deregister_consumer(self, consumer: str, stream_arn: str) -> None:
         """Deregister a consumer of the stream, by its name or ARN. Its subscriptions end."""
@@ -366,7 +369,7 @@ class StreamClient:
                 response = self._call("GetRecords", "Records", **arguments)
                 self._check_length(response)
                 return page_of(response), _date(response)
-            except (parser_error(), *_NOT_A_PAGE) as error:
+            except (parser_error(), *_INVALID) as error:
                 return IncompleteBody(f"{type(error).__name__}: {error}"), None
 
         return await asyncio.to_thread(page)  # the SDK reads the body and parses it in one go
@@ -400,6 +403,13 @@ class StreamClient:
             raise CallFailed(self.stream, operation, "IncompleteBody", response.reason)
         return response, date
 
+    def _consumers(self, operation: str, described: Iterable[dict[str, Any]]) -> list[Consumer]:
+        try:
+            return [Consumer.of(each) for each in described]
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"the description of a consumer is invalid: {error!r}"
+            raise CallFailed(self.stream, operation, "IncompleteBody", reason) from None
+
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
         try:
@@ -426,8 +436,12 @@ class StreamClient:
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
         """Call the SDK. It accepts a truncated response, in which the required field is missing."""
         method = getattr(self._client, botocore.xform_name(operation))
-        with self._failures(operation, of_stream=arguments == self.address.arguments):
-            response: dict[str, Any] = method(**arguments)
+        try:
+            with self._failures(operation, of_stream=arguments == self.address.arguments):
+                response: dict[str, Any] = method(**arguments)
+        except (parser_error(), *_INVALID) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise CallFailed(self.stream, operation, "IncompleteBody", reason) from None
         if required not in response:
             raise CallFailed(self.stream, operation, "IncompleteBody", f"the response has no {required}")
         return response

@@ -8,6 +8,8 @@ from datetime import UTC
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.shards import NAME
 
@@ -20,6 +22,8 @@ _ARN = re.compile(
     re.ASCII,
 )
 """The pattern of the API, restricted where the API leaves it open (AWS API reference, ConsumerARN)."""
+
+_TEXTS = ("ConsumerName", "ConsumerARN", "ConsumerStatus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +93,13 @@ class Consumer:
 
     @classmethod
     def of(cls, described: dict[str, Any]) -> Self:
-        """Return the consumer of a description in a response of the SDK."""
-        return cls(
-            described["ConsumerName"],
-            described["ConsumerARN"],
-            described["ConsumerStatus"],
-            described["ConsumerCreationTimestamp"].astimezone(UTC),
-        )
+        """Return the consumer of a description in a response of the SDK.
+
+        Raises:
+            KeyError, TypeError, ValueError: It lacks a field, or one is of the wrong type.
+        """
+        name, arn, status = (msgspec.convert(described[field], str) for field in _TEXTS)
+        return cls(name, arn, status, described["ConsumerCreationTimestamp"].astimezone(UTC))
 
 
 def check_consumer(text: str | None) -> None:

@@ -133,7 +133,8 @@ class Http2Server:
         self._scripts = list(scripts)
         self._tls = tls
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self.url = f"{'https' if tls else 'http'}://{self.address}"
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._listen)]
 

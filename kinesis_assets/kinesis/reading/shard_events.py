@@ -173,11 +173,16 @@ class ShardEvents:
         """
         headers = message.headers
         if headers.get(":message-type") == "event":
-            return [_decoder.decode(message.payload)] if headers.get(":event-type") == _EVENT else []
+            if headers.get(":event-type") != _EVENT:
+                return []
+            try:
+                return [_decoder.decode(message.payload)]
+            except RecursionError as error:  # the JSON is nested too deeply
+                raise ValueError(str(error)) from None
         code = str(headers.get(":exception-type") or headers.get(":error-code"))
         try:
             text = msgspec.json.decode(message.payload, type=dict[str, object]).get("message", "")
-        except ValueError:
+        except (ValueError, RecursionError):
             text = headers.get(":error-message", "")
         raise CallFailed(self._client.stream, SUBSCRIBE, code, str(text))
 

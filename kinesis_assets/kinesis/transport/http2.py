@@ -12,6 +12,7 @@ and `WINDOW` with the sender.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from contextlib import suppress
 from http.client import HTTPException
@@ -63,6 +64,8 @@ _PROTOCOL = "h2"
 
 
 _HTTP_1 = b"HTTP/1."
+
+_STATUS = re.compile(r"[1-9][0-9]{2}")
 
 
 class NoHttp2(ConnectionError):
@@ -192,8 +195,10 @@ class Http2Response:
         parts = urlsplit(self._url)
         if parts.scheme == "https":
             self._connection.ssl_context = _TlsContext(ssl.PROTOCOL_TLS_CLIENT)
-        elif self._pool.proxy_url is not None:
-            raise NoHttp2("a proxy for http:// does not forward HTTP/2")
+        proxy = self._pool.pool.proxy
+        if proxy is not None and not (self._pool.uses_tunnel and proxy.scheme == "http"):
+            # Through TLS to a proxy, the HTTP library cannot send without blocking.
+            raise NoHttp2("only a proxy of http:// for an endpoint of https:// lets HTTP/2 through")
         await opened(self._pool, self._connection)
         if parts.scheme == "https" and self._connection.sock.selected_alpn_protocol() != _PROTOCOL:
             raise NoHttp2("the server does not speak HTTP/2")
@@ -246,7 +251,10 @@ class Http2Response:
             match event:
                 case ResponseReceived(headers=headers):
                     self.headers = {str(name): str(value) for name, value in headers or ()}
-                    self.status = int(self.headers[":status"])
+                    status = self.headers[":status"]
+                    if not _STATUS.fullmatch(status):
+                        raise HTTPException(f"the response has the status {status[:80]!r}")
+                    self.status = int(status)
                 case InformationalResponseReceived():
                     pass
                 case DataReceived(data=data):

@@ -101,7 +101,7 @@ class SignedRequests:
         raw = {"status_code": status, "headers": headers, "body": body}
         parsed: dict[str, Any] = {}
         # A response that is not from the service, such as a proxy's, can contain anything.
-        with suppress(parser_error(), ValueError, AttributeError, TypeError, KeyError):
+        with suppress(parser_error(), ValueError, AttributeError, TypeError, KeyError, RecursionError):
             parsed = self.signing.parse_error(raw, self._shape)
         return ClientError(
             {
@@ -178,7 +178,7 @@ class SignedCall(Generic[ResultT_co]):
             wire = self._decoder.decode(response.body)
             del response  # frees its memory before the conversion
             return wire.to_result(), date
-        except ValueError as error:  # includes msgspec's errors
+        except (ValueError, RecursionError) as error:  # includes msgspec's errors; JSON may be nested deeply
             return IncompleteBody(str(error)), date
 
 

@@ -58,6 +58,25 @@ def test_another_arn_than_the_given_one_is_an_incomplete_body(describe, stream_a
         describe(lambda found: found.update(ConsumerARN=f"{stream_arn}/consumer/lake:1"), "ARN")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found.pop("ConsumerName"),
+        lambda found: found.pop("ConsumerARN"),
+        lambda found: found.pop("ConsumerStatus"),
+        lambda found: found.pop("ConsumerCreationTimestamp"),
+        lambda found: found.update(ConsumerARN=["arn"]),
+        lambda found: found.update(ConsumerCreationTimestamp="never"),
+        lambda found: found.update(ConsumerCreationTimestamp=1e300),
+    ],
+    ids=["no name", "no ARN", "no status", "no time", "no text", "no number", "no year"],
+)
+def test_a_description_that_lacks_a_field_or_is_malformed_is_an_incomplete_body(describe, change):
+    with pytest.raises(CallFailed) as failed:
+        describe(change)
+    assert failed.value.code == "IncompleteBody"
+
+
 def test_another_name_is_an_incomplete_body(describe):
     with pytest.raises(CallFailed, match="is not consumer"):
         describe(lambda found: found.update(ConsumerName="other"))

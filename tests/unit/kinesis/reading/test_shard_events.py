@@ -229,6 +229,20 @@ def test_an_invalid_event_is_an_incomplete_body(opened, data):
     assert code_of(events) == "IncompleteBody"
 
 
+NESTED = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ({"message_type": "event", "event_type": "SubscribeToShardEvent"}, "IncompleteBody"),
+        ({"message_type": "exception", "exception_type": "SomeException"}, "SomeException"),
+    ],
+)
+def test_json_that_is_nested_too_deeply_is_an_error(opened, kind, code):
+    assert code_of(opened(message(b'{"message":' + NESTED + b"}", **kind))) == code
+
+
 def test_an_exception_has_its_code_and_comes_after_the_events_before_it(opened):
     arrived = threading.Event()
     data = records(1) + exception("ResourceInUseException", "taken over")

@@ -18,8 +18,9 @@ from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport import http2
 from kinesis_assets.kinesis.transport.concurrency import run
 from kinesis_assets.kinesis.transport.http2 import WINDOW
-from support.scripted_http2 import Http2Server
+from support.scripted_http2 import HEAD, Http2Server
 from support.timing import READING
+from support.tunnel import Tunnel
 
 CONSUMER = "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1"
 START = Position(PositionKind.TRIM_HORIZON)
@@ -185,6 +186,18 @@ def test_an_error_of_the_service_has_its_code():
         assert code_of(server) == "ResourceInUseException"
 
 
+@pytest.mark.parametrize("status", ["abc", "000", "+200", "2_0", ""])
+def test_a_status_that_is_not_a_number_is_an_error(status):
+    def script(peer):
+        peer.http.config.validate_outbound_headers = False
+        peer.http.send_headers(1, [(":status", status), *HEAD.items()])
+        peer.flush()
+        peer.hold()
+
+    with Http2Server(script) as server:
+        assert code_of(server) == "ConnectionClosedError"
+
+
 def answers_pings(peer, then=lambda: None):
     """Ping the client again and again, each time once it has answered."""
     while True:
@@ -311,6 +324,26 @@ def test_a_proxy_for_plain_http_is_not_asked(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     with Http2Server(sends(b"x")) as server:
         assert code_of(server) == "ProxyConnectionError"
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_proxy_over_tls_is_not_asked(monkeypatch, tls):
+    tls.set_alpn_protocols(["h2"])
+    with Http2Server(sends(b"x"), tls=tls) as server, Tunnel(server, tls) as tunnel:
+        monkeypatch.setenv("HTTPS_PROXY", f"https://{tunnel.address}")
+        assert code_of(server) == "ProxyConnectionError"
+        assert not tunnel.requested
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_proxy_without_tls_tunnels_http2(monkeypatch, tls):
+    tls.set_alpn_protocols(["h2"])
+    with Http2Server(sends(b"x"), tls=tls) as server, Tunnel(server) as tunnel:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{tunnel.address}")
+        response = subscribe(server)
+        assert received(response, 1) == b"x"
+        response.close()
+        assert len(tunnel.requested) == 1
 
 
 def test_a_canceled_request_closes_its_connection():

@@ -26,6 +26,8 @@ from kinesis_assets.kinesis.transport.concurrency import Turns
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE, SignedCall
 from support.scripted_server import Response, ScriptedServer
 
+NESTED = b"[" * 100_000 + b"]" * 100_000
+
 SHARD = "shardId-000000000000"
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 PAGE = b'{"Records": [], "MillisBehindLatest": 0, "NextShardIterator": "i"}'
@@ -178,6 +180,7 @@ def test_a_page_needs_no_more_memory_than_its_reservation(endpoint, served, size
         (503, b""),
         (500, b'{"__type": 500}'),
         (300, b"{}"),
+        (500, b'{"message":' + NESTED + b"}"),
     ],
 )
 def test_an_error_response_that_is_not_from_kinesis_fails_the_call(endpoint, served, status, body):
@@ -185,6 +188,13 @@ def test_an_error_response_that_is_not_from_kinesis_fails_the_call(endpoint, ser
     with pytest.raises(CallFailed) as raised:
         served.get_records("i", 10)
     assert raised.value.status == status
+
+
+def test_a_page_that_is_nested_too_deeply_fails_the_call(endpoint, served):
+    endpoint.body = b'{"Other":' + NESTED + b"}"
+    with pytest.raises(CallFailed) as raised:
+        served.get_records("i", 10)
+    assert raised.value.code == "IncompleteBody"
 
 
 def test_the_path_of_the_endpoint_is_requested(endpoint, settings):
