@@ -214,7 +214,7 @@ class Subscription:
         """
         try:
             found = await self._kept_page(reservation) or await self._new_page(position, reservation)
-        except CallFailed as error:
+        except Exception as error:  # noqa: BLE001  # GetRecords can still read
             self._fail(error)
             return None
         except BaseException:
@@ -257,7 +257,7 @@ class Subscription:
         self._connecting = True
         try:
             events = await self._owner.events(self._shard_id, position)
-        except CallFailed as error:
+        except Exception as error:  # noqa: BLE001  # GetRecords can still read
             self._note_failure(error)
             return
         finally:
@@ -330,15 +330,17 @@ class Subscription:
         if size and self._owner.kept_bytes > _KEPT_BYTES:
             self.close()
 
-    def _fail(self, error: CallFailed) -> None:
+    def _fail(self, error: Exception) -> None:
         self.close()
         self._note_failure(error)
 
-    def _note_failure(self, error: CallFailed) -> None:
+    def _note_failure(self, error: Exception) -> None:
         """Wait longer before the next attempt, and report the failure, unless it may be a short one.
 
         A record that comes after later ones may be one that a page before it lacked, so it is reported too.
         """
+        if not isinstance(error, CallFailed):
+            error = CallFailed(self._owner.client.stream, SUBSCRIBE, type(error).__name__, str(error))
         self._failures += 1
         self._wait_after(self._failures)
         may_be_short = error.code in _MAY_BE_SHORT or is_transient(error)

@@ -18,6 +18,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.reading.shard_events import ShardEvents
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.kinesis.transport.concurrency import run
 from support.aggregates import aggregate_of
@@ -449,6 +450,23 @@ def test_an_end_that_is_not_true_is_not_believed(put, read, faults, wait):
     put(2)
     reading, found = read(reading.position)
     assert (found, reading.end) == ([2], RangeEnd.TIP)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(StreamClient, "subscribing"), (ShardEvents, "page")], ids=["opening", "reading"]
+)
+def test_an_error_that_nothing_foresees_does_not_fail_a_reading(
+    put, read, warnings, monkeypatch, owner, name
+):
+    async def fails(*_):
+        raise AttributeError("there is no such attribute")
+
+    monkeypatch.setattr(owner, name, fails)
+    put(0, 1)
+    reading, found = read()
+    assert (found, reading.end) == ([0, 1], RangeEnd.TIP)
+    assert len(warnings) == 1
+    assert "AttributeError: there is no such attribute" in warnings[0]
 
 
 def test_records_that_expired_before_a_subscription_are_a_loss(put, client, subscriptions, faults, stream):
