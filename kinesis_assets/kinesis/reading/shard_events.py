@@ -90,6 +90,7 @@ class ShardEvents:
             CallFailed: The response contains an error, is invalid, or was canceled; or bytes keep arriving,
                 but no event.
         """
+        await asyncio.sleep(0)  # while bytes have arrived already, nothing else lets other readings go on
         since = self._emptied_at
         events = await self._events(wait, reservation)
         if not events:

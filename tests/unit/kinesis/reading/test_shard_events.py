@@ -109,6 +109,26 @@ def test_events_that_have_arrived_are_one_page(opened):
     assert page(events).records.numbers == [str(n) for n in range(1, 51)]
 
 
+def test_other_readings_go_on_before_a_page_that_has_arrived(opened):
+    arrived = threading.Event()
+    events = opened(b"", then=lambda peer: (peer.send(records(1)), arrived.set(), peer.hold()))
+    assert arrived.wait(SECONDS)
+
+    async def two_readings():
+        order = []
+
+        async def other():
+            order.append("other")
+
+        task = asyncio.ensure_future(other())
+        assert await events.page(0.0, None) is not None
+        order.append("page")
+        await task
+        return order
+
+    assert run(two_readings()) == ["other", "page"]
+
+
 def test_a_page_has_not_much_more_than_a_mebibyte(opened):
     sent = b"".join(records(n, size=MIB // 4) for n in range(1, 18))
     pages = []
