@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +38,12 @@ _LONGEST_EVENT = 10.0
 wait."""
 
 _EVENT = "SubscribeToShardEvent"
+
+_INTERNAL = "Internal"
+"""How the names of the exceptions begin that the service reports as its own fault, as by a status of 500."""
+
+_LONGEST_CODE, _LONGEST_TEXT = 100, 1000
+"""The number of characters of an exception's name and text that are kept: they go into the log."""
 
 _decoder = msgspec.json.Decoder(WireEvent)
 
@@ -180,12 +187,13 @@ class ShardEvents:
                 return [_decoder.decode(message.payload)]
             except RecursionError as error:  # the JSON is nested too deeply
                 raise ValueError(str(error)) from None
-        code = str(headers.get(":exception-type") or headers.get(":error-code"))
+        code = str(headers.get(":exception-type") or headers.get(":error-code"))[:_LONGEST_CODE]
         try:
             text = msgspec.json.decode(message.payload, type=dict[str, object]).get("message", "")
         except (ValueError, RecursionError):
             text = headers.get(":error-message", "")
-        raise CallFailed(self._client.stream, SUBSCRIBE, code, str(text))
+        status = HTTPStatus.INTERNAL_SERVER_ERROR if code.startswith(_INTERNAL) else None
+        raise CallFailed(self._client.stream, SUBSCRIBE, code, str(text)[:_LONGEST_TEXT], status)
 
     def _failure(self, error: Exception) -> CallFailed:
         if isinstance(error, CallFailed):

@@ -13,6 +13,7 @@ import pytest
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import shard_events
+from kinesis_assets.kinesis.reading.retries import is_transient
 from kinesis_assets.kinesis.reading.shard_events import ShardEvents
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -247,6 +248,27 @@ def test_an_invalid_event_is_an_incomplete_body(opened, data):
     events = opened(b"", then=lambda peer: (peer.send(data), arrived.set(), peer.hold()))
     assert arrived.wait(SECONDS)
     assert code_of(events) == "IncompleteBody"
+
+
+@pytest.mark.parametrize(
+    ("code", "transient"),
+    [
+        ("InternalFailureException", True),
+        ("KMSDisabledException", False),
+        ("ResourceNotFoundException", False),
+    ],
+)
+def test_an_exception_of_the_service_itself_is_transient(opened, code, transient):
+    with pytest.raises(CallFailed) as failed:
+        page(opened(exception(code, "why")))
+    assert is_transient(failed.value) is transient
+
+
+def test_the_text_of_an_exception_is_cut(opened):
+    with pytest.raises(CallFailed) as failed:
+        page(opened(exception("X" * 1000, "y" * MIB)))
+    assert failed.value.code == "X" * 100
+    assert failed.value.reason == f"SubscribeToShard failed with {'X' * 100}: {'y' * 1000}"
 
 
 NESTED = b"[" * 100_000 + b"]" * 100_000
