@@ -387,7 +387,7 @@ def test_a_shard_whose_last_record_arrives_just_before_its_tip_is_not_behind(put
     while not reading.records:
         reading, _ = read(reading.position)
     assert reading.end is RangeEnd.TIP
-    assert reading.tip_time == reading.last_arrival
+    assert reading.tip_time >= reading.last_arrival
 
 
 # A faulty service
@@ -449,6 +449,8 @@ def test_an_end_that_is_not_true_is_not_believed(put, read, faults, wait):
     wait(6)
     put(2)
     reading, found = read(reading.position)
+    while not found:  # the event has not arrived yet
+        reading, found = read(reading.position)
     assert (found, reading.end) == ([2], RangeEnd.TIP)
 
 
