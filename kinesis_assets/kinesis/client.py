@@ -211,14 +211,14 @@ class StreamClient:
             InvalidInput: It is a consumer of another stream.
         """
         address = ConsumerAddress.parse(consumer)
-        operation, named = "DescribeStreamConsumer", address.arguments(stream_arn)
-        described = self._call(operation, "ConsumerDescription", **named)["ConsumerDescription"]
-        (found,) = self._consumers(operation, [described])
+        named = address.arguments(stream_arn)
+        response = self._call("DescribeStreamConsumer", "ConsumerDescription", **named)
+        (found,) = self._consumers("DescribeStreamConsumer", [response["ConsumerDescription"]])
         # SubscribeToShard names no stream, and shard ids are the same in all of them.
         if found.name != address.name or not address.may_have(found.arn, stream_arn):
             raise CallFailed(
                 self.stream,
-                operation,
+                "DescribeStreamConsumer",
                 "IncompleteBody",
                 f"the service returned consumer {found.name[:200]!r} with the ARN {found.arn[:400]!r}, which "
                 f"is not consumer {consumer} of {stream_arn}; check the endpoint",
@@ -238,9 +238,8 @@ class StreamClient:
 
     def register_consumer(self, name: str, stream_arn: str) -> Consumer:
         """Register a consumer of the stream, for which AWS charges from then on."""
-        operation = "RegisterStreamConsumer"
-        response = self._call(operation, "Consumer", StreamARN=stream_arn, ConsumerName=name)
-        (registered,) = self._consumers(operation, [response["Consumer"]])
+        response = self._call("RegisterStreamConsumer", "Consumer", StreamARN=stream_arn, ConsumerName=name)
+        (registered,) = self._consumers("RegisterStreamConsumer", [response["Consumer"]])
         return registered
 
     def deregister_consumer(self, consumer: str, stream_arn: str) -> None:
