@@ -31,7 +31,10 @@ def show(*, as_json: bool, **stream: Any) -> None:
     """Print the registered consumers of a stream."""
     with project_of(**stream).open_stream() as opened:
         arn = opened.client.describe().identity.arn
-        _print(opened.name, opened.client.list_consumers(arn), as_json=as_json)
+        found = opened.client.list_consumers(arn)
+        _print(opened.name, found, as_json=as_json)
+    if not found:
+        click.echo("The stream has no registered consumer.", err=True)
 
 
 @consumer.command()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kinesis_assets.cli.options import (
+    apply_option,
     by_option,
     json_option,
-    print_rows,
+    print_plan,
     project_of,
     stream_options,
     user_name,
@@ -80,7 +81,7 @@ def leases() -> None:
     "in --start. [default: such shards are refused]",
 )
 @by_option("the positions")
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@apply_option
 @json_option
 def import_(
     *,
@@ -126,9 +127,8 @@ def import_(
             by=user_name(by),
             apply=apply,
         )
-    print_rows([{"stream": project.stream, **facts} for facts in facts_of_import(result)], as_json=as_json)
-    if not apply:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    rows = [{"stream": project.stream, **facts} for facts in facts_of_import(result)]
+    print_plan(rows, applied=apply, as_json=as_json)
 
 
 @leases.command("export")
@@ -140,7 +140,7 @@ def import_(
     is_flag=True,
     help="The application has several streams, and its leases name them. Needed if this one has none yet.",
 )
-@click.option("--apply", is_flag=True, help="Apply the change. Without this flag, only print the plan.")
+@apply_option
 @json_option
 def export(
     *,
@@ -170,9 +170,8 @@ def export(
             sleep=time.sleep,
             apply=apply,
         )
-    print_rows([{"stream": project.stream, **facts} for facts in facts_of_export(result)], as_json=as_json)
-    if not apply:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+    rows = [{"stream": project.stream, **facts} for facts in facts_of_export(result)]
+    print_plan(rows, applied=apply, as_json=as_json)
 
 
 _CONNECTION = ("region", "endpoint_url", "profile", "role_arn")

@@ -71,7 +71,7 @@ def identified(bad: DataFrame) -> DataFrame:
     return bad.withColumn(DOCUMENT_NUMBER, F.lit(None).cast("int"))
 
 
-def set_apart(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapshot | None) -> DataFrame:
+def separated(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapshot | None) -> DataFrame:
     """Return the bad records that a table has separated, with `FOUND_COLUMN`.
 
     Args:
@@ -91,7 +91,7 @@ def set_apart(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapsh
     commits = source.commits_since(source.start if newest is None else source.accepted(newest.cursor))
     order = RowOrder(BATCH_COLUMN, tuple(commit.batch_id for commit in commits))
     files = [TableFile(file.path, file.size, file.rows) for commit in commits for file in commit.files]
-    rows = of_set_apart(read(spark, typed, files, schema=source.schema, order=order))
+    rows = of_separated(read(spark, typed, files, schema=source.schema, order=order))
     if errors is not None:
         taken_over = read(spark, errors, errors.data_files()).drop(BATCH_COLUMN)
         if FOUND_COLUMN not in taken_over.columns:  # a release before redrives wrote all of its rows
@@ -117,7 +117,7 @@ def _before(rows: DataFrame, redriven: DataFrame, by: Sequence[str]) -> DataFram
     return rows.join(others, is_later, "left_anti").drop(ORDER_COLUMN)
 
 
-def of_set_apart(rows: DataFrame) -> DataFrame:
+def of_separated(rows: DataFrame) -> DataFrame:
     """Return the records of `ErrorsSource` with the batch id of the commit that found them to be bad."""
     found = F.coalesce(F.col(FOUND_COLUMN), F.col(BATCH_COLUMN))
     return rows.withColumn(FOUND_COLUMN, found).drop(BATCH_COLUMN)

@@ -26,7 +26,7 @@ from kinesis_assets.derive.bad_records import (
     identified,
     in_source,
     kept_in_table,
-    set_apart,
+    separated,
     whole_records,
     without_records,
 )
@@ -182,7 +182,7 @@ class _Attempt:
         self.derivation = derivation
         if derivation.careful is not None:
             self.derivation = replace(derivation, transform=derivation.careful)
-        self.is_apart = errors is not None
+        self.is_separate = errors is not None
         # Opened first, so that the table has every commit that its table of errors has consumed.
         taken_over = None if errors is None else _present(errors)
         self.present = table.snapshot()
@@ -192,8 +192,8 @@ class _Attempt:
         self.source: Source = open_source(derivation.source, table.folder.role)
         self.present.check_identity(self.source.origin_id, derivation.partition_by)
         bad = (
-            set_apart(spark, self.present, taken_over)
-            if self.is_apart
+            separated(spark, self.present, taken_over)
+            if self.is_separate
             else kept_in_table(spark, self.present)
         )
         self.bad = cache(bad)
@@ -246,7 +246,9 @@ class _Attempt:
         """
         uri, source_rows = self.table.uri, carry(records, ORDER_COLUMN, in_order=False)
         checked = ordered_rows(self.spark, uri, self.derivation, source_rows)
-        if checked.separate is None if self.is_apart else not (checked.error_column and checked.keeps_errors):
+        keeps_in_table = checked.error_column is not None and checked.keeps_errors
+        keeps = checked.separate is not None if self.is_separate else keeps_in_table
+        if not keeps:
             raise InvalidInput(
                 f"table {uri}: it has bad records, but would not keep them now. Nothing was changed. Set "
                 "on_bad_record to what it was, or return the columns of from_json"
@@ -296,12 +298,12 @@ class _Attempt:
             table, schema, changed, writing_job(table, schema, derivation.partition_by, batch_id)
         )
         errors, redriven = None, Redriven(records=self.records, decoded=self.decoded)
-        if self.is_apart:
+        if self.is_separate:
             found = self.bad.select(*RECORD_COLUMNS, FOUND_COLUMN).dropDuplicates([*RECORD_COLUMNS])
             others = self.still_changed.join(found, [*RECORD_COLUMNS], "left")
-            errors = self.write_apart(others, batch_id)
+            errors = self.write_separately(others, batch_id)
             redriven = msgspec.structs.replace(
-                redriven, files=named_files(self.write_apart(self.changed, batch_id))
+                redriven, files=named_files(self.write_separately(self.changed, batch_id))
             )
         with self.overtaken():
             return commit(
@@ -395,12 +397,12 @@ class _Attempt:
         if isinstance(mode, Upsert):
             tasks = shuffle_tasks(self.spark, 0)
             changed = upserted(self.spark, base, self.rows, mode, cache=cache, tasks=tasks, order=FOUND_BY)
-        if self.is_apart:
+        if self.is_separate:
             return changed
         by, records = IDENTITY, self.changed
         return without_records(self.spark, base, changed=changed, records=records, by=by, cache=cache)
 
-    def write_apart(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
+    def write_separately(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
         """Write rows to files for the table of errors."""
         schema = table_schema(self.table.uri, rows, (), ())
         job = replace(writing_job(self.table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")

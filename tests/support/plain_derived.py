@@ -142,10 +142,10 @@ class PlainDerived:
         schema = pa.schema(base.delta.schema().to_arrow())
         kept.write(_batch(schema, rows, batch_id))
         job_apart = replace(job, schema=_ERRORS, partition_by=())
-        errors_files = None if errors is None else _set_apart(errors, job_apart)
+        errors_files = None if errors is None else _separated(errors, job_apart)
         again = None
         if redriven is not None:
-            files = named_files(_set_apart(redriven, job_apart))
+            files = named_files(_separated(redriven, job_apart))
             left = sum(file.rows for file in errors_files or ())
             again = Redriven(records=files[0].rows, decoded=files[0].rows - left, files=files)
         self._commits += 1
@@ -243,7 +243,7 @@ class PlainDerived:
         ]
 
 
-def _set_apart(records: Iterable[bytes], job: WritingJob) -> list[DerivedFile]:
+def _separated(records: Iterable[bytes], job: WritingJob) -> list[DerivedFile]:
     writer = DerivedFileWriter(job, f"{ERRORS_FOLDER}/")
     for data in records:
         writer.write(pa.RecordBatch.from_pylist([{"data": data, BATCH_COLUMN: job.batch_id}], _ERRORS))

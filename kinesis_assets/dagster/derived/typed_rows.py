@@ -85,12 +85,12 @@ class TypedRows:
     def of_errors(self, separate: DataFrame) -> CheckedRows:
         """Return rows of the table of errors from the records that the table has separated."""
         from kinesis_assets.decoders.projection import errors  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.derive.bad_records import of_set_apart  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.bad_records import of_separated  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
 
         is_added = {"schema_id": self._format.has_schema_id, DOCUMENT_NUMBER: self.settings.multiplies}
         other = [name for name, added in is_added.items() if not added]
-        return CheckedRows(errors(of_set_apart(separate), other), error_column="error")
+        return CheckedRows(errors(of_separated(separate), other), error_column="error")
 
     def _check(self) -> Callable[[RecordCounts], None] | None:
         """Return the check of the numbers of records; None if there is no limit."""

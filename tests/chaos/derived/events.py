@@ -156,8 +156,8 @@ class EventBench:
         self.wrong, self.modulus = 0, 2
         self.typed = self._derived("typed", Derivation(raw, self._typed))
         errors = DerivedTable(str(self.folder / "errors"), WRITING)
-        set_apart = f"{self.typed.table.uri}/{ERRORS_FOLDER}"
-        of_errors = Derivation(set_apart, self._of_errors)
+        separated = f"{self.typed.table.uri}/{ERRORS_FOLDER}"
+        of_errors = Derivation(separated, self._of_errors)
         self.errors = OperatedErrors(self.spark, errors, of_errors, self.typed)
 
     def _decode(self, rows: DataFrame) -> DataFrame:
@@ -189,7 +189,7 @@ class EventBench:
         return self._typed_rows.of_errors(separate)
 
     def redrive(self) -> Redrive:
-        """Decode the events again that were set apart."""
+        """Decode the events again that were separated."""
         typed = self.typed
         return redrive(
             self.spark, typed.table, typed.derivation, errors=self.errors.table, by="ann", apply=True

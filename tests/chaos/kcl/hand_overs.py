@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from dataclasses import replace
 from itertools import count
@@ -127,7 +126,6 @@ class HandOvers:
         self._reshard()
         enough = self.application.processed() + self._dice.randint(1, 60)
         self.application.wait(lambda: self.application.processed() >= enough)
-        time.sleep(self._dice.random())  # a random moment, also between a record and its checkpoint
         if turn % 2:
             self.application.kill()
         else:

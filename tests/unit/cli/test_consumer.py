@@ -20,7 +20,8 @@ def consumer(cli, bench):
 
 
 def test_a_registered_consumer_is_shown_until_it_is_deregistered(consumer):
-    assert consumer("show", "--json").lines == []
+    none = consumer("show", "--json")
+    assert (none.lines, none.err) == ([], "The stream has no registered consumer.\n")
     (registered,) = consumer("register", "--name", "lake", "--json").lines
     assert list(registered) == ["stream", "name", "status", "created", "arn"]
     assert registered["name"] == "lake"
