@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 
 import pytest
 
@@ -79,7 +80,9 @@ def test_speculative_tasks_write_no_record_twice(
     put_numbers(kinesis, stream, 400, shards=2)
     faults.page_size(20, stream=stream)
     slow = kinesis.list_shards(StreamName=stream)["Shards"][-1]["ShardId"]  # not the one that the check reads
-    faults.delay(1.0, stream=stream, shard_id=slow, times=20)
+    # The first task waits within the shard for as long as Spark needs to start the second one.
+    second_task = partial(wait_until, lambda: faults.count("GetShardIterator", slow) > 1)
+    faults.before("GetRecords", second_task, stream=stream, shard_id=slow, after=2)
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
