@@ -179,7 +179,8 @@ def _parsed(source: str, shard_id: str, value: Any) -> ConsumerShard:
             f"{where}: {json.dumps(value)[:200]} is no position that is understood ({error}). Correct it, or "
             "give the positions with --from json"
         ) from None
-    return ConsumerShard(where, str(value), position, ended=kind in _ENDED)
+    stored = value if isinstance(value, str) else json.dumps(value)
+    return ConsumerShard(where, stored, position, ended=kind in _ENDED)
 
 
 def _of_text(text: str) -> Position | None:

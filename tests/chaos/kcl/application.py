@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.harness.waiting import SECONDS, wait_until
-from support.skipping import give_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-FOLDER = Path(__file__).parent
 RECORDS_OF_A_BATCH = 8
 FAILOVER_SECONDS = 5
-
-
-def compiled(folder: Path) -> str:
-    """Compile the application into a folder, and return its class path.
-
-    Maven downloads the libraries on first use, with its own settings.
-    """
-    for program in ("mvn", "javac"):
-        if shutil.which(program) is None:
-            give_up(f"{program} is not installed")
-    libraries = folder / "libraries"
-    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
-    maven = ["mvn", "-q", "-B", "-f", str(FOLDER / "pom.xml"), goal, f"-Dmdep.outputFile={libraries}"]
-    done = subprocess.run(maven, capture_output=True, text=True, check=False)
-    if done.returncode:
-        give_up(f"Maven cannot fetch the Kinesis Client Library: {done.stdout[-1000:]}")
-    java = ["javac", "-nowarn", "-cp", libraries.read_text(), "-d", str(folder), "Application.java"]
-    subprocess.run(java, cwd=FOLDER, check=True, capture_output=True)
-    return f"{libraries.read_text()}:{folder}"
 
 
 class UserRecord(NamedTuple):

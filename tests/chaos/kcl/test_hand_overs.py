@@ -9,15 +9,18 @@ import os
 import random
 from collections import Counter
 from itertools import chain
+from pathlib import Path
 from uuid import uuid4
 
 import click
 import pytest
 
-from chaos.kcl.application import Application, compiled
+from chaos.kcl.application import Application
 from chaos.kcl.hand_overs import HandOvers
 from kinesis_assets.testing import aws_environment
+from support.java import class_path, compiled
 
+SOURCES = Path(__file__).parent
 HANDOVERS = int(os.environ.get("HANDOVERS", "2"))
 
 pytestmark = pytest.mark.timeout(600 * HANDOVERS)
@@ -29,7 +32,8 @@ def done(local_kinesis, kinesis, settings, moto, tmp_path_factory):
     folder = tmp_path_factory.mktemp("kcl")
     name = f"kcl-{uuid4().hex[:8]}"
     environment = os.environ | aws_environment(local_kinesis)
-    application = Application(name, name, (local_kinesis.endpoint_url, moto), compiled(folder), environment)
+    program = compiled(SOURCES / "Application.java", class_path(SOURCES, folder), folder)
+    application = Application(name, name, (local_kinesis.endpoint_url, moto), program, environment)
     hand_overs = HandOvers(kinesis, settings, application, moto, folder, random.Random())
     try:
         hand_overs.run(HANDOVERS)
