@@ -1,4 +1,7 @@
-"""The sections of the benchmarks can be measured, here with so little data that the figures mean nothing."""
+"""The sections of the benchmarks can be measured, here with so little data that the figures mean nothing.
+
+That of the cluster is in tests/deployments/clusters/test_standalone.py, beside the others that need one.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.rounds import Input, measure_in_turn
 from benchmarks.harness.section import Goal
-from benchmarks.sections import cluster, commits, continuous, imports
+from benchmarks.sections import commits, continuous, imports
 from benchmarks.sections.derived import formats, increments, routes, typed, upserts
 from benchmarks.sections.derived.workers import OURS, workers
 from benchmarks.sections.landing import readers, targets
 from benchmarks.sections.landing.comparison import Comparison
 from benchmarks.sections.scale import empty_calls, sensor_ticks, small_pages
 from benchmarks.servers.replay_streams import StreamSpec
-from benchmarks.servers.standalone_cluster import standalone_cluster
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -48,13 +50,6 @@ def test_landing_is_compared_with_its_bare_parts(server: ReplayServer) -> None:
     compared = Comparison(measured, failed, server_cpu_per_gb=0.0)
     assert not failed
     assert [target.goal for target in targets(compared) if target.met is not None] == [Goal.OVERHEAD]
-
-
-def test_landings_on_a_cluster_are_measured_beside_those_of_a_local_session(server: ReplayServer) -> None:
-    with standalone_cluster() as running:
-        landings = [cluster.measure_landings(server, running, cluster.EXECUTORS, FEW, rounds=1)]
-    assert cluster.target(landings).met is not None
-    assert "| 2 | cluster |" in cluster.describe_landings(landings)
 
 
 def test_ticks_report_each_shard_that_was_committed_without_an_event(server: ReplayServer) -> None:
@@ -112,4 +107,6 @@ def test_logs_with_few_and_many_commits_are_compared_in_a_folder_and_a_bucket(tm
 
 
 def test_imports_of_a_code_location_are_measured() -> None:
-    assert all(imports.cpu(statement) > 0 for statement in imports.DESCRIPTIONS)
+    assert all(
+        imports.cpu(statement) > 0 for statement in (imports.BUILT, imports.RUN)
+    )  # begin as the others

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from benchmarks.harness.waiting import wait_until
+from benchmarks.sections.cluster import EXECUTORS, describe_landings, measure_landings, target
+from benchmarks.servers.replay_client import replay_server
+from benchmarks.servers.replay_streams import StreamSpec
 from benchmarks.servers.spark_cluster import StandaloneCluster
+from benchmarks.servers.standalone_cluster import Cluster
 from support.bench import Bench
 from support.skipping import give_up
 from support.tables import numbers, put_numbers
@@ -110,3 +115,12 @@ def test_an_executor_without_disk_space_leaves_its_work_to_the_others(
     assert (code, len(events)) == (0, 2), errors
     assert any("No space left on device" in log for log in logs)
     assert numbers(tmp_path / "table") == list(range(400))
+
+
+def test_landings_are_measured_beside_those_of_a_local_session(cluster, packed, python_with_packages):
+    place = Cluster(cluster.config, cluster.pids, packed, Path(python_with_packages))
+    few = StreamSpec("few", shards=8, pages=1, page_records=10)
+    with replay_server() as server:
+        landings = [measure_landings(server, place, EXECUTORS, few, rounds=1)]
+    assert target(landings).met is not None
+    assert "| 2 | cluster |" in describe_landings(landings)
