@@ -107,10 +107,11 @@ standalone connect: $(READY)
 	@$(MEMORY) SPARK=$@ $(BIN)/pytest -q --ignore tests/contract/test_trouble_is_shown.py tests/contract
 
 # The lines of the contract that depend on the store, in a bucket on an S3 server that honors conditional puts, with clocks
-# ten minutes apart. A test that has a bucket of its own anyway runs with the others.
+# ten minutes apart. A test that has a bucket of its own anyway runs with the others, and what Spark computes does not
+# depend on the store.
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
-	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3' \
+	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3 and not rolled-up and not time_zone and not equal_rows' \
 		$(patsubst %,tests/contract/test_%.py,atomic exactly_once exactly_once_downstream \
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted

@@ -60,7 +60,7 @@ def land(pipeline: Pipeline, records: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "when"),
     [
-        pytest.param(APPENDED, "before", marks=pytest.mark.any_spark),
+        (APPENDED, "before"),
         (APPENDED, "after"),
         (UPSERTED, "before"),
     ],

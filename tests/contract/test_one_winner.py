@@ -8,7 +8,6 @@ import pytest
 
 from kinesis_assets.ingest import run as run_module
 from kinesis_assets.table.commits.commit import commit
-from support.fixtures.spark import SPARK
 from support.process_clock import MACHINE_CLOCK
 from support.racer import Racer
 
@@ -42,12 +41,11 @@ def overtake(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     return before_next_commit
 
 
-@pytest.mark.any_spark
 def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_conflict(
     pipeline: Pipeline, racers: tuple[Racer, Racer]
 ) -> None:
     shards = pipeline.create(1)
-    for _ in range(10 if SPARK == "local" else 3):
+    for _ in range(5):
         pipeline.put_many(50)
         for racer in racers:
             racer.start(pipeline, shards)

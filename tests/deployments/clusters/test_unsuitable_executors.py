@@ -1,6 +1,7 @@
 """Executors that cannot run the tasks of a run: it is refused before it plans, writes or commits anything.
 
-Other reasons that the task returns are tested where it checks them.
+Other reasons that the task returns are tested where it checks them. test_standalone.py has a derivation on
+executors without the packages.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ def refused(spark_server, run, kinesis, stream, tmp_path):
     return refused
 
 
-@by_spark
 def test_executors_without_the_packages_are_refused(refused):
     error = refused()
     assert_mentions(error, "No module named", "set python_environment")
