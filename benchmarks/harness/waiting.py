@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-SECONDS = 300.0
+SECONDS = 600.0
 """How long to wait for anything that has to happen."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.data.one_record_commits import BEGINNING, LISTING, commit_one_record
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
+from benchmarks.harness.waiting import SECONDS
 from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamListing
@@ -59,7 +60,7 @@ def _write(uri: str, shard_id: str) -> int:
     assert _shared is not None
     barrier, left = _shared
     table, made = PositionedTable(uri), 0
-    barrier.wait(timeout=120)
+    barrier.wait(timeout=SECONDS)
     while left.value > 0:
         landed = commit_one_record(table, shard_id)
         assert landed, "no other writer commits to this shard"

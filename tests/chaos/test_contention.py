@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.timeout(1800)  # the processes share the cores
 def test_none_of_five_runs_on_different_shards_starves_on_a_slow_store(
     record_property: Callable[[str, object], None],
 ) -> None:

@@ -36,8 +36,6 @@ from kinesis_assets.spark.session import start_session
 print(start_session({"spark.master": "local[1]"}).range(3).count())
 """
 
-pytestmark = pytest.mark.timeout(1800)  # Debian's and Python's packages are downloaded
-
 
 class Engine:
     """A container engine whose command is that of Docker."""

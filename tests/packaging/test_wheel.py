@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 PROJECT = Path(kinesis_assets.__file__).parents[1]
 RECORDS = [b"click %d" % number for number in range(20)]
 
-pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpacked
-
 
 def test_the_wheel_holds_the_package_without_this_repository_s_project(wheel):
     with zipfile.ZipFile(wheel) as content:

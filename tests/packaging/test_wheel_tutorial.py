@@ -68,8 +68,6 @@ ASSETS = """{
   runsOrError {... on Runs {results {status}}}
 }"""
 
-pytestmark = pytest.mark.timeout(1800)  # the environment is downloaded and unpacked
-
 
 def test_the_tutorial_takes_eleven_commands_and_some_forty_lines() -> None:
     assert PAGE.count("```") == 2 * len(BLOCKS)

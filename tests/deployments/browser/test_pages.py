@@ -92,7 +92,7 @@ def test_terminate_commits_what_was_read_and_cancels_the_run(pages, shop):
     shop.put(1200)
     before, latest = shop.landed()[SHARD], shop.latest_run()
     shop.faults.page_size(1)
-    shop.faults.delay(1.0, after=5)  # to read all pages takes as long as anything is waited for
+    shop.faults.delay(2.0, after=5)  # to read all pages takes as long as anything is waited for
 
     pages.open_asset(RAW.path, "Partitions")
     pages.materialize(SHARD)

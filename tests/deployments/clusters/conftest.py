@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from benchmarks.servers import spark_cluster
 from benchmarks.servers.spark_cluster import ConnectServer, StandaloneCluster
 from kinesis_assets.spark.local_settings import PY_FILES
@@ -118,4 +119,6 @@ def shout(tmp_path):
 def _run(command, folder):
     environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
     environment = {name: value for name, value in environment.items() if name != "PYSPARK_PYTHON"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )

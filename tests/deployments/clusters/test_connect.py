@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from support.mentions import assert_mentions
 from support.tables import numbers, put_numbers
-
-pytestmark = pytest.mark.timeout(900)
 
 
 def test_a_run_ships_its_code_and_its_environment(connect_server, packed, run, kinesis, stream, tmp_path):

@@ -12,8 +12,6 @@ import pytest
 from support.tables import numbers, put_numbers
 from support.token_proxy import TokenProxy
 
-pytestmark = pytest.mark.timeout(900)
-
 SESSION = "/applications/00f1/sessions/s1"
 SETTINGS = {
     "service": "emr-serverless",

@@ -18,8 +18,6 @@ from support.bench import Bench
 from support.skipping import give_up
 from support.tables import numbers, put_numbers
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture
 def full_disk(tmp_path):

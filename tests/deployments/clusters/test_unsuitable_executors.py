@@ -20,8 +20,6 @@ fields = "major minor micro releaselevel serial"
 sys.version_info = namedtuple("version_info", fields)(3, 99, 0, "final", 0)
 """
 
-pytestmark = pytest.mark.timeout(900)
-
 by_spark = pytest.mark.parametrize("spark_server", ["cluster", "connect_server"], indirect=True)
 """Marks reasons that Spark reports, in errors of its own. Others are returned by the task that checks."""
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.metrics.instruments import LAG, ROWS, SHARD, STREAM, TIME_TO_LOSS
 from support.pipeline import SPARK_CONFIG
 from support.two_shards import FIRST, SECOND
@@ -54,7 +55,7 @@ def test_a_run_exports_its_metrics_before_it_ends(source, settings, tmp_path):
         [sys.executable, "-c", RUN, json.dumps(fields), FIRST, SECOND],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

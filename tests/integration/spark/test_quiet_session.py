@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +31,9 @@ def folder(tmp_path: Path) -> Path:
 def test_a_session_logs_no_warning_and_removes_its_temporary_folders(folder):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     environment |= {"TMPDIR": str(folder), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}"}
+    command = [sys.executable, "-c", _RUN]
     done = subprocess.run(
-        [sys.executable, "-c", _RUN], env=environment, capture_output=True, text=True, check=True, timeout=600
+        command, env=environment, capture_output=True, text=True, check=True, timeout=SECONDS
     )
     javas_own = ("Picked up JAVA_TOOL_OPTIONS", "WARNING: Using incubator modules")
     lines = [line for line in done.stderr.splitlines() if line and not line.startswith(javas_own)]
