@@ -71,7 +71,6 @@ def retry(
 
     Args:
         on: The errors after which another attempt may succeed. Any other error is raised at once.
-        policy: The number of attempts, and the waits between them.
 
     Raises what the last attempt raises.
     """

@@ -55,11 +55,7 @@ class CheckedTable:
         upstream: dg.AssetsDefinition,
         role: AssumedRole | None,
     ) -> CheckedTable:
-        """Return the table of an asset.
-
-        Args:
-            upstream: The definition of the asset of its source.
-        """
+        """Return the table of an asset."""
         return cls(
             key,
             consumption.stream,

@@ -39,16 +39,11 @@ class Consumption:
     """A derived table, and how it is computed.
 
     Attributes:
-        stream: The stream whose records it is derived from.
-        table: The table's path or URI.
         derivation: Returns the derivation for the path or URI of the source.
-        on_deleted: What a run does if rows of the source were deleted.
         unique: The columns whose values together occur once in the table; empty if there are none.
-        checks: The table's asset checks.
         place: The file and the line that name the source, for errors; empty if they are not known.
         of_errors: Whether its source are the records that the table of *upstream* has separated.
         routes: If its source is a router, the values of the column `route` of the rows that it consumes.
-        is_router: Whether it is a router itself.
         groups: The columns of the groups of a roll-up; empty if it is none.
         retention: How long the table keeps rows; None if it keeps all.
     """
@@ -80,10 +75,6 @@ class Consumption:
     ) -> Iterator[DerivedCommit]:
         """Consume what the source has now, and yield each commit. The executors are checked before the first.
 
-        Args:
-            context: The context of a running asset of the same code location.
-            key: The key of the table's asset, to which the table belongs.
-
         Raises what `check_executors` and `derive` raise.
         """
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
@@ -96,9 +87,6 @@ class Consumption:
 
     def source(self, upstream: dg.AssetsDefinition) -> str:
         """Return the path or URI of the source, see `open_source`.
-
-        Args:
-            upstream: The definition of the asset of its table.
 
         Raises:
             InvalidInput: The definition names no table.
@@ -121,11 +109,7 @@ class Consumption:
 
 
 def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:
-    """Return the path or URI of the table of an asset, which its definition names.
-
-    Raises:
-        InvalidInput: It names none.
-    """
+    """Return the path or URI of the table of an asset, which its definition names."""
     uri = definition.metadata_by_key.get(key, {}).get(_URI)
     if uri is None:
         raise InvalidInput(
@@ -162,9 +146,6 @@ def table_of(
 ) -> tuple[dg.AssetKey, Consumption, Derivation]:
     """Return the key of the derived table of an asset, its consumption, and how it is computed.
 
-    Args:
-        definitions: The assets of the code location.
-
     Raises:
         InvalidInput: The stream has no such derived table, or the code location does not have its source.
     """
@@ -190,8 +171,6 @@ def derived_metadata(
 
     Args:
         commits: The commits, oldest first.
-        totals: The metadata of the table as a whole.
-        exact: Further exact values.
     """
     counts = [commit.bad_records for commit in commits if commit.bad_records is not None]
     redriven = [commit.redriven for commit in commits if commit.redriven is not None]

@@ -255,7 +255,6 @@ def report_check_of_run(
 
     Args:
         before: The event with the result that the run has reported.
-        evaluation: The new result.
     """
     event = dg.DagsterEvent(
         dg.DagsterEventType.ASSET_CHECK_EVALUATION.value,
@@ -335,9 +334,6 @@ def job_without_checks(job: dg.JobDefinition, keys: Collection[dg.AssetKey]) -> 
     """Return the part of a job that materializes some assets, without their checks.
 
     `JobDefinition.execute_in_process` executes the checks of the assets that it is given.
-
-    Args:
-        job: The implicit job of all assets.
     """
     try:
         return job.get_subset(asset_selection=frozenset(keys), asset_check_selection=frozenset())
@@ -350,10 +346,6 @@ def definition_of(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.Ass
     """Return the definition of an asset of the code location of a running one.
 
     The repository, which the public API has, is not set where a job is executed in this process.
-
-    Args:
-        context: The context of the asset's body.
-        key: The key of the other asset.
 
     Raises:
         KeyError: The code location has no such asset.
@@ -419,9 +411,6 @@ def locations_of_sensor(instance: dg.DagsterInstance, name: str, now: float) -> 
     """Return the code locations in which a sensor of a given name was evaluated in the last few intervals.
 
     Dagster has no public API for it. If a name is missing, the result is empty.
-
-    Args:
-        now: The time, in seconds since the epoch.
     """
     try:
         return sorted(

@@ -39,8 +39,6 @@ class EventAudit:
     """Compares a table's commits with the events of a Dagster instance.
 
     Attributes:
-        table: The stream's table, with the heartbeats of its runs.
-        add_events: Add missing events to the instance.
         max_commits: Events are added for this many newest commits, and as many newest amendments.
     """
 
@@ -51,11 +49,7 @@ class EventAudit:
     max_commits: int = MAX_FILES
 
     def __call__(self, history: History) -> Iterator[Finding]:
-        """Report dead runs, missing events, and events of rows that no commit added.
-
-        Args:
-            history: The commits of the table.
-        """
+        """Report dead runs, missing events, and events of rows that no commit added."""
         dead: set[str] = set()
         try:
             dead = dead_runs(self.instance, self.names, self.table)

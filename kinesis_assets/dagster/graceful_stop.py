@@ -73,9 +73,6 @@ class GracefulStop:
         """Delay interrupts within the block until the timeout; at the end of the block, raise them.
 
         Only the main thread receives signals. In other threads this does nothing.
-
-        Raises:
-            DagsterExecutionInterruptedError: The run was interrupted.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -103,9 +100,6 @@ class GracefulStop:
         Args:
             step: A step of the run. Without this, only a stop that Dagster requested would end the run as
                 canceled, but not a signal from outside of Dagster, as at a shutdown.
-
-        Raises:
-            DagsterExecutionInterruptedError: The run was interrupted.
         """
         try:
             with self.delayed_interrupts():
@@ -140,12 +134,6 @@ def stops_explained(sentence: str = _COMMITTED) -> Iterator[None]:
     """Give an interrupt of the run a sentence, which is the first line of the error card, unless it has one.
 
     Its class stays the same: by its name, Dagster's executors know that a run was stopped.
-
-    Args:
-        sentence: What became of the run.
-
-    Raises:
-        DagsterExecutionInterruptedError: The run was interrupted.
     """
     try:
         yield

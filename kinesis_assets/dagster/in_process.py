@@ -35,7 +35,6 @@ class StreamProject:
 
     Attributes:
         definitions: The definitions. They may contain other streams too.
-        key_prefix: The prefix of the stream's asset keys.
     """
 
     stream: str
@@ -168,8 +167,6 @@ def run_replay(
     """Run a stream's replay job in this process.
 
     Args:
-        start: The start of the range, see `ReplayConfig`.
-        end: The end of the range, see `ReplayConfig`.
         shard_ids: Shard ids; empty for all shards.
 
     Returns:
@@ -240,9 +237,6 @@ def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:
 def _names_in(definitions: dg.Definitions, stream: str, otherwise: str = "") -> StreamNames:
     """Return the names of the stream of a project that a name, an ARN or an asset key selects.
 
-    Args:
-        otherwise: See `StreamProject.of_folder`.
-
     Raises:
         InvalidInput: It selects none, or several.
     """
@@ -285,9 +279,6 @@ def quiet_log_capture(instance: dg.DagsterInstance) -> Iterator[None]:
 
     A terminal sends Ctrl-C to every process of a command. The process with which Dagster watches the
     mirroring would print a traceback. It ends with the capture.
-
-    Args:
-        instance: The instance whose runs are executed in this process within the context.
     """
     manager = instance.compute_log_manager
     capture_logs = manager.capture_logs

@@ -56,7 +56,6 @@ def limited_by_shard(tags: Mapping[str, str], stream: str) -> dict[str, str]:
     """Return the tags of a run that waits for other runs over its shard, if it has only one.
 
     Args:
-        tags: The tags of the run's range.
         stream: The stream's asset key.
     """
     return {**tags, SHARD_TAG: f"{stream}/{tags[PARTITION_TAG]}"} if PARTITION_TAG in tags else dict(tags)
@@ -79,8 +78,6 @@ def continuous_run_tags(range_: Sequence[str], seconds: float, handover: float) 
     with the same `dagster/partition` is in progress, but a continuous run starts before its predecessor ends.
 
     Args:
-        range_: Adjacent partitions.
-        seconds: The run's duration.
         handover: Seconds before and after the end in which the next run may take over, see `RunTiming`.
     """
     return {

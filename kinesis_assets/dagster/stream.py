@@ -208,12 +208,7 @@ class OpenStream:
             check_executors(self.start_spark(), f"stream {self.name}", self.table.folder, self.client)
 
     def start_heartbeat(self, step: dg.StepExecutionContext) -> None:
-        """Write heartbeats until the run ends, so that the sensor detects a run whose process has died.
-
-        Raises:
-            InvalidInput: The run is continuous, and its tag for the duration is invalid.
-            TableNotWritable: The table cannot be written to.
-        """
+        """Write heartbeats until the run ends, so that the sensor detects a run whose process has died."""
         from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE  # noqa: PLC0415  # only runs need it
         from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415
 

@@ -36,19 +36,12 @@ class StreamNames:
 
         Args:
             stream: The stream's name or ARN.
-
-        Raises:
-            InvalidInput: An argument is invalid.
         """
         return cls(StreamAddress.parse(stream).name, prefix_of(key_prefix))
 
     @classmethod
     def parse(cls, source: str) -> Self:
-        """Parse a reference to a stream of a project: its name or ARN, or its asset key, such as `eu/orders`.
-
-        Raises:
-            InvalidInput: The text is none of them.
-        """
+        """Parse a reference to a stream of a project: its name, ARN or asset key, such as `eu/orders`."""
         if is_key(source):
             *prefix, stream = source.split("/")
             try:

@@ -60,9 +60,6 @@ def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition])
     Args:
         definitions: The assets of a code location. Those that are neither raw nor derived tables may name any
             table, as readers of it do.
-
-    Raises:
-        InvalidInput: A derived table is also another one, or the raw table of a stream.
     """
     derived: set[dg.AssetKey] = set()
     owners: dict[str, dg.AssetKey] = {}
@@ -83,11 +80,7 @@ def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition])
 
 
 def refuse_missing_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
-    """Check that the source of each derived table is a table. The argument is as above.
-
-    Raises:
-        InvalidInput: It is not.
-    """
+    """Check that the source of each derived table is a table. The argument is as above."""
     tables = {key: consumption_of(definition) for key, definition in sorted(definitions.items())}
     for key, consumption in tables.items():
         if consumption is None or has_uri(definitions, consumption.upstream):

@@ -170,7 +170,6 @@ class _Header:
     """The header of a container.
 
     Attributes:
-        raw: Its bytes.
         alone: The header of a container without compression.
     """
 

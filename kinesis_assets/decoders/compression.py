@@ -97,7 +97,6 @@ def decompress(data: bytes, codec: str, max_bytes: int) -> bytes:
     Args:
         data: One or more complete members or frames, or one block, without any other bytes.
         codec: A name of `COMPRESSIONS`. "gzip" also reads zlib's format.
-        max_bytes: The maximum decompressed size, inclusive.
 
     Raises:
         Undecodable: The data is truncated, damaged, in another format, followed by other bytes or larger than

@@ -189,12 +189,7 @@ class Confluent:
 
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
-        """See `DecoderSettings`.
-
-        Raises:
-            InvalidInput: The registry has no such subject, or it has a part that no Spark type represents.
-            RegistryCallFailed: The schema cannot be read.
-        """
+        """See `DecoderSettings`."""
         if folder := settings.registry.get("folder"):
             schemas = {each: SchemaVersion(*found) for each, found in read_folder(Path(folder)).items()}
             return cls(settings.schema, schemas=schemas, reader=settings.reader)

@@ -112,7 +112,6 @@ class ChangedTable:
     """What is known of a table from the declared columns.
 
     Attributes:
-        columns: The columns, without those that a format adds.
         source: The type of `SOURCE`; None if it is not declared.
     """
 

@@ -119,7 +119,6 @@ class _Shape:
     """How records with the same schema are decoded.
 
     Attributes:
-        decoder: Decodes an envelope or a flat row.
         image: Decodes an image of a row that is text, as those of MongoDB.
         before: Columns whose values are not available in the image before a change.
         after: Columns whose values are not available in the image after it.

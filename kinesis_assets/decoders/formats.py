@@ -168,11 +168,7 @@ class Format:
         )
 
     def fields_of(self, fields: Sequence[Field]) -> list[Field]:
-        """Return the fields that the decoder returns for those of a schema.
-
-        Raises:
-            InvalidInput: The schema has a field that it cannot have.
-        """
+        """Return the fields that the decoder returns for those of a schema."""
         if self.changes is None:
             return [*fields]
         self.changes.check_fields(fields)
@@ -322,11 +318,7 @@ _NEEDED = ("from_settings", "make_step", "resolved", "name", "spark_type")
 
 
 def find_format(name: str) -> Format:
-    """Return a format by its name, or that of a decoder class by its dotted name, which is imported.
-
-    Raises:
-        InvalidInput: There is none, or the class is no decoder.
-    """
+    """Return a format by its name, or that of a decoder class by its dotted name, which is imported."""
     if name in FORMATS:
         return FORMATS[name]
     if not re.fullmatch(DOTTED, name):

@@ -252,12 +252,7 @@ class Glue:
 
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
-        """See `DecoderSettings`.
-
-        Raises:
-            InvalidInput: The registry has no such schema, or it has a part that no Spark type represents.
-            RegistryCallFailed: The schema cannot be read.
-        """
+        """See `DecoderSettings`."""
         registry = GlueRegistry(**settings.registry)
         if settings.registered is None:
             return cls(settings.schema, schemas=registry, reader=settings.reader)

@@ -31,11 +31,7 @@ _NAME = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 
 def parse_path(path: str) -> tuple[str, ...]:
-    """Return the names in a path.
-
-    Raises:
-        InvalidInput: It is no path.
-    """
+    """Return the names in a path."""
     names, place = list[str](), 0
     while (match := _NAME.match(path, place)) is not None:
         names.append(match[1].replace("``", "`") if match[1] else match[2])

@@ -43,13 +43,8 @@ def propose(records: Sequence[bytes], name: str, source: str, table: str) -> Pro
     """Return the proposal of tables that decode the records.
 
     Args:
-        records: A sample of the records of a stream.
         name: The name of the stream, with which those of tables begin.
-        source: The setting `source`.
         table: The path or URI of the raw table, with which those of tables begin.
-
-    Raises:
-        InvalidInput: No format is recognized, or no fields.
     """
     sample = read_sample(records)
     format_ = sample.format

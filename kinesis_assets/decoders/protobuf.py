@@ -103,7 +103,6 @@ def protobuf_reader(
     """Create a function that decodes a message or raises `Undecodable`.
 
     Args:
-        spark_type: The type of the decoded value. Fields are matched by their exact names, as for `Json`.
         as_tuples: Whether structs are tuples and not dicts. Arrow converts them in half the time, but refuses
             an array that has both.
 
@@ -148,9 +147,6 @@ class _Source:
     Python evaluates one expression with all fields of a message, and of those within it, twice as fast as it
     calls a function for each of them. Only names that Protobuf has accepted, and those of helpers, enter the
     source.
-
-    Attributes:
-        as_tuples: See `protobuf_reader`.
     """
 
     def __init__(self, *, as_tuples: bool) -> None:

@@ -58,11 +58,7 @@ class PayloadType:
         return cls(spark_type, AvroDefinition(reader) if isinstance(reader, str) else reader)
 
     def resolved(self) -> PayloadType:
-        """Return a copy with a parsed type.
-
-        Raises:
-            InvalidInput: The type or the reader's schema is invalid.
-        """
+        """Return a copy with a parsed type."""
         spark_type = parse_type(self.spark_type)
         if self.reader is not None:
             try:
@@ -77,7 +73,6 @@ class PayloadType:
         """Create a function that decodes payloads of a schema version or raises `Undecodable`.
 
         Args:
-            version: The version; None if there is none.
             has_sorted_messages: How a Protobuf payload says which message it is, see `registered_protobuf`.
 
         Raises:
@@ -116,7 +111,6 @@ def payload_reader(
 
     Args:
         get: Returns the schema of an id; None if there is none.
-        has_sorted_messages: See `PayloadType.reader_of`.
     """
     readers: dict[_Id, Callable[[bytes], Any]] = {}
 

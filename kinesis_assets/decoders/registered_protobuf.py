@@ -37,8 +37,6 @@ def registered_protobuf_reader(
     """Create a function that decodes a payload or raises `Undecodable`.
 
     Args:
-        definition: The text of the schema.
-        imports: The names and texts of the schemas that it imports.
         is_sorted: Whether payloads begin with a place among all messages, as those of Glue do, and not with a
             path.
 
@@ -68,8 +66,6 @@ def registered_message(definition: str, imports: Imports, name: str | None) -> D
     """Return a message of a definition.
 
     Args:
-        definition: The text of the schema.
-        imports: The names and texts of the schemas that it imports.
         name: Its full name; None for the only one that is not within another.
 
     Raises:

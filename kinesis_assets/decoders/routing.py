@@ -62,7 +62,6 @@ class Routing:
         """Return the rows of a router.
 
         Args:
-            rows: Rows of a raw table.
             steps: What makes documents of records, see `decode`. Their rows have the documents as `data`.
         """
         from pyspark.sql.types import StringType, StructType  # noqa: PLC0415  # tasks do not need it
@@ -87,7 +86,6 @@ class Routing:
         """Yield the rows of a router.
 
         Args:
-            names: The columns that they keep.
             are_decoded: Whether a column has the documents. Otherwise they are the data of the records.
         """
         routes = self._by_column if parse_path(self.path)[0] == RECORD else self._by_field()

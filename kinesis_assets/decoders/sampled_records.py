@@ -38,7 +38,6 @@ class SampledRecords:
         documents: The documents that have the format, as bytes.
         values: The same as values: of JSON, or lists of the texts of delimited values.
         notes: What does not fit, with its number.
-        records: Number of records that were read.
     """
 
     format: Format | None

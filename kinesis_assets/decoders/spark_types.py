@@ -165,9 +165,6 @@ def value_type(
     Args:
         chosen: Returns the Python type for a Spark type without fields and elements, of which it gets the
             usual one too.
-
-    Raises:
-        InvalidInput: The type is not supported.
     """
     if isinstance(spark_type, spark_types.StructType):
         return _struct(spark_type, chosen)

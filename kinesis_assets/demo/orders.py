@@ -54,11 +54,6 @@ def order(number: int) -> dict[str, Any]:
 def put_orders(kinesis: Any, first: int, count: int) -> Iterator[list[tuple[str, str, str]]]:
     """Put orders in batches.
 
-    Args:
-        kinesis: A boto3 client.
-        first: The number of the first order.
-        count: The number of orders.
-
     Yields:
         For each batch, (shard id, sequence number, SHA-256 of the data) of each acknowledged record.
     """

@@ -17,11 +17,7 @@ _ORDER = "order_id string, customer_id string, placed_at_ms long, channel string
 
 
 def build_order_tables(folder: str) -> dg.Definitions:
-    """Build the assets `latest_orders` and `revenue_by_day`.
-
-    Args:
-        folder: The path or URI of the folder in which the tables are.
-    """
+    """Build the assets `latest_orders` and `revenue_by_day`."""
 
     @derived_table(source=STREAM, table=f"{folder}/latest_orders", key=["order_id"], order_by=["placed_at"])
     def latest_orders(new: DataFrame) -> DataFrame:

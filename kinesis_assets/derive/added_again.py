@@ -52,14 +52,7 @@ class ConsumedRecords:
         self._cursor = cursor
 
     def among(self, batch_id: int, ranges: Mapping[str, RangeStats]) -> tuple[Records, ...]:
-        """Return the records that an amendment added, without those that were provably never consumed.
-
-        Args:
-            ranges: Their ranges by shard id.
-
-        Raises:
-            TableUnreachable: A file cannot be read at present.
-        """
+        """Return the records that an amendment added, without those that were provably never consumed."""
         found = []
         for shard_id, stats in ranges.items():
             parts = _without([stats.places], self._not_read(shard_id))

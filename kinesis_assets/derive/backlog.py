@@ -48,7 +48,6 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
 
     Args:
         source: The version. The consumer's cursor must not be newer.
-        cursor: The consumer's cursor; None if it has consumed nothing.
 
     Raises:
         SourceCommitsMissing: The commits since the position are no longer recorded.
@@ -76,9 +75,6 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
 
 def first_unconsumed_date(source: Source, cursor: Cursor) -> date | None:
     """Return the first arrival date of the rows of a raw table that a consumer may not have consumed.
-
-    Args:
-        source: The version of the raw table. The consumer's cursor must not be newer.
 
     Returns:
         The date; None if all rows are consumed.

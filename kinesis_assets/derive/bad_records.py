@@ -80,7 +80,6 @@ def separated(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapsh
 
     Raises:
         SourceCommitsMissing: The table of errors has not consumed commits that are no longer recorded.
-        TableError: The table of errors cannot be used.
     """
     source = ErrorsSource(typed)
     newest = None
@@ -133,10 +132,6 @@ def in_source(
 
     Columns that are not kept with a bad record have their value in the source, or null if it no longer has
     the record. Its `error` is that of the source, too: other reasons are to be found again.
-
-    Args:
-        bad: The records, with `FOUND_COLUMN`.
-        cache: Keeps rows once Spark has computed them.
     """
     types = {field.name: field.dataType for field in _read_source(spark, source, []).schema}
     by = [*RECORD_COLUMNS, *[DOCUMENT_NUMBER] * has_documents(source)]
@@ -221,13 +216,7 @@ def without_records(
     """Return changes of a table that also remove the bad records among some.
 
     Args:
-        snapshot: The version of the table that is changed.
         changed: The changes. They replace no bad record.
-        by: The columns that identify them.
-        cache: Keeps rows once Spark has computed them.
-
-    Raises:
-        TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot.refuse_irreplaceable()
     files = _files_with_errors(snapshot)

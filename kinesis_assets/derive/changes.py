@@ -71,7 +71,6 @@ class StepChanges:
     """The changes of one step.
 
     Attributes:
-        new: The rows that the transformation returned.
         count: Counts the records in a job; None if the tasks that write the rows do, or none are counted.
         plan: Returns what is written to a version of the table; None if the new rows are, whatever it has.
         lacking: What the source lacks of groups that are to be computed again. The plan keeps their rows.
@@ -126,9 +125,6 @@ def changes_of(
     """Yield the changes of a step, with their rows cached within the context.
 
     Args:
-        source: The version of the source to which the new rows belong.
-        derivation: How the table is computed.
-        table: The table's URI, for errors.
         present: The table; None if it does not exist, or is about to lose its rows.
 
     Raises:

@@ -35,8 +35,6 @@ class TypesConflict(Exception):  # never leaves the package
 
     Attributes:
         path: The names of the struct fields that lead to the part that differs; none for the whole type.
-        old: The type of that part in the table.
-        new: Its type in the new rows.
     """
 
     def __init__(self, path: tuple[str, ...], old: Any, new: Any) -> None:
@@ -50,11 +48,6 @@ def grown(old: Any, new: Any, path: tuple[str, ...] = ()) -> Any:
     """Return the type that a column of a table has after rows of another type were added.
 
     It is the type of the table itself if that holds all values of the new rows.
-
-    Args:
-        old: The type in the table.
-        new: The type in the new rows.
-        path: The names of the struct fields that lead to it, for the error.
 
     Raises:
         TypesConflict: No type holds the values of both.

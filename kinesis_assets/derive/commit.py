@@ -75,26 +75,18 @@ def commit(
     Args:
         expected: The id of the newest commit when the attempt started; None if there was none. Its entry is
             read only if another commit came after it, or unless *restarts*.
-        cursor: The position in the source after these rows.
-        manifest: The files that it wrote.
         counts: How many records there were, and how many could not be decoded; None if they were not counted.
         errors: The files that it wrote with the records that could not be decoded; None if such records are
             not separated.
-        redriven: The bad records that were decoded again.
         removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
         restarts: Whether the commit starts a new chain, because the table was emptied.
         columns: The schema that the table gets; None to keep its own. All files of *base* must be removed, or
             none, see `DerivedSnapshot.commit`.
-        decision: What is given up of rows of the source that were deleted.
-        definition: The owner and the definition of the table.
-        consumed: See `DerivedCommit`.
         tombstones: All deletions that the table remembers from now on; None for those of the commit before,
             unless *restarts*.
-        maintains: See `DerivedCommit`.
         expiry: The rows of removed files that are deleted because of their age; None if there are none.
-        by: The Dagster run id or the person that commits.
 
     Returns:
         The commit, also if a try that seemed to fail has made it.
@@ -171,11 +163,7 @@ def commit(
 
 
 def _refuse_moved_cursor(newest: DerivedSnapshot, expected: int | None) -> None:
-    """Check that the commits since an expected one are of maintenance, which leaves the cursor as it was.
-
-    Raises:
-        CursorConflict: Another run has moved it.
-    """
+    """Check that the commits since an expected one are of maintenance, which leaves the cursor as it was."""
     table = newest.table
     since = table.entries.since(newest.newest, expected, may_restart=True)
     if not all(each.maintains for each in since):

@@ -41,7 +41,6 @@ class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         path: Path relative to the table's folder.
-        size: Size in bytes.
     """
 
     path: str
@@ -56,7 +55,6 @@ class TombstoneFile(
 
     Attributes:
         path: Path relative to the table's folder.
-        size: Size in bytes.
         at: Time of the last commit that deleted one of them (clock of the machine that made it).
         smallest: The smallest values of columns of the key, as far as they are known. A date is a number of
             days since 1970.
@@ -101,7 +99,6 @@ class Redriven(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """The bad records that a redrive decoded again.
 
     Attributes:
-        records: Number of these records.
         decoded: How many of them are not bad any more.
         files: The files that identify the records which the table of errors removes, or replaces by those in
             `DerivedCommit.errors`; none if bad records are in this table.
@@ -134,7 +131,6 @@ class Expiry(msgspec.Struct, frozen=True):
     """The rows that a maintenance deletes because of their age.
 
     Attributes:
-        floor: The first date of the rows that are kept.
         batches: How many of them each batch had, or several together, see `DerivedCommit`.
     """
 
@@ -161,7 +157,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     Attributes:
         owner: The key of the asset that the table belongs to; None if it is unknown.
-        kind: How rows replace others.
         key: The columns by which they do, in any order: the key of an upsert, or the groups of a roll-up.
     """
 
@@ -177,10 +172,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     def check_owner(self, table: str, owner: str | None) -> None:
         """Check that an asset may own the table.
 
-        Args:
-            table: The table's URI, for the error.
-            owner: The asset's key; None if it is unknown.
-
         Raises:
             TableOfAnotherSource: Another asset owns it.
         """
@@ -194,10 +185,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     def check_same_table(self, table: str, other: Definition) -> None:
         """Check that rows of another definition, whoever owns them, can be in the table.
 
-        Args:
-            table: The table's URI, for the error.
-            other: The definition that the settings have now.
-
         Raises:
             TableUnsuitable: They cannot.
         """
@@ -210,10 +197,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     def after(self, table: str, before: DerivedCommit | None) -> Definition:
         """Return what the next commit of a table with this definition records.
-
-        Args:
-            table: The table's URI, for errors.
-            before: The table's newest commit; None if there is none.
 
         Raises:
             TableOfAnotherSource: The table belongs to another asset.

@@ -25,7 +25,6 @@ class _Failure:
     """Why a table could not consume its source.
 
     Attributes:
-        times: The number of consecutive failures.
         due: Time before which it is not tried again (monotonic clock).
     """
 
@@ -45,7 +44,6 @@ class ContinuousDerivations:
             is consumed in the order of this map, so each one comes after its source.
         report: Called with a table's name and each of its commits.
         report_failure: Called with a table's name and its error, unless the last error had the same text.
-        backoff: The waits after a table's failures.
     """
 
     def __init__(

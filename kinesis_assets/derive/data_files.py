@@ -124,7 +124,6 @@ class DerivedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         path: Path relative to the table's folder.
-        size: Size in bytes.
         new_rows: Number of rows with the batch id of the attempt that wrote the file.
         partition: The value of each partition column, by name, as Delta's log stores it.
         statistics: The file's statistics as Delta's log stores them, in JSON.
@@ -177,7 +176,6 @@ class WritingJob:
 
     Attributes:
         schema: The columns of the table, with the batch id.
-        compression: How the files are compressed.
         removed: The files of the table that are replaced by copies without some of their rows, by the number
             that `read.FILE_COLUMN` has for them.
         error_column: The column that is not null in new rows of records that could not be decoded; None if
@@ -212,11 +210,7 @@ def is_new_file(
 
 
 class DerivedFileWriter:
-    """Writes the rows of one task, with one open file for each combination of partition values.
-
-    Args:
-        folder: The folder of the files within that of the table, with a slash at its end.
-    """
+    """Writes the rows of one task, with one open file for each combination of partition values."""
 
     def __init__(self, job: WritingJob, folder: str = "") -> None:
         self._job = job

@@ -124,11 +124,9 @@ class Derivation:
             group that changed. Otherwise it must treat each row on its own, since rows arrive in steps of
             any size.
         mode: How rows replace others; None to append them.
-        on_deleted: What to do if rows of the source were deleted.
         max_bytes: Size of the source's files in bytes after which a step includes no further commit.
         all_columns: Whether the rows must have all columns of the table. Otherwise those that they lack are
             null in them.
-        time_zone: The time zone in which expressions are evaluated.
         careful: The transformation of a step whose job failed. It takes longer, and returns a row instead of
             an error for a record for which an expression fails. None if there is none.
         owner: The key of the asset of the table; None to run it for whichever asset owns it.

@@ -88,13 +88,10 @@ class DerivedTable(StoredTable):
 
         Args:
             source: The id of the source table.
-            schema: The schema of a new table, as in Delta's metadata.
 
         Raises:
             StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
             TableOfAnotherSource: The table belongs to another source.
-            TableNotWritable: The table cannot be created because writing is refused.
-            TableUnreachable: The table can be neither opened nor created.
             TableUnsuitable: The table is not a derived table, or has other partition columns.
         """
         stored = [field for field in arrow_schema(schema) if field.name not in partition_by]
@@ -128,7 +125,6 @@ class DerivedSnapshot(TableVersion):
 
         Raises:
             PositionsUnreadable: The file that the log points at is missing, damaged or of another commit.
-            TableUnreachable: The file cannot be read at present.
         """
         return None if self.commit_id is None else self.table.entries.at(self.commit_id)
 
@@ -211,10 +207,6 @@ def refuse_rewritten(snapshot: DerivedSnapshot) -> None:
     """Check that no restore or overwrite came after the newest commit.
 
     If another engine has deleted entries of the log, the rows are examined instead.
-
-    Raises:
-        TableRewritten: One did.
-        TableUnreachable: The log cannot be read.
     """
     newest = snapshot.newest
     if newest is None:
@@ -233,11 +225,7 @@ def refuse_rewritten(snapshot: DerivedSnapshot) -> None:
 
 
 def refuse_unknown_rows(snapshot: DerivedSnapshot) -> None:
-    """Check that a table whose log points at no commit entry has no rows.
-
-    Raises:
-        PositionsMissing: It has rows.
-    """
+    """Check that a table whose log points at no commit entry has no rows."""
     if snapshot.commit_id is None and snapshot.data_files():
         raise PositionsMissing(
             snapshot.table.uri,

@@ -62,15 +62,11 @@ _EPOCH = date(1970, 1, 1).toordinal()
 def expire(table: DerivedTable, retention: Retention, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
     """Delete the rows whose date is further back than the retention.
 
-    Args:
-        clock: The clock that decides about their age.
-
     Yields:
         A step for each commit. It is left if another commit replaced one of its files meanwhile. The rows of
         files that are written again are not counted in a dry run.
 
     Raises:
-        ClocksDisagree: The clocks differ.
         TableUnreachable: A file cannot be read at present; what was yielded is done.
         TableUnsuitable: The table has no such column, or neither dates nor times in it.
     """

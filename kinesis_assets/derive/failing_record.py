@@ -37,9 +37,6 @@ def raise_for_record(
     """Raise an error that names a record if an error of Spark is that of an expression of a derivation.
 
     Args:
-        table: The table's URI, for the error.
-        source: The version of the source to which the rows belong.
-        rows: The rows of the step that failed.
         derivation: How the table is computed. It is no roll-up, which does not treat each row on its own.
 
     Raises:
@@ -61,9 +58,6 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, derivati
 
     First the files of a step are halved, then the records of one file, so that all jobs together read little
     more than twice the step and some times a file.
-
-    Returns:
-        None if no record alone makes it fail, or rows of the source do not say which record they are of.
     """
     if not {*PLACE} <= {field["name"] for field in source.schema["fields"]}:
         return None

@@ -53,12 +53,7 @@ delete older ones. It is longer than for rows, so that a large table can be rewr
 
 
 class _Copies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The record of a step.
-
-    Attributes:
-        columns: The schema of the copies, as in Delta's metadata.
-        files: The files that were copied.
-    """
+    """The record of a step."""
 
     columns: dict[str, Any]
     files: tuple[CopiedFile, ...]
@@ -79,10 +74,8 @@ def grow(
 
     Args:
         wanted: The schema of the new rows, which the table must accept, see `accepted_schema`.
-        definition: The owner and the definition of the table.
         expected: The id of the table's newest commit, which must be the newest still.
         step_bytes: Size of the files that are copied in one step.
-        by: The Dagster run id or the person that does it.
 
     Returns:
         The commit; None if another run has made it.
@@ -91,7 +84,6 @@ def grow(
         AttemptExpired: The copies are too old before all are written.
         DataFileInvalid: A file does not have the rows that the log names; nothing was committed.
         CursorConflict: A run has committed meanwhile; its rows are copied by the next run.
-        TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     started = table.clock.time()
 

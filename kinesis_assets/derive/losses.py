@@ -43,7 +43,6 @@ class Missing:
 
     Attributes:
         commit: The commit that added the batch.
-        rows: How many rows are missing.
         added_again: How many of them later amendments added again, by their batch id.
     """
 
@@ -64,9 +63,6 @@ def missing_rows(
     Args:
         commits: Its commits since the consumer's position.
         taken: The first of them, which the consumer consumes.
-
-    Returns:
-        The rows of each shard that are missing from a batch.
 
     Raises:
         TableUnsuitable: There are more rows.
@@ -108,9 +104,6 @@ def deleted_rows(
     source: Source, commits: Sequence[SourceCommit], missing: Sequence[Missing]
 ) -> list[DeletedRows]:
     """Return the rows that are missing, and that no later amendment has added again, by batch.
-
-    Args:
-        commits: Its commits since the consumer's position.
 
     Raises:
         SourceRowsMissing: No amendment explains it.
@@ -204,12 +197,7 @@ def _counted(source: Source, condition: str) -> Mapping[int, int]:
 
 
 def consumed_after(source: Source, selection: Selection, before: DerivedCommit | None) -> int | None:
-    """Return the number of rows of a source that are consumed after a step, see `DerivedCommit`.
-
-    Args:
-        selection: The rows that the step consumes.
-        before: The commit before the step; None if there is none.
-    """
+    """Return the number of rows of a source that are consumed after a step, see `DerivedCommit`."""
     consumed = 0 if before is None else before.consumed
     if consumed is None or not source.keeps_rows:
         return None
@@ -223,11 +211,7 @@ def restored_rows(source: Source, newest: DerivedCommit | None, through: Cursor)
     by their number: those that have expired or were deleted since they were consumed can hide as many.
 
     Args:
-        newest: The newest commit of the table; None if there is none.
         through: The position after the next step.
-
-    Raises:
-        TableUnreachable: The rows cannot be counted at present.
     """
     if newest is None or newest.consumed is None or not source.was_restored(newest.cursor, through):
         return []
@@ -243,11 +227,7 @@ def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
     Of a derived source they are not counted: what it no longer has is not part of it, unless rows have
     expired, or it has forgotten records that it had separated.
 
-    Args:
-        newest: The newest commit of the table; None if there is none.
-
     Raises:
-        TableUnreachable: The rows cannot be counted at present.
         TableUnsuitable: Another program has added rows to the source.
     """
     if newest is None:
@@ -274,12 +254,10 @@ def refuse_loss(snapshot: DerivedSnapshot, source: Source, cause: TableError) ->
     """Check that a table can start again without losing rows that its source no longer has.
 
     Args:
-        snapshot: The newest version of the table.
         cause: The error because of which it would start again.
 
     Raises:
         SourceRowsDeleted: It would lose some, or that is unknown.
-        TableError: What `lost_rows` raises.
     """
     lost = lost_rows(source, snapshot.newest) if snapshot.data_files() else 0
     if lost == 0:
@@ -304,11 +282,7 @@ def _count(source: Source, selection: Selection) -> int:
 
 
 def refuse_deleted(table: str, source: Source, lost: Sequence[DeletedRows], on_deleted: OnDeleted) -> None:
-    """Refuse that rows of the source were deleted, if the policy is to fail.
-
-    Raises:
-        SourceRowsDeleted: They were.
-    """
+    """Refuse that rows of the source were deleted, if the policy is to fail."""
     if lost and on_deleted is OnDeleted.FAIL:
         raise deleted_error(table, source, lost)
 

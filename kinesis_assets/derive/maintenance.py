@@ -96,16 +96,9 @@ def compact(
 ) -> Iterator[Step]:
     """Compact each partition that has enough small files, or files outside of its folder.
 
-    Args:
-        clock: The clock that is checked before each compaction.
-        limits: How many small files are enough.
-
     Yields:
         A step for each partition. It is left if another commit replaced one of its files meanwhile. One step
         is left instead of all, if the table has a feature with which its files cannot be replaced.
-
-    Raises:
-        ClocksDisagree: The clocks differ.
     """
     snapshot = table.snapshot()
     due = {
@@ -131,8 +124,6 @@ def compact_partition(table: DerivedTable, partition: str) -> None:
     Raises:
         CommitFailed: Another commit replaced one of the files; nothing was changed.
         DataFileInvalid: A file does not have the rows that the log names; nothing was changed.
-        TableUnreachable: A file cannot be read at present.
-        TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot, batch_id = table.snapshot(), new_id(table.clock)
     files = _replaceable_files(snapshot).get(partition, [])
@@ -241,14 +232,9 @@ def prune(
     """Delete old heartbeats, records of copies, commit entries, and the files that only these entries name.
 
     Args:
-        clock: The clock that is checked before each folder.
         limits: From how many entries on they are deleted early.
 
-    Yields:
-        A step for each folder with such files.
-
     Raises:
-        ClocksDisagree: The clocks differ.
         PositionsUnreadable: The entry that the log points at is missing or damaged; nothing was deleted.
     """
     newest = table.snapshot().newest
@@ -299,9 +285,6 @@ def maintain(
 
     Args:
         service_time: The time of the service of its stream, as just returned.
-        retention: How long the table keeps rows; None to delete none.
-        machine: This machine's clock.
-        limits: From how many files on a step is due.
 
     Yields:
         Each step after it is done. A step that is not due is not yielded.

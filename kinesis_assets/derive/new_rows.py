@@ -281,7 +281,6 @@ class Restart(NamedTuple):
     """Why a table must start again.
 
     Attributes:
-        cause: The error that says so.
         lost: The rows of the source that were deleted, if that is the reason.
     """
 
@@ -299,12 +298,6 @@ def next_rows(
     is_rollup: bool,
 ) -> NewRows | Restart:
     """Return the next rows that a table consumes; or why it must start again instead.
-
-    Args:
-        present: Its newest version; None if it does not exist.
-        on_deleted: What to do if rows of the source were deleted.
-        max_bytes: The size of files in bytes after which no further commit is included.
-        is_rollup: Whether it has aggregates of groups.
 
     Raises:
         SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
@@ -366,8 +359,6 @@ def read_rows(
     """Return the next rows of a source as a DataFrame.
 
     Args:
-        source: The version of the source to which the rows belong.
-        columns: The columns that are read; None for all.
         in_order: Add the column of their order, see `read`.
     """
     return read(

@@ -31,7 +31,6 @@ class OtherTable(StoredTable):
 
         Raises:
             InvalidInput: There is no Delta table.
-            TableUnreachable: The table's log cannot be read.
             TableUnsuitable: It has deletion vectors or column mapping.
         """
         try:
@@ -60,11 +59,9 @@ def read_other_table(
         table: A path or URI; without a format, a text without a slash is a name that Spark knows.
         format_: The format of the files at a path, as for `DataFrameReader.format`; by default Delta.
         needed: Returns which of the columns of a Delta table are read.
-        role: The role that reads a Delta table on S3; None for the credentials of each process.
 
     Raises:
         InvalidInput: Spark knows no such table, path or format, or there is no Delta table.
-        TableError: A Delta table cannot be read by its files.
     """
     from pyspark.errors import AnalysisException  # noqa: PLC0415  # takes long to import
 

@@ -85,13 +85,7 @@ def filled(
 
 
 def filling(names: Sequence[str], columns: Sequence[str], *, remembers: bool) -> ArrowStep:
-    """Return the function that fills the values of sorted rows, see `filled`.
-
-    Args:
-        names: The columns that it returns.
-        columns: Those of them of which values may be unknown.
-        remembers: See `filled`.
-    """
+    """Return the function that fills the values of sorted rows, see `filled`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         values: Mapping[str, pa.Array] = {}
@@ -118,9 +112,7 @@ def _taken(
     """Take the rows of a batch one after the other.
 
     Args:
-        columns: The columns of which values may be unknown.
         version: The version of the row or remembered deletion before the batch; None if there is none.
-        remembers: See `filled`.
 
     Returns:
         The place of the value that each row has in each column: 0 for that of the row before the batch, n for

@@ -68,7 +68,6 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """Rows of a source that were deleted, as far as it concerns a consumer.
 
     Attributes:
-        deletion: How they were deleted.
         rows: Number of rows; None if it is unknown.
         batch_id: The batch that has or had them; None if they are not of one batch.
         through: The greatest of the batches that had them, if they are of several.

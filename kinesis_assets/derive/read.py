@@ -64,10 +64,7 @@ def read(
     """Return rows of some files of a table as a DataFrame.
 
     Args:
-        version: The version of the table to which the files belong.
         schema: The columns of the files, as in Delta's metadata; None if they are those of the table.
-        columns: The columns that are read; None for all.
-        selection: The batches whose rows are read.
         batch_column: The column with the batch id. Required with a selection.
         order: Add the column `ORDER_COLUMN` with this order of the rows, last. The columns that it needs must
             be read.
@@ -201,8 +198,6 @@ def rows_of_file(
 
     Args:
         schema: The columns. Those that the file lacks are partition columns or null.
-        selection: The batches whose rows are read.
-        batch_column: The column with the batch id. Required with a selection.
         batch_rows: Maximum number of rows that are yielded at once. They are of one row group in any case,
             since writers bound the bytes of a row group.
     """
@@ -224,11 +219,7 @@ def rows_of_file(
 
 
 def check_rows_read(table: str, files: Sequence[TableFile], read: int) -> None:
-    """Check the number of rows that were read from all rows of some files.
-
-    Raises:
-        DataFileInvalid: It is not that of the log.
-    """
+    """Check the number of rows that were read from all rows of some files."""
     logged = [file.rows for file in files if file.rows is not None]
     if len(logged) == len(files) and sum(logged) != read:
         raise DataFileInvalid(

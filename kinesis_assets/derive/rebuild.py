@@ -66,16 +66,11 @@ def rebuild(
 
     Args:
         definition: The owner and the definition that it has from now on.
-        by: The Dagster run id or the person that does it.
-        apply: Do it; otherwise only plan it.
 
     Raises:
         CursorConflict: A run has committed meanwhile; nothing was changed.
-        TableMissing: The table does not exist.
-        TableOfAnotherSource: The table was derived from another source.
         TableUnsuitable: It is not a derived table, has other partition columns, or a feature with which its
             files cannot be removed.
-        TableError: The table or its source cannot be used.
     """
     snapshot = table.snapshot()
     snapshot.check_identity(source.origin_id, partition_by)
@@ -101,14 +96,10 @@ def take_over(table: DerivedTable, definition: Definition, *, by: str, apply: bo
 
     Args:
         definition: The definition with the new owner, which otherwise must be that of the table.
-        by: The Dagster run id or the person that does it.
-        apply: Do it; otherwise only plan it.
 
     Raises:
         CursorConflict: A run has committed meanwhile; nothing was changed.
         InvalidInput: No other asset owns the table.
-        PositionsUnreadable: The entry of the newest commit is missing or damaged.
-        TableError: The table cannot be used, or has another definition.
     """
     snapshot = table.snapshot()
     refuse_unknown_rows(snapshot)
@@ -146,7 +137,6 @@ def emptied(
     Args:
         expected: The id of the table's newest commit, which must be the newest still.
         definition: The owner and the definition that the table has from now on.
-        by: The Dagster run id or the person that does it.
         decision: The rows of the source whose deletion is the reason.
     """
 
@@ -182,8 +172,6 @@ def restarted(
     Args:
         present: The version of the table without these columns.
         columns: The schema that it is to get, see `table_schema`.
-        definition: The owner and the definition that the table has from now on.
-        by: The Dagster run id or the person that does it.
 
     Returns:
         The commit; None if another one has added rows to the empty table.
@@ -223,8 +211,6 @@ def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
 
     Raises:
         UpsertOvertaken: Another commit was made after this version.
-        TableNotWritable: Writing is refused.
-        TableUnreachable: The table cannot be changed at present.
     """
     listed = snapshot.properties.get(STATISTICS_PROPERTY, "").split(",")
     kept = [name for name in listed if name in listed_columns(arrow_schema(columns))]

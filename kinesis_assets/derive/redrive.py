@@ -93,7 +93,6 @@ class Redrive:
     """A redrive of a table's bad records, or its plan.
 
     Attributes:
-        records: Number of bad records.
         decoded: How many of them can be decoded now.
         reasons: Why the others cannot, by the number of records; the most frequent reasons.
         commit: The commit; None if it is only planned, or there is nothing to change.
@@ -117,19 +116,13 @@ def redrive(
     """Decode the bad records of a table again.
 
     Args:
-        spark: The session, see `derive`.
-        derivation: How it is computed now.
         errors: Its table of errors, which need not exist; None if bad records are kept in the table.
-        by: The Dagster run id or the person that does it.
-        apply: Do it; otherwise only plan it.
 
     Raises:
         CursorConflict: Another redrive, or a rebuild, was first; nothing was changed.
         UpsertOvertaken: Runs have committed again and again meanwhile; nothing was changed.
         InvalidInput: The table keeps no bad records, or the transformation fails or is refused.
-        LandingFailed: The Spark job failed.
         SchemaChangeRefused: The table cannot have the columns of the records.
-        TableError: The table, its source or its table of errors cannot be used.
     """
     if isinstance(derivation.mode, Rollup):
         raise InvalidInput(f"table {table.uri}: it is a roll-up, which keeps no bad records")
@@ -151,15 +144,10 @@ def redrive(
 class _Attempt:
     """A redrive. `decode` is called once, and `write_and_commit` until no other commit comes first.
 
-    Args:
-        cache: Keeps rows once Spark has computed them.
-
     Attributes:
         present: The version of the table whose bad records are decoded again.
-        records: Number of bad records.
         checked: What the transformation returned for them.
         rows: The rows of the table among that, and those of records that could not be decoded.
-        still: The records that are still bad.
         changed: The identities of the records that are no longer bad, or are bad for another reason.
     """
 
@@ -203,7 +191,6 @@ class _Attempt:
         """Decode the bad records again.
 
         Raises:
-            InvalidInput: The transformation keeps no bad records, or it fails or is refused.
             LandingFailed: Records were decoded in one job, and not in another one.
         """
         uri, number = self.table.uri, F.col(DOCUMENT_NUMBER)
@@ -416,7 +403,6 @@ class SplitRecords:
 
     Args:
         whole: The records, as rows of the source, with the column of their order.
-        cache: Keeps rows once Spark has computed them.
     """
 
     def __init__(

@@ -108,8 +108,6 @@ def incomplete_groups(
     Args:
         snapshot: The table. It has groups whose first day is unknown, from older releases, or before rows of
             the source expired. They are left out, unless all rows that the source has are about to expire.
-        arrivals: What `first_arrivals` returned.
-        by: The columns whose values identify a group.
 
     Returns:
         The columns *by* and `FIRST_ARRIVAL`, that of the table; None if it is unknown for all groups.
@@ -153,15 +151,9 @@ def rolled_up(
     """Return what replaces the files of a table with rows of some groups.
 
     Args:
-        snapshot: The version of the table that is changed.
         new: The new rows of the groups. They replace all rows of these groups.
         groups: The groups. They are read several times, so they should be cached.
-        by: The columns whose values identify a group.
-        cache: Keeps rows once Spark has computed them.
         incomplete: What `incomplete_groups` returned. These groups keep their rows.
-
-    Raises:
-        TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot.refuse_irreplaceable()
     new = conformed(new, snapshot.schema)

@@ -34,7 +34,6 @@ class RowOrder:
     """The order of the rows of a step.
 
     Attributes:
-        batch_column: The column with each row's batch id.
         commits: The batch ids of the commits, oldest first. Rows of others are older, in the order of the
             ids: the rows that a source had when its consumer started, whose commits need not be recorded any
             more. None if they were not read.

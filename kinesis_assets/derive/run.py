@@ -74,7 +74,6 @@ def derive(
     Args:
         spark: The session. It is not changed, unless it is on Spark Connect: see `SessionInTimeZone`.
         table: The derived table; it is created if it does not exist.
-        by: The Dagster run id or the person that runs it.
 
     Yields:
         Each commit. The caller may stop after any of them.
@@ -102,14 +101,9 @@ class _Step:
 
     It can be taken again and again, until there are no more rows.
 
-    Args:
-        by: The Dagster run id or the person that runs it.
-
     Attributes:
         present: The table's newest version; None if it does not exist.
         definition: The owner and the definition that the next commit records.
-        rows: The next rows of the source.
-        changes: The changes of the table by these rows.
         columns: The columns that these rows need, see `table_schema`.
         must_grow: Whether the files of the table must be rewritten before it can have these rows.
         decision: What is given up of rows of the source that were deleted.
@@ -316,9 +310,6 @@ class _Step:
 
         Returns:
             Why the table must start again instead; None if it need not.
-
-        Raises:
-            SourceRowsDeleted: The policy does not accept it.
         """
         uri, lacking, policy = self.table.uri, self.changes.lacking, self.derivation.on_deleted
         lost = (*self.rows.lost, *(() if lacking is None else [lacking]))
@@ -402,10 +393,6 @@ class _Step:
     ) -> tuple[DerivedFile, ...] | None:
         """Write the records that could not be decoded to files of their own, if they are separated.
 
-        Args:
-            counts: How many records there are, and how many could not be decoded.
-            manifest: The files of the step's rows.
-
         Returns:
             The files; None if such records are not separated.
 
@@ -431,11 +418,7 @@ class _Step:
         return written.files
 
     def start_again(self, restart: Restart) -> DerivedCommit:
-        """Delete the table's rows, so that it starts again.
-
-        Raises:
-            SourceRowsDeleted: Rows would be lost that the source no longer has.
-        """
+        """Delete the table's rows, so that it starts again."""
         if self.present is not None:
             refuse_loss(self.present, self.source, restart.cause)
         decision = Decision(OnDeleted.REBUILD, restart.lost)

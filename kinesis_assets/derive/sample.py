@@ -20,14 +20,7 @@ _BATCH_ROWS = 1024
 
 
 def sample_payloads(table: PositionedTable, snapshot: TableSnapshot, count: int) -> list[bytes]:
-    """Return payloads of a raw table, from its newest files. Damaged aggregates are left out.
-
-    Args:
-        count: The maximum number of payloads.
-
-    Raises:
-        TableError: The table cannot be read.
-    """
+    """Return payloads of a raw table, from its newest files. Damaged aggregates are left out."""
     snapshot.refuse_unreadable()
     found: list[bytes] = []
     size = 0

@@ -40,9 +40,6 @@ def table_schema(
 
     Every column and its parts accept null, because a later version of the transformation may leave them out.
 
-    Args:
-        table: The table's URI, for errors.
-
     Raises:
         InvalidInput: A column is missing, has the name of the batch id, or has a type that the table cannot
             have.
@@ -87,11 +84,7 @@ def table_schema(
 
 
 def _check_names(table: str, names: Sequence[str]) -> None:
-    """Check that columns can have some names. Their case does not distinguish them in Spark and Delta.
-
-    Raises:
-        InvalidInput: They cannot.
-    """
+    """Check that columns can have some names. Their case does not distinguish them in Spark and Delta."""
     counts = Counter(name.lower() for name in names)
     for name in names:
         if counts[name.lower()] > 1:
@@ -110,13 +103,10 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
     widened.
 
     Args:
-        snapshot: The newest version of the table.
         wanted: The schema of the new rows, see `table_schema`.
 
     Raises:
         SchemaChangeRefused: A column has another type in the table.
-        TableNotWritable: Writing is refused.
-        TableUnreachable: The columns cannot be added at present.
         UpsertOvertaken: The files of the table must be rewritten first, see `derive.growth`, since another
             run has changed its columns.
     """
@@ -162,8 +152,6 @@ def accepted_schema(
     """Return the schema that a table needs for new rows: the one that it has, with what they need besides.
 
     Args:
-        snapshot: The newest version of the table; None if it does not exist.
-        wanted: The schema of the new rows.
         compared: The columns by which rows replace others.
 
     Raises:
@@ -220,11 +208,7 @@ _WAYS_OUT = (
 
 
 def growing(snapshot: DerivedSnapshot, schema: dict[str, Any]) -> list[str]:
-    """Return the columns of a table whose files, or whose types, must change for another schema.
-
-    Args:
-        schema: The schema that it is to get, see `accepted_schema`.
-    """
+    """Return the columns of a table whose files, or whose types, must change for another schema."""
     kinds = {field["name"]: field["type"] for field in schema["fields"]}
     return [
         field["name"]
@@ -254,10 +238,6 @@ def refuse_missing_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) ->
 
     Args:
         snapshot: The newest version of the table, which accepts the columns of the new rows.
-        wanted: The schema of the new rows.
-
-    Raises:
-        SchemaChangeRefused: They lack a column or a field.
     """
     kinds = {field["name"].lower(): field["type"] for field in wanted["fields"]}
     missing = [field for field in snapshot.schema["fields"] if field["name"].lower() not in kinds]

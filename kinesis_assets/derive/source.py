@@ -48,8 +48,6 @@ class Source(ABC):
     """One version of a table that a consumer reads.
 
     Attributes:
-        uri: The table's path or URI.
-        batch_column: The column with each row's batch id.
         date_column: The partition column with the date by which rows expire; None if they do not.
         order_columns: The columns by which the rows of a commit are ordered, see `RowOrder`.
         replaces: The columns that identify the rows which a table that appends those of this one removes,

@@ -21,7 +21,6 @@ class SourceCommit:
     """A commit of a source.
 
     Attributes:
-        batch_id: The batch id of the rows that it added.
         rows: Number of rows that it added; None if that has not been read.
         ranges: The ranges of their records by shard id, if the number has been read and the table is raw.
         replaced: The files, relative to the table's folder, with the rows that it replaced or deleted.

@@ -67,7 +67,6 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
     Args:
         uri: The table's path or URI; or that of the folder with the records that a typed table has separated;
             or what `routes_folder` returned.
-        role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:
         InvalidInput: The path or URI is invalid.

@@ -66,10 +66,6 @@ def remembered(
 ) -> Tombstones | None:
     """Write the deletions of a step that are to be remembered to files of their own.
 
-    Args:
-        derivation: How the table is computed.
-        base: The version of the table that is changed.
-
     Returns:
         All deletions that the table remembers; None if it is not an upsert.
     """
@@ -95,7 +91,6 @@ def tombstone_files(
     """Return files that were written as a commit names them.
 
     Args:
-        schema: Their columns.
         key: The columns whose bounds are named.
         at: Time of the last commit that deleted one of the keys.
     """
@@ -136,11 +131,7 @@ def with_few_files(
 def _merged(
     snapshot: DerivedSnapshot, tombstones: Tombstones, key: Sequence[str], batch_id: int, *, at_least: int
 ) -> Tombstones:
-    """Merge the small files of each part of the time that has as many, without committing the new ones.
-
-    Raises:
-        TableUnreachable: One of them cannot be read, or written, at present.
-    """
+    """Merge the small files of each part of the time that has as many, without committing the new ones."""
     table = snapshot.table
     files: list[TombstoneFile] = []
     for small in _mergeable(tombstones):
@@ -186,15 +177,8 @@ def forget(
 ) -> Iterator[Step]:
     """Forget the deletions that are old enough, and merge the small files of the others, in one commit.
 
-    Args:
-        clock: The clock that decides which are.
-        limits: How many small files are enough to merge them.
-
     Yields:
         The step, if it is due. It is left if a run has committed meanwhile.
-
-    Raises:
-        ClocksDisagree: The clocks differ.
     """
     snapshot = table.snapshot()
     newest = snapshot.newest

@@ -115,16 +115,9 @@ def upserted(
     """Return what replaces the files of a table in which keys of new rows occur.
 
     Args:
-        snapshot: The version of the table that is changed.
         new: The new rows, see `with_order`. They are computed several times, so they should be cached.
-        upsert: How rows replace others.
-        cache: Keeps rows once Spark has computed them.
-        tasks: Number of tasks that compare rows.
         order: The order of the rows of the table, if it is comparable with that of the new ones. None if all
             new rows are later. It does not count if the new ones have lost theirs.
-
-    Raises:
-        TableUnsuitable: The table has a feature with which its files cannot be replaced.
     """
     snapshot.refuse_irreplaceable()
     new = conformed(new, snapshot.schema)
@@ -422,7 +415,6 @@ def removed_files(placed: DataFrame, files: Sequence[TableFile]) -> dict[int, Ta
 
     Args:
         placed: The rows, with their places. They are computed again later, so they should be cached.
-        files: The files to which the numbers refer.
     """
     ((found,),) = placed.agg(F.collect_set(_replaced_file())).collect()
     return {number: files[number] for number in sorted(found)}

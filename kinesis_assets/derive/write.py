@@ -41,13 +41,8 @@ def write(table: DerivedTable, schema: dict[str, Any], changed: ChangedRows, job
     that no version of the table refers to.
 
     Args:
-        table: The table. It need not exist.
-        schema: Its columns, as in Delta's metadata.
         changed: The rows, and the files that are copied without some of theirs.
         job: What `writing_job` returned. The files that are copied are added to it.
-
-    Returns:
-        The files of all tasks.
 
     Raises:
         LandingFailed: A task returned an invalid manifest, or the files lack rows.
@@ -62,12 +57,7 @@ def write(table: DerivedTable, schema: dict[str, Any], changed: ChangedRows, job
 def writing_job(
     table: DerivedTable, schema: dict[str, Any], partition_by: Sequence[str], batch_id: int
 ) -> WritingJob:
-    """Return the settings of the tasks that write an attempt's files.
-
-    Args:
-        table: The table. It need not exist.
-        schema: Its columns, as in Delta's metadata.
-    """
+    """Return the settings of the tasks that write an attempt's files."""
     return WritingJob(
         folder=table.folder,
         schema=arrow_schema(schema),
@@ -79,9 +69,6 @@ def writing_job(
 
 def checked_manifest(uri: str, manifests: Sequence[Manifest], job: WritingJob) -> Manifest:
     """Return the manifest of all tasks.
-
-    Args:
-        uri: The table's path or URI, for the error.
 
     Raises:
         LandingFailed: The attempt cannot have written one of the files, or rows are lost.

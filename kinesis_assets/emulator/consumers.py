@@ -47,7 +47,6 @@ class Consumers:
     """The consumers of a stream.
 
     Args:
-        stream_arn: The ARN of the stream.
         now: Returns the service's time in milliseconds.
 
     Attributes:

@@ -84,7 +84,6 @@ def decode(text: str, kind: type[T], now: int) -> T:
     """Decode a token.
 
     Args:
-        text: The encoded token.
         now: The current time in milliseconds; 0 accepts expired tokens.
 
     Raises:

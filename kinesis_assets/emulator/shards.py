@@ -115,8 +115,6 @@ class Shard:
         Like the service, this skips records that have expired since the position was issued.
 
         Args:
-            position: The position of the first record.
-            limit: The maximum number of records.
             most_bytes: The maximum size of their data, unless a single record is larger.
         """
         start = max(position - self._first, 0)

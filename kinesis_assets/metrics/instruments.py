@@ -31,7 +31,6 @@ class Instrument:
 
     Attributes:
         unit: Its unit, as a code of UCUM.
-        description: What it measures.
         attributes: The attributes that its measurements may have.
     """
 

@@ -30,12 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def measure(instrument: Instrument, value: float, attributes: Mapping[str, str]) -> None:
-    """Record a measurement. A counter is not incremented by zero.
-
-    Args:
-        value: The value, or the increment of a counter.
-        attributes: Attributes of the instrument, by their names.
-    """
+    """Record a measurement. A counter is not incremented by zero."""
     if instrument.kind is Kind.COUNTER and not value:
         return
     with _failures_logged(f"{instrument.name} was not recorded"):

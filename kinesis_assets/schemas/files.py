@@ -14,21 +14,13 @@ if TYPE_CHECKING:
 
 
 def read_schema(path: Path, *, is_avro: bool) -> tuple[str, str]:
-    """Return the text of a file with an Avro schema or a JSON Schema, and the columns of its records as DDL.
-
-    Raises:
-        InvalidInput: The file cannot be read, or its schema cannot be used.
-    """
+    """Return the text of a file with an Avro schema or a JSON Schema, and the columns of its records."""
     text = _text(path)
     return text, (avro_columns if is_avro else json_schema_columns)(_parsed(text))
 
 
 def read_descriptors(path: Path, message: str) -> tuple[bytes, str]:
-    """Return the content of a descriptor set, and the columns of one of its messages as DDL.
-
-    Raises:
-        InvalidInput: The file cannot be read, or it has no such message, or that cannot be used.
-    """
+    """Return the content of a descriptor set, and the columns of one of its messages as DDL."""
     from kinesis_assets.schemas.protobuf_schema import (  # noqa: PLC0415  # other schemas need no Protobuf
         protobuf_columns,
         read_message,

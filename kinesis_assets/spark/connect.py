@@ -68,9 +68,6 @@ def has_package(url: str) -> bool:
 def server_code_version(url: str, seconds: float) -> str:
     """Return the version of this package's code on a server, see `code_hash`; empty if the server has none.
 
-    Args:
-        seconds: Time limit for the response.
-
     Raises:
         LandingFailed: It does not respond in time.
     """
@@ -136,11 +133,7 @@ def files_to_upload(spark_config: Mapping[str, Any]) -> tuple[list[str], list[st
 
 
 def _modules(spark_config: Mapping[str, Any]) -> list[str]:
-    """Return the files with Python modules for the client to upload, as `_files` does.
-
-    Raises:
-        InvalidInput: One of them is not on this machine, or has another type than `_MODULES`.
-    """
+    """Return the files with Python modules for the client to upload, as `_files` does."""
     files = _files(spark_config, PY_FILES)
     for file in files:
         if not file.endswith(_MODULES):
@@ -152,11 +145,7 @@ def _modules(spark_config: Mapping[str, Any]) -> list[str]:
 
 
 def _files(spark_config: Mapping[str, Any], name: str) -> list[str]:
-    """Return the files in a setting for the client to upload, because a server ignores its own setting.
-
-    Raises:
-        InvalidInput: One of them is not a file on this machine.
-    """
+    """Return the files in a setting for the client to upload, because a server ignores its own setting."""
     files = [file for file in str(spark_config.get(name) or "").split(",") if file]
     for file in files:
         path = file.partition("#")[0]

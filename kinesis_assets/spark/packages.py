@@ -86,9 +86,6 @@ def pack_environment(archive: Path, python: str) -> list[str]:
         archive: The file to write, a gzipped tar.
         python: The version of the executors' Python, such as "3.12". Spark demands that of the driver.
 
-    Returns:
-        The packed requirements.
-
     Raises:
         ExecutorUnsuitable: A package cannot be downloaded or written.
         InvalidInput: The version is not one of Python 3.
@@ -145,11 +142,7 @@ def add_package(spark: SparkSession) -> None:
 
 
 def package_archive() -> Path:
-    """Return the zip of this version of the package, made at the first call in the user's cache folder.
-
-    Raises:
-        LandingFailed: It cannot be written.
-    """
+    """Return the zip of this version of the package, made at the first call in the user's cache folder."""
     archive = cache_folder() / f"{_PACKAGE}-{code_hash()}.zip"
     if zipfile.is_zipfile(archive):
         return archive

@@ -18,7 +18,6 @@ def examine(modules: Sequence[str], check: bytes) -> str:
     """Import modules, and call a function.
 
     Args:
-        modules: The modules, by their full names.
         check: The pickled function, which returns what is wrong, if anything. It is called if there is no
             error in the modules.
 

@@ -207,9 +207,6 @@ class _SessionOfThread:
 def server_setting(url: str, name: str, seconds: float) -> str:
     """Return a setting of a Spark Connect server, without creating a session; empty if it is not set.
 
-    Args:
-        seconds: Time limit for the response.
-
     Raises:
         ConnectionError: The server does not respond in time, or its URL is invalid.
     """
@@ -387,9 +384,6 @@ def require_spark_4(feature: str) -> None:
 
     Args:
         feature: The feature, as the subject of the error.
-
-    Raises:
-        InvalidInput: It is older than Spark 4.
     """
     if is_spark_3():
         raise InvalidInput(

@@ -67,9 +67,6 @@ class SparkServer:
     Its tasks run in this Python interpreter, with the environment that this process had when the server
     started, including its AWS settings. The server ends with this process in any case, and when its Java ends
     or hangs.
-
-    Attributes:
-        log: The file to which the server's output is written.
     """
 
     def __init__(
@@ -89,8 +86,6 @@ class SparkServer:
             port: The port on loopback; 0 for a free one.
             java_options: Options of its JVM, in addition to those of `local_settings`.
             preload: Modules that its Python workers import when it starts, so that runs find them loaded.
-            unresponsive_seconds: See `UNRESPONSIVE_SECONDS`.
-            seconds_to_archive: See `SECONDS_TO_ARCHIVE`.
         """
         self.log = log
         self._port = port
@@ -149,11 +144,7 @@ class SparkServer:
             raise
 
     def stop(self, *, within: float = SECONDS_TO_STOP) -> None:
-        """Stop the server and all of its processes. Does nothing if it is not running.
-
-        Args:
-            within: Seconds after which it is killed.
-        """
+        """Stop the server and all of its processes. Does nothing if it is not running."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -308,7 +299,6 @@ class Supervisor:
         Args:
             server: The started server. It keeps its port and token when it is restarted.
             report: Called with a message for each restart.
-            clock: Returns a time in seconds.
         """
         self._server = server
         self._report = report

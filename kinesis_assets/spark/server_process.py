@@ -92,7 +92,6 @@ def _kill_if_unresponsive(url: str, silence: float, to_end: float, stopping: thr
     Args:
         silence: Seconds without a response after which Java counts as hanging.
         to_end: Seconds that it may take to end when it is stopped.
-        stopping: Set when the server is being stopped.
     """
     responded, failures = time.monotonic(), 0
     while not stopping.wait(silence / 6):
@@ -114,7 +113,6 @@ def _warm(url: str, tasks: int, modules: Sequence[str]) -> None:
     """Run a small job. The first job of a JVM and of its Python workers takes seconds longer than later ones.
 
     Args:
-        tasks: Number of tasks of the job.
         modules: Modules that each task imports, so that later tasks in the same worker find them loaded.
     """
 

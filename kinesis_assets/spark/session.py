@@ -266,9 +266,6 @@ def wrap_spark_errors(subject: str) -> Iterator[None]:
 
     Args:
         subject: What Spark works for, such as "stream orders", for the error.
-
-    Raises:
-        LandingFailed: Spark raised an error.
     """
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 

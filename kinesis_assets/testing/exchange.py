@@ -79,7 +79,6 @@ class Exchange:
         """Send a response as its attributes specify.
 
         Args:
-            answer: The response.
             generation: `delayed.generation` at the arrival of the call.
         """
         if answer.delay:
@@ -192,7 +191,6 @@ class Interceptor:
         calls: All calls since the start or the last `clear`, in order of arrival.
         faults: The faults in the order in which they were added.
         limits: The limits of shards, which apply after all faults.
-        delayed: The delayed responses.
         accounts: The accounts of the embedded streams.
     """
 
@@ -355,7 +353,6 @@ class Downstream:
 
     Attributes:
         faults: The faults of the inner layers, the outermost first.
-        account: The caller's account.
         serve: Sends a call to the service and returns the response.
     """
 

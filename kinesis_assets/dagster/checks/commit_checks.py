@@ -48,7 +48,6 @@ class Break(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         shard_id: The shard; None for the whole commit.
-        sentence: What is wrong.
     """
 
     commit_id: int
@@ -66,7 +65,6 @@ class ContinuityProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         through: Id of the newest commit that was checked, inclusive; None before the first.
-        checked: The number of commits that were checked.
         left: The number of commits that are still to be checked.
         breaks: The breaks that were found, of the commits that the chain still has.
     """
@@ -89,13 +87,7 @@ def verify_new_commits(
     """Check the commits since the last step, oldest first, up to a number of them.
 
     Args:
-        newest: The positions of its newest version.
-        done: The progress so far.
-        max_commits: The maximum number of commits to check.
         max_commits_back: How many commits to go back at most. The commits before them are not checked.
-
-    Raises:
-        TableUnreachable: A file of the chain cannot be read at present.
     """
     kept = tuple(each for each in done.breaks if now - each.at < CHAIN_KEPT)
     if done.through == newest.commit_id:
@@ -135,12 +127,7 @@ def verify_new_commits(
 
 
 def check_continuity(check: ContinuityCheck, progress: ContinuityProgress) -> CheckResult:
-    """Check that no commit breaks the chain.
-
-    Args:
-        check: From when on commits count.
-        progress: What was found.
-    """
+    """Check that no commit breaks the chain."""
     breaks = [each for each in progress.breaks if check.since is None or each.at >= check.since]
     if breaks:
         first = breaks[0]
@@ -258,10 +245,7 @@ def check_no_accepted_data_loss(
     """Check that no gap is recorded that a replay has not filled, or that a catch-up is about to fill.
 
     Args:
-        check: From when on gaps count.
         positions: The positions, for the streams of the same name that were deleted.
-        gaps: What `recorded_gaps` returned.
-        amendment: The table's newest amendment.
     """
     lost, waiting = _deleted_streams(positions), []
     committed = [] if amendment is None else [amendment.at]

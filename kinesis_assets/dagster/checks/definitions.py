@@ -108,10 +108,6 @@ def execute_checks(
     Args:
         context: The context of the running asset. If it was materialized, `DerivedRunChecks` has reported the
             checks that read no rows.
-
-    Raises:
-        LandingFailed: A Spark job failed, or the session cannot be started.
-        TableError: The table or its source cannot be read.
     """
     from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.dagster.checks.in_run import evaluated  # noqa: PLC0415  # as above

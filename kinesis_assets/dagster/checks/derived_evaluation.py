@@ -65,12 +65,7 @@ _LOST = frozenset({Deletion.EXPIRED, Deletion.INCOMPLETE, Deletion.FORGOTTEN})
 
 
 def check_consumption_lag(check: DerivedLagCheck, backlog: Backlog, now: float) -> CheckResult:
-    """Check that a derived table is not late.
-
-    Args:
-        backlog: What the table has not consumed.
-        now: The time, in seconds since the epoch.
-    """
+    """Check that a derived table is not late."""
     age = 0.0 if backlog.since is None else max(0.0, now - backlog.since)
     passed = age <= check.max_seconds
     if backlog.since is None:
@@ -121,7 +116,6 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         at: The time of the commit, in seconds since the epoch.
         rows: Number of rows of the source, as far as it is known.
-        sentence: What was given up.
     """
 
     at: float
@@ -142,12 +136,7 @@ class Losses(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def losses_of(entries: CommitEntries, newest: DerivedCommit, before: Losses) -> Losses:
-    """Add what the commits since the last time gave up. Rows that were consumed before are not given up.
-
-    Args:
-        entries: The entries of the table's commits.
-        before: What was found so far.
-    """
+    """Add what the commits since the last time gave up. Rows that were consumed before are not given up."""
     found = []
     with suppress(PositionsUnreadable):  # no run needs the earlier entries
         for commit in islice(entries.back_from(newest), _MAX_COMMITS):
@@ -161,11 +150,7 @@ def losses_of(entries: CommitEntries, newest: DerivedCommit, before: Losses) -> 
 
 
 def check_no_derived_data_loss(check: DerivedDataLossCheck, losses: Losses) -> CheckResult:
-    """Check that a derived table gave up no rows of its source.
-
-    Args:
-        check: From when on losses count.
-    """
+    """Check that a derived table gave up no rows of its source."""
     counting = [each for each in losses.newest if check.since is None or each.at >= check.since.timestamp()]
     if counting:
         newest = counting[0]
@@ -216,8 +201,6 @@ class NextRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         at: When it was determined, in seconds since the epoch.
-        commit: Id of the newest commit of the table.
-        amendment: Id of the newest amendment of the source.
         refused: Why the run is refused; None if it is not.
         restarts: Why it starts the table again; None if it does not.
     """
@@ -234,10 +217,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a table's checks from tick to tick. If it is lost, they count from the start again.
 
     Attributes:
-        at: Time of the last evaluation, in seconds since the epoch.
-        records: The records of the commits that were counted.
         unmatched: The same of those that no route matches.
-        losses: What the commits gave up.
         read_at: When the table and its source were last read, in seconds since the epoch. If they never were,
             when that was first tried.
         next_run: What the next run does; None if the table has consumed its source.
@@ -268,11 +248,7 @@ class DerivedState:
 
     @classmethod
     def of(cls, table: CheckedTable) -> DerivedState:
-        """Read a table. Do that before its source is opened, which then has all that the table has consumed.
-
-        Raises:
-            TableError: The table cannot be read at present, or is not a derived table.
-        """
+        """Read a table before its source is opened, which then has all that the table has consumed."""
         try:
             snapshot = DerivedTable(table.uri, role=table.role).snapshot()
         except TableMissing:
@@ -286,18 +262,9 @@ class DerivedState:
 class DerivedEvaluation:
     """One evaluation of a derived table's checks.
 
-    Args:
-        state: Its newest version.
-        before: What is remembered of the last evaluation.
-        now: The time of this machine's clock, in seconds since the epoch.
-        open_source: Opens the newest version of a source.
-
     Attributes:
         results: The result of each check that is defined and can be evaluated.
         progress: What is remembered for the next evaluation.
-
-    Raises:
-        TableError: The table or its source cannot be read at present.
     """
 
     def __init__(
@@ -381,11 +348,7 @@ class DerivedEvaluation:
             return None
 
     def _next_run(self, snapshot: DerivedSnapshot, source: Source, backlog: Backlog | None) -> NextRun | None:
-        """Return what the next run does; None if the table has consumed its source.
-
-        Raises:
-            TableError: The table or its source cannot be read at present.
-        """
+        """Return what the next run does; None if the table has consumed its source."""
         newest = self._state.newest
         if newest is None:
             return None

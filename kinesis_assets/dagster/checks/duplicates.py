@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_no_duplicates(check: NoDuplicatesCheck, opened: OpenStream) -> CheckResult:
-    """Read the keys of all rows in a Spark job, and check that each is there once.
-
-    Raises:
-        LandingFailed: The Spark session cannot be started, or the Spark job failed.
-        TableError: The table cannot be read.
-    """
+    """Read the keys of all rows in a Spark job, and check that each is there once."""
     try:
         files = [(file.path, file.size) for file in opened.table.snapshot().active_files()]
     except TableMissing:
@@ -62,10 +57,6 @@ def check_no_duplicate_keys(
     """Read the keys of all rows in a Spark job, and check that each is there once.
 
     Rows in which a column of the key is null have no key.
-
-    Raises:
-        LandingFailed: The Spark job failed.
-        TableError: The table cannot be read.
     """
     rows, duplicated = _count(table, spark)
     if duplicated:

@@ -68,10 +68,8 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         at: Time of the last tick, in seconds since the epoch.
         unread: The shards that are not known to be read to their tip.
         waiting: Since when shards at their tip wait to be read.
-        continuity: The commits that were verified.
         archived_gaps: The gaps of shards that may be in the archive.
         archive: The archive's newest segment when it was read; None if it was not, or was empty.
-        records: The records that runs reported.
         late_mirror: Since when the lease table of the settings is late; None if it is not.
         loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
         retention_hours: The stream's retention; None if it is unknown.
@@ -97,11 +95,7 @@ class ChecksProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class TableState:
-    """The newest version of a raw table with positions.
-
-    Attributes:
-        amendment: Its newest amendment.
-    """
+    """The newest version of a raw table with positions."""
 
     snapshot: TableSnapshot
     positions: StreamPositions
@@ -115,11 +109,8 @@ class Evaluation:
         listing: The stream's shards; None if the service does not answer, and the table names the stream.
         snapshot: The newest version of the table; None if the table does not exist.
         shards: The position of each shard; None if the list is not newer than the positions in the table.
-        machine_time: This machine's clock.
         waiting: The shards that wait to be read: their last run failed, or something arrived in them.
         failing: The shards that failed in their last run, with a sentence about it.
-        pause: The pause of the stream; None if it is not paused.
-        before: What is remembered of the last evaluation.
 
     Attributes:
         results: The result of each check that is defined and can be evaluated.
@@ -128,9 +119,6 @@ class Evaluation:
         lags: The lag of each shard that can be read.
         known_at: When it was last known what is unread, in seconds since the epoch: at the last tick that
             succeeded, or when all shards had been read to their tip. None if it never was.
-
-    Raises:
-        TableError: The table cannot be read at present.
     """
 
     def __init__(

@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 
 
 class RunChecks(RunReports):
-    """The checks of a stream in one run.
-
-    Args:
-        step: The step of the run that materializes the raw asset.
-        clock: Returns the time in seconds since the epoch.
-    """
+    """The checks of a stream in one run."""
 
     def __init__(
         self,
@@ -65,12 +60,7 @@ class RunChecks(RunReports):
                     self._read_at[shard_id] = now
 
     def report_after(self, outcomes: Mapping[str, ShardOutcome], failed: Collection[str]) -> None:
-        """Report the results after a commit, at once if shards have started or ceased to fail.
-
-        Args:
-            outcomes: The last outcome of each shard of the run, by shard id.
-            failed: Those of the shards that fail.
-        """
+        """Report the results after a commit, at once if shards have started or ceased to fail."""
         failing = {shard_id: str(outcomes[shard_id].error) for shard_id in failed}
         if failing.keys() != self._failing.keys():
             self._reported = None
@@ -124,11 +114,7 @@ class RunChecks(RunReports):
 
 
 class DerivedRunChecks(RunReports):
-    """The checks of a derived table in one run.
-
-    Args:
-        step: The step of the run that materializes the table's asset.
-    """
+    """The checks of a derived table in one run."""
 
     def __init__(self, step: dg.StepExecutionContext, table: CheckedTable) -> None:
         super().__init__(step, table.key, table.checks.reading_no_rows, f"table {table.uri}")
@@ -144,11 +130,7 @@ def evaluated(
     """Evaluate the checks of a derived table outside of the sensor.
 
     Args:
-        now: The time, in seconds since the epoch.
         has_run: Whether a run has just committed, so that it does not matter how the one before ended.
-
-    Raises:
-        TableError: The table or its source cannot be read at present.
     """
     before = sensor_memory(instance, table.stream).derived_checks.get(table.name, DerivedProgress())
     if has_run:

@@ -41,11 +41,7 @@ class LateMirror(msgspec.Struct, frozen=True, array_like=True):
 
 
 def recorded_state(table: PositionedTable, lease_table: str, late: LateMirror | None) -> MirrorState:
-    """Return the state of the mirror. If it cannot be read, it is as it was, with the reason.
-
-    Args:
-        late: What was remembered of it; None if it was not late.
-    """
+    """Return the state of the mirror. If it cannot be read, it is as it was, with the reason."""
     try:
         return read_mirror_state(table, lease_table)
     except OSError as error:
@@ -58,10 +54,6 @@ def lateness(state: MirrorState, newest: int, before: LateMirror | None, now: fl
     """Return whether the mirror is late, and since when; None if it has the newest commit.
 
     Commits may follow each other faster than the mirror, so it is late from the first one that it has not.
-
-    Args:
-        newest: Id of the table's newest commit.
-        before: What this returned before.
     """
     if state.has(newest):
         return None
@@ -73,12 +65,7 @@ def lateness(state: MirrorState, newest: int, before: LateMirror | None, now: fl
 def check_lease_table(
     check: LeaseTableCheck, state: MirrorState, late: LateMirror | None, now: float
 ) -> CheckResult:
-    """Check that the mirror is not late, and that its last attempts have not all failed.
-
-    Args:
-        state: What runs have recorded.
-        late: What `lateness` returned.
-    """
+    """Check that the mirror is not late, and that its last attempts have not all failed."""
     seconds = 0.0 if late is None else max(0.0, now - late.since)
     failing = state.failed >= MAX_FAILED
     passed = not failing and seconds <= check.max_seconds

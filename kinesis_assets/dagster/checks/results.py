@@ -50,7 +50,6 @@ class CheckResult:
     Attributes:
         severity: Severity if it did not.
         description: What was found, and what to do about it.
-        metadata: The numbers, and the worst shards.
     """
 
     name: str
@@ -172,11 +171,7 @@ class Reports:
         return {run.run_id for run in runs if not run.is_finished}
 
     def report(self, results: Iterable[CheckResult], now: float) -> list[dg.AssetCheckEvaluation]:
-        """Report the due results of a tick, and return those that are to be reported outside of a run.
-
-        Args:
-            now: The time of the instance's clock, in seconds since the epoch.
-        """
+        """Report the due results of a tick, and return those that are to be reported outside of a run."""
         return [
             evaluation
             for result in results
@@ -201,7 +196,6 @@ class Reports:
         """Yield the results that a run reports which materializes the asset.
 
         Args:
-            now: The time of the instance's clock, in seconds since the epoch.
             reported: The names of the checks that the run has reported.
         """
         for result in results:
@@ -299,12 +293,7 @@ _NOT_REPORTED = "%s: the run cannot report the checks, and goes on without them:
 
 
 class RunReports(ABC):
-    """Reports the checks of one table in one run.
-
-    Args:
-        subject: What the checks are of, for the log.
-        clock: Returns the time in seconds since the epoch.
-    """
+    """Reports the checks of one table in one run."""
 
     def __init__(
         self,

@@ -45,9 +45,7 @@ def check_lag(
 
     Args:
         shards: The shards that can be read.
-        now: The time.
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
-        idle: The longest time by the settings from one read to the next of a shard without new records.
     """
     of_shards = lags(shards, now, waiting=waiting, idle=idle)
     known = sorted(
@@ -141,9 +139,6 @@ def check_every_shard_read(
     """Check that every shard that can be read was read recently, and did not fail.
 
     Args:
-        shards: The shards that can be read.
-        unread: Those that are not known to be read to their tip.
-        now: The time.
         failing: The shards that failed in their last run, with a sentence about it.
     """
     times = unread_for(shards, unread, now)
@@ -230,8 +225,6 @@ def unread_shards(
     Args:
         before: What this returned at the previous tick.
         shards: The shards that can be read.
-        now: The time.
-        finished: The shards that were read to their end.
     """
     time = now.timestamp()
     found = {
@@ -258,7 +251,6 @@ def unread_for(
 
     Args:
         shards: The shards that can be read.
-        unread: What `unread_shards` returned for them.
     """
     found = {
         shard_id: now - shard.tip_time
@@ -276,8 +268,6 @@ def lags(
     """Return by shard id what `lag_of` returns.
 
     Args:
-        shards: The shards that can be read.
-        now: The time.
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
         idle: The longest time by the settings from one read to the next of a shard without new records.
     """
@@ -292,7 +282,6 @@ def waiting_shards(before: Mapping[str, float], waiting: Iterable[str], now: dat
 
     Args:
         before: What this returned at the previous tick.
-        waiting: The shards that wait now.
     """
     time = now.timestamp()
     return {shard_id: min(before.get(shard_id, time), time) for shard_id in waiting}

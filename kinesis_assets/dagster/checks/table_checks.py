@@ -67,10 +67,6 @@ class BadRecords(msgspec.Struct, frozen=True, omit_defaults=True):
 class RecordCounter:
     """Adds records to those that were counted before.
 
-    Args:
-        before: What was counted so far.
-        now: The time, in seconds since the epoch.
-
     Attributes:
         since: The start of the window, in seconds since the epoch.
     """
@@ -105,12 +101,7 @@ class RecordCounter:
 
 
 def check_bad_records(check: BadRecordsCheck, counted: BadRecords, advice: str) -> CheckResult:
-    """Check that few records are bad.
-
-    Args:
-        counted: The records of the window.
-        advice: What to do if too many are bad.
-    """
+    """Check that few records are bad."""
     records = sum(each.records for each in counted.hours)
     bad = sum(each.bad for each in counted.hours)
     share = bad / records if records else 0.0
@@ -160,12 +151,7 @@ _MAX_EVENTS = 5000
 def count_reported(
     instance: dg.DagsterInstance, key: dg.AssetKey, before: BadRecords, now: float
 ) -> BadRecords:
-    """Add the records that runs have reported since the last time.
-
-    Args:
-        before: What was counted so far.
-        now: The time of the instance's clock, in seconds since the epoch.
-    """
+    """Add the records that runs have reported since the last time."""
     counter = RecordCounter(before, now)
     totals, through = unpartitioned_materializations(
         instance, key, before.through, since=counter.since, limit=_MAX_EVENTS
@@ -202,9 +188,6 @@ def count_committed(
     Args:
         count: Returns the number of records of a commit and of those that count; None if it did not count
             them. By default the bad ones count.
-        entries: The entries of the table's commits.
-        before: What was counted so far.
-        now: The time, in seconds since the epoch.
     """
     counter = RecordCounter(before, now)
     since: list[DerivedCommit] = []
@@ -242,8 +225,6 @@ class SmallFiles(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         part: The part: of a raw table, the arrival date of the rows; of a derived one, the partition.
-        files: Their number.
-        bytes: Their size together.
     """
 
     part: str
@@ -256,7 +237,6 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         read_at: When they were read, in seconds since the epoch.
-        small: The number of small files.
         parts: The parts with the most small files, in this order.
     """
 
@@ -290,7 +270,6 @@ def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts, part: st
     """Check that maintenance keeps up with the small files.
 
     Args:
-        facts: The facts about the data files.
         part: What a part of the table is, in the metadata.
     """
     passed = facts.small <= check.max_small_files

@@ -60,15 +60,9 @@ def check_events(
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 
     Args:
-        listed: The stream's shards and its table.
-        before: What the checks remember of the previous tick.
-        now: The time of the tick, in seconds since the epoch.
         waiting: The shards that wait to be read, see `Evaluation`.
         failing: The shards that failed in their last run, see `Evaluation`.
         pause: The pause of the stream; None if it is not paused.
-
-    Returns:
-        The results, and what the checks remember.
     """
     names = opened.checks.reading_no_rows
     if not names:
@@ -106,10 +100,8 @@ def failing_check_events(
     """Return the checks that fail in a tick that fails, from the table, the cursor and the clock.
 
     Args:
-        error: Why the tick fails.
         before: What the checks remember of the last tick that succeeded.
         failing: The shards that had failed in their last run by then, see `Evaluation`.
-        now: The time of the tick, in seconds since the epoch.
 
     Returns:
         The results that are to be reported, and the evaluation of the table, if that can be read.
@@ -164,11 +156,9 @@ class _Blind:
     """The sensor while its ticks fail.
 
     Attributes:
-        reason: Why the tick fails.
         seconds: For how long it has been unknown whether there are unread records; None for as long as the
             sensor remembers.
         loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
-        now: The time of the tick.
     """
 
     reason: str
@@ -233,12 +223,7 @@ def derived_check_events(
     A table whose checks cannot be evaluated delays neither the others nor the stream.
 
     Args:
-        before: What the checks of each table remember of the previous ticks.
-        now: The time of the tick, in seconds since the epoch.
         failing: Why the last run of each table failed, for those that fail.
-
-    Returns:
-        The results, and what the checks remember.
     """
     progress = {table.name: before.get(table.name, DerivedProgress()) for table in tables}
     turns = sorted(tables, key=lambda table: progress[table.name].at or 0.0)[:max_tables]

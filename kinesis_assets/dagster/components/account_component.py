@@ -63,9 +63,6 @@ class AccountState(msgspec.Struct, frozen=True):
     def parse(cls, stored: bytes | None) -> AccountState:
         """Read what `encode` returned.
 
-        Args:
-            stored: The state; None if there is none.
-
         Raises:
             StreamsNotListed: There is no state, or it cannot be read.
         """
@@ -87,9 +84,7 @@ def refreshed(before: AccountState | None, listed: Iterable[ListedStream], now: 
     """Return the state after a new list. A stream that is missing in it stays in the state.
 
     Args:
-        before: The previous state.
         listed: The streams that the service has now and that match the settings.
-        now: The time of the list.
 
     Raises:
         StreamsNotListed: The list contradicts the previous state.
@@ -157,11 +152,7 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
         return await super().refresh_state(project_root)
 
     def write_state_to_path(self, state_path: Path) -> None:
-        """List the streams and write the state.
-
-        Raises:
-            StreamsNotListed: The streams cannot be listed, or the list contradicts the previous one.
-        """
+        """List the streams and write the state."""
         state = refreshed(self._before, self._listed(), datetime.now(UTC))
         for stream in self._with_assets(state.streams):
             if stream.missing_since is not None:
@@ -178,12 +169,7 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
     def build_defs_from_state(
         self, context: dg.ComponentLoadContext, state_path: Path | None
     ) -> dg.Definitions:
-        """Build the definitions of each stream.
-
-        Raises:
-            StreamsNotListed: The streams were not listed yet.
-            InvalidInput: A setting does not suit the streams.
-        """
+        """Build the definitions of each stream."""
         state = AccountState.parse(None if state_path is None else state_path.read_bytes())
         streams = list(self._with_assets(state.streams))
         if not streams:

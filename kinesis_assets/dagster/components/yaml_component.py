@@ -96,11 +96,7 @@ class YamlComponent(Settings, dg.Component, dg.Resolvable):
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """Return the component with the values of its YAML.
-
-        Raises:
-            InvalidInput: A setting is invalid.
-        """
+        """Return the component with the values of its YAML."""
         positions = Positions(context.source_position_tree)
         try:
             component = cls(**_rendered(context, model))
@@ -172,7 +168,6 @@ def take_names(context: dg.ComponentLoadContext, what: str, definitions: dg.Defi
     """Note the names of a component's definitions.
 
     Args:
-        context: The context in which the component is loaded.
         what: What these definitions are for, such as a stream and its name.
 
     Raises:
@@ -276,11 +271,7 @@ class _Options(BaseModel):
     placeholders: ClassVar[dict[str, str]]
 
     def attributes(self) -> dict[str, Any]:
-        """Return the settings that are given, as their YAML has them.
-
-        Raises:
-            ValidationError: A value has the wrong type, or is out of bounds.
-        """
+        """Return the settings that are given, as their YAML has them."""
         names = {name: field.alias or name for name, field in self.settings.model_fields.items()}
         given = {names[name]: value for name, value in self if value is not None}
         if not given:  # the YAML is filled in by hand

@@ -120,15 +120,12 @@ def build_derived_table(
     """Return the asset of a derived table.
 
     Args:
-        settings: What the table consumes, and how its rows are written.
-        transform: The function of the rows, see `derived_table`.
         careful: The function of the rows of a step whose job failed, see `Derivation`.
         all_columns: Whether the rows must have all columns of the table, see `Derivation`.
         of_errors: Whether it consumes the records that the source has separated, and not the source's rows.
         routes: If the source is a router, the values of the column `route` of the rows that it consumes.
         routed_to: If it is a router, the number of values of its column `route`; 0 otherwise.
         description: The asset's description, unless the settings have one. It has a default.
-        metadata: Metadata of the asset beyond that of every table.
         place: The file and the line that name the source, unless the metadata has those of the function.
     """
 
@@ -292,7 +289,6 @@ class BadRecordLimit:
     """How many records of a step may be bad.
 
     Attributes:
-        share: The maximum share of all records.
         reason: Which setting says so, for the error.
         instead: What to do to accept more of them, for the error.
     """
@@ -309,11 +305,7 @@ class BadRecordLimit:
         return cls(share, f"max_bad_share is {share:g}", "raise max_bad_share")
 
     def check(self, table: str, counts: RecordCounts) -> None:
-        """Check the records of a step.
-
-        Raises:
-            BadRecordsRefused: Too many are bad.
-        """
+        """Check the records of a step."""
         if counts.errors > self.share * counts.records:
             share = counts.errors / counts.records
             raise BadRecordsRefused(
@@ -331,10 +323,6 @@ def with_bad_records(
 
     Without a limit, they are counted only if the rows have all columns of `typed_columns`: a column `error`
     alone may mean something else.
-
-    Args:
-        table: The table's path or URI, for errors.
-        max_bad_share: The maximum share of these rows; None if there is no limit.
     """
 
     @wraps(transform)

@@ -60,17 +60,10 @@ def report_missing_events(
     """Report the commits of a derived table that have no event, one event for each run that made them.
 
     Args:
-        context: The context of the running asset, whose run reports them.
         opened: The stream of the table, whose sensor knows dead runs.
-        table: The table's path or URI.
 
     Returns:
         The progress of the comparison, for `metadata_after` of the events of this run.
-
-    Raises:
-        PositionsUnreadable: The entry of the newest commit is missing or damaged.
-        TableUnreachable: The table cannot be read at present.
-        TableUnsuitable: The table is not a derived table.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
 
@@ -132,7 +125,6 @@ def metadata_after(
 
     Args:
         progress: The progress before it. Commits of other runs in between are left to the next run.
-        totals: The metadata of the table as a whole.
     """
     for commit in commits:
         if commit.previous == progress.through:
@@ -214,12 +206,7 @@ _log = logging.getLogger(__name__)
 
 
 def totals_of_table(table: str, role: AssumedRole | None = None) -> dict[str, Any]:
-    """Return the event metadata of a table as it is now; empty if it cannot be read.
-
-    Args:
-        table: The path or URI of a derived table.
-        role: The role that accesses it; None for the credentials of the process.
-    """
+    """Return the event metadata of a table as it is now; empty if it cannot be read."""
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
 
     try:
@@ -234,13 +221,7 @@ def totals_of_table(table: str, role: AssumedRole | None = None) -> dict[str, An
 
 @dataclass(slots=True)
 class RunningTotals:
-    """The totals of a table in a continuous run, which commits too often to read the log each time.
-
-    Attributes:
-        table: The path or URI of the derived table.
-        clock: Returns seconds of a monotonic clock.
-        role: The role that accesses it; None for the credentials of the process.
-    """
+    """The totals of a table in a continuous run, which commits too often to read the log each time."""
 
     table: str
     clock: Callable[[], float] = time.monotonic

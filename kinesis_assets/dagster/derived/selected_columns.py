@@ -207,11 +207,7 @@ class _Scope:
 
 
 def _columns(settings: TableSettings, scope: _Scope) -> dict[str, str | None] | None:
-    """Return the columns of the table with their types; None if not all of them are known.
-
-    Raises:
-        InvalidInput: The table cannot have those that are known.
-    """
+    """Return the columns of the table with their types; None if not all of them are known."""
     setting = "select" if settings.select else "schema"
     found: list[tuple[str, str | None]] = []
     is_complete = True

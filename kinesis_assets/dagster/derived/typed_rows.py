@@ -52,10 +52,6 @@ class TypedRows:
         Args:
             is_careful: Whether records for which an expression fails are found, and are bad records. That
                 takes jobs. Otherwise the job that computes the rows fails.
-
-        Raises:
-            InvalidInput: The schema or an expression is invalid.
-            RegistryCallFailed: The schema cannot be read from its registry.
         """
         from kinesis_assets.decoders.projection import MARK, Projection, errors, reasons  # noqa: PLC0415  # loads PySpark
         from kinesis_assets.derive.data_files import BATCH_COLUMN  # noqa: PLC0415  # loads Arrow

@@ -119,7 +119,6 @@ def commit_metadata(
 
     Args:
         state: The shard's state, as in the event of the run or replay that made the commit.
-        stats: The range whose rows the commit added.
     """
     return _metadata(stream, state, stats, exact={"batch_id": str(batch_id)})
 
@@ -210,11 +209,8 @@ def _metadata(
     """Return the metadata of a shard's event.
 
     Args:
-        stats: The facts about the range; None if there was no range.
         exact: The exact values that not every event has.
         facts: The facts for people that not every event has.
-        seconds: The duration of the run; None if it is not known.
-        error: Why the shard failed; None if it did not.
     """
     rows, size = (0, 0) if stats is None else (stats.rows, stats.bytes)
     found: dict[str, Fact] = {

@@ -87,7 +87,6 @@ def read_links(
     """Read the commits of a segment, newest first, up to a number of commits or a time limit.
 
     Args:
-        link_at: Reads the commit with a given commit id.
         is_over: Whether the time limit is reached. One commit is read in any case.
 
     Returns:
@@ -188,19 +187,13 @@ def find_missing_events(
     The first comparison of a chain covers only its newest commits.
 
     Args:
-        link_at: Reads the commit with a given commit id.
         newest: The chain's newest commit id; None if the chain is empty.
-        done: The progress so far.
         dead: The ids of runs that count as ended although their status says otherwise. If such a run is still
             alive, its later events are duplicates.
         max_files: The maximum number of commits to read. `MAX_SECONDS` may end the reading earlier.
-        clock: Returns the time in seconds.
 
     Returns:
         The missing events, oldest commit first, which the caller must add; and the progress after that.
-
-    Raises:
-        TableUnreachable: The chain cannot be read now.
     """
     if newest is None:
         return [], done
@@ -284,9 +277,6 @@ def commits_without_events(
 ) -> tuple[list[tuple[CommitLink, list[str]]], list[CommitLink]]:
     """Find the shards of some commits that have no event.
 
-    Args:
-        dead: The ids of runs that count as ended although their status says otherwise.
-
     Returns:
         The commits with the ids of the shards without an event; and the commits of unfinished runs, which may
         still report them.
@@ -317,7 +307,6 @@ def materializations_since(
     """Yield the materializations of an asset since a point in time, newest first.
 
     Args:
-        since: The point in time, in seconds since the epoch.
         partitions: Only these partitions; None for all events.
     """
     records_filter = dg.AssetRecordsFilter(

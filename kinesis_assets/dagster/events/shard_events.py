@@ -23,12 +23,7 @@ _log = logging.getLogger(__name__)
 def shard_events(
     key: dg.AssetKey, stream: str, result: RunResult
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
-    """Yield an event for each shard: a materialization, or an observation if the shard failed.
-
-    Args:
-        key: The asset that is materialized.
-        result: The result of the run, or of an iteration of a continuous run.
-    """
+    """Yield an event for each shard: a materialization, or an observation if the shard failed."""
     for shard_id, outcome in result.outcomes.items():
         metadata = event_metadata(stream, outcome, result)
         if outcome.error is None:

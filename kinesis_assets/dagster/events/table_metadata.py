@@ -39,11 +39,7 @@ _OF_ROUTER = {
 
 
 def definition_metadata(table: str) -> dict[str, Any]:
-    """Return the metadata that the definition of each table has.
-
-    Args:
-        table: The table's path or URI.
-    """
+    """Return the metadata that the definition of each table has."""
     uri = TableFolder.at(table).uri
     return {
         "dagster/uri": uri,

@@ -50,11 +50,7 @@ _PAGE_SIZE = 500
 def delete_runs(
     instance: dg.DagsterInstance, run_ids: Sequence[str], clock: Callable[[], float] = time.monotonic
 ) -> int:
-    """Delete runs with their events until the time is over, and return how many were deleted.
-
-    Args:
-        clock: Returns the time in seconds.
-    """
+    """Delete runs with their events until the time is over, and return how many were deleted."""
     until = clock() + _SECONDS
     for number, run_id in enumerate(run_ids):
         if clock() >= until:
@@ -69,13 +65,7 @@ def old_runs(
     """Return the ids of runs that can be deleted, oldest first.
 
     Args:
-        before: Only runs that were created earlier.
-        most: The maximum number of runs.
         newest: How many of the newest events of each type stay, whatever their partitions.
-
-    Raises:
-        StreamError: The stream cannot be described.
-        TableError: The commits cannot be read.
     """
     found: list[str] = []
     kept = {*_runs_of_newest_events(instance, opened.names, newest), *_runs_of_newest_commits(opened)}
@@ -125,13 +115,8 @@ def _runs_of_newest_commits(opened: OpenStream) -> Iterator[str]:
 def prune_partitions(opened: OpenStream, instance: dg.DagsterInstance, *, dry_run: bool) -> Iterator[Step]:
     """Delete the partitions of shards that were finished `prune_after` days ago, if that is set.
 
-    Args:
-        dry_run: Whether to report the step only.
-
     Raises:
         ClocksDisagree: This machine's clock does not confirm the service's. Nothing was deleted.
-        StreamError: The stream cannot be described.
-        TableError: The positions cannot be read.
     """
     days = opened.settings.prune_after
     if days is None:

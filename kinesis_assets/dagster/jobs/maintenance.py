@@ -50,7 +50,6 @@ def build_maintenance_job(
     It reports the steps as an observation of each table's asset. A table that fails does not stop the others.
 
     Args:
-        names: The names of the stream's definitions.
         tables: The derived tables, by asset key. By default those of the code location that runs the job.
     """
     name, stream = names.maintenance_job, names.stream
@@ -151,12 +150,10 @@ def derived_steps(
     """Perform the due steps of a derived table, by the time of its stream's service.
 
     Args:
-        uri: The path or URI of the derived table.
         retention: How long it keeps rows; None to delete none.
-        dry_run: Whether to report the steps only, without performing them.
 
     Yields:
-        Each step after it is done. Raises as `derive.maintenance.run.maintain`.
+        Each step after it is done. Raises as `derive.maintenance.maintain`.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
     from kinesis_assets.derive.maintenance import maintain  # noqa: PLC0415  # as above
@@ -222,8 +219,6 @@ def run_maintenance(
 
     Args:
         definitions: The definitions that contain the stream and the tables that are derived from it.
-        instance: The instance that stores the run.
-        dry_run: Whether to report the steps only, without performing them.
 
     Yields:
         The fields of each `Step`, with the stream's name and the key of the table's asset.
@@ -262,7 +257,6 @@ def step_row(stream: str, key: dg.AssetKey | None, step: Mapping[str, Any]) -> d
     """Return the fields of a `Step` as the command line prints them.
 
     Args:
-        key: The key of the table's asset; None if it is unknown.
         step: The fields of the step. Dagster sorts the keys of JSON metadata.
     """
     from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # as above

@@ -164,7 +164,6 @@ def report_moves(context: dg.OpExecutionContext, names: StreamNames, facts: Sequ
     """Log the change of each shard, and record an observation of each to which it was applied.
 
     Args:
-        names: The names of the stream's definitions.
         facts: As `facts_of_moves` returns them.
     """
     for shard in facts:

@@ -42,18 +42,8 @@ def rebuild_asset(
 ) -> dict[str, Any]:
     """Start the derived table of an asset again, or make the asset its owner.
 
-    Args:
-        assets: The assets of the code location.
-        by: The Dagster run id or the person that does it.
-        take_over: Only make the asset the owner of the table.
-        apply: Do it; otherwise only plan it.
-
-    Returns:
-        The facts that are reported.
-
     Raises:
         InvalidInput: The stream has no such derived table, or the code location does not have its source.
-        TableError: The table or its source cannot be used, see `derive.rebuild`.
     """
     from kinesis_assets.derive import rebuild  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415
@@ -101,7 +91,6 @@ def build_rebuild_job(
     table's asset does too.
 
     Args:
-        names: The names of the stream's definitions.
         assets: The assets of the code location. By default those of the one that runs the job.
     """
     name, stream = names.rebuild_job, names.stream

@@ -36,17 +36,11 @@ def redrive_asset(
 ) -> "tuple[dict[str, Any], DerivedCommit | None]":
     """Decode the bad records of the table of an asset again.
 
-    Args:
-        assets: The assets of the code location.
-        by: The Dagster run id or the person that does it.
-        apply: Do it; otherwise only plan it.
-
     Returns:
         The facts that are reported, and the commit; None if nothing was changed.
 
     Raises:
         InvalidInput: The stream has no such table, or it keeps no bad records.
-        TableError: The table, its source or its table of errors cannot be used, see `derive.redrive`.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415
@@ -98,7 +92,6 @@ def build_redrive_job(
     the table's asset.
 
     Args:
-        names: The names of the stream's definitions.
         assets: The assets of the code location. By default those of the one that runs the job.
     """
     name, stream = names.redrive_job, names.stream

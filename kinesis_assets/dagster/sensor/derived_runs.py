@@ -83,9 +83,6 @@ def end_dead_runs(
 
     Args:
         tables: The paths or URIs of the derived tables, by asset key.
-        before: The state after the previous tick.
-        now: The time of the tick, in seconds since the epoch.
-        role: The role that accesses the tables; None for the credentials of the process.
     """
     found = list(_unfinished(instance, tables)) if tables else []
     uris = {uri for each in found if each.run.status in HAVE_A_PROCESS for uri in each.steps.values()}
@@ -185,8 +182,6 @@ def failing_tables(
 
     Args:
         tables: The derived tables that are materialized when their source has new rows.
-        before: What the previous tick returned.
-        now: The time of the tick, in seconds since the epoch.
     """
     if not tables:
         return {}
@@ -261,8 +256,6 @@ def retry_requests(
     Each table has a run to itself, because a table whose run is killed would stop the others of its run.
 
     Args:
-        failing: What `failing_tables` returned.
-        now: The time of the tick, in seconds since the epoch.
         requested: The tables that the tick requests already.
     """
     due = {

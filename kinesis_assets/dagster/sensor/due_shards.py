@@ -59,9 +59,6 @@ class DueShards:
     """The shards of one tick that are due.
 
     Args:
-        listed: Its shards and their positions.
-        signals: The signals of the previous tick, by shard id.
-        ended: The runs that ended since.
         failing: The shards whose last run failed. They are due once they no longer wait.
 
     Attributes:
@@ -158,7 +155,6 @@ class DueShards:
 
         Args:
             keys: The newest partitions in Dagster's order.
-            waited: The idle shards that are due, see `waited`.
 
         Raises what `plan.stored_positions` raises.
         """

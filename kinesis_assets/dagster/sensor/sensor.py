@@ -90,12 +90,9 @@ def evaluate(
     how their runs ended, it logs the error, and the next tick raises it.
 
     Args:
-        cursor: The cursor that the previous tick returned.
-        clock: Returns the time of the tick, in seconds since the epoch.
         derived: The derived tables that are materialized when their source has new rows. One of the stream's
             continuous runs includes them, and each is requested again after a failed run.
         tables: The paths or URIs of all derived tables of the stream, by asset key.
-        checked: Those of these tables that have checks.
     """
     tick = Tick(opened, instance, Cursor.parse(cursor), clock(), derived)
     tick.look_after_derived_tables(tables, checked)  # which needs no answer of the service
@@ -117,13 +114,7 @@ def evaluate(
 
 
 class Tick:
-    """One tick of a stream's sensor: what it was given, and what its phases have found so far.
-
-    Args:
-        before: What the previous tick remembered.
-        now: The time of the tick, in seconds since the epoch.
-        derived: The derived tables that are materialized when their source has new rows.
-    """
+    """One tick of a stream's sensor: what it was given, and what its phases have found so far."""
 
     def __init__(
         self,
@@ -300,9 +291,6 @@ class Tick:
         """Evaluate the checks of a tick that fails, and return whether it has something else to keep.
 
         Dagster takes requests, and keeps the cursor, only of a tick that does not fail.
-
-        Args:
-            error: Why it fails.
         """
         before, now, instance = self._before, self._now, self._instance
         events, evaluation = failing_check_events(
@@ -370,7 +358,6 @@ def newest_partitions(instance: dg.DagsterInstance, names: StreamNames, wanted: 
     Finished shards keep their partitions, so a stream that is often resharded has many that no run reads.
 
     Args:
-        names: The names of the stream's definitions.
         wanted: Shard ids. If one of them has no partition, all partitions are returned.
     """
     name = names.partitions_name

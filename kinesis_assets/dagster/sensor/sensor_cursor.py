@@ -40,13 +40,10 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         last_requested: The last shard that a tick requested, stored as `last_asked`. Partition ranges after
             it come first, so that each gets its turn if there are more ranges than runs in a tick.
-        backoff: The shards whose runs fail.
         commits: How far the commits of positions were compared with the events.
         fills: The same for the commits that changed rows behind the positions.
-        liveness: When the unfinished runs last showed a sign of life.
         derived_liveness: The same of the runs that materialize only derived tables.
         signals: What was found in shards that were idle, see `DueShards`.
-        checks: What the asset checks of the raw table remember.
         derived_checks: What those of each derived table remember, by `CheckedTable.name`.
         failing_tables: The derived tables whose last run failed, by asset key.
     """
@@ -102,9 +99,6 @@ def dead_runs(instance: dg.DagsterInstance, names: StreamNames, table: Positione
     """Return the unfinished runs that were dead at the sensor's last tick and have had no heartbeat since.
 
     It is for commands, which inspect an instance only once: that a run is silent shows over several ticks.
-
-    Args:
-        table: The stream's table, which holds the heartbeats.
 
     Raises:
         OSError: The heartbeats cannot be listed.

@@ -91,12 +91,7 @@ def liveness_of(
     before: Liveness,
     now: float,
 ) -> Liveness:
-    """Determine which unfinished runs are alive. A run in Dagster's queue counts as alive.
-
-    Args:
-        before: The state after the previous tick.
-        now: The time of the tick, in seconds since the epoch.
-    """
+    """Determine which unfinished runs are alive. A run in Dagster's queue counts as alive."""
     runs = [record.dagster_run for record in unfinished]
     launched = [run for run in runs if run.status is not dg.DagsterRunStatus.QUEUED]
     beats: Mapping[str, str] = {}
@@ -179,8 +174,6 @@ def is_derived_in_a_run(
     Args:
         records: The unfinished runs that are alive.
         keys: The newest partitions in Dagster's order.
-        now: The time of the tick, in seconds since the epoch.
-        derived: The assets of the derived tables.
         finished: The finished shards. A run ends when all of its shards are finished.
     """
     return any(
@@ -322,9 +315,7 @@ class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
         """Return the sign after a later tick.
 
         Args:
-            seen: What the tick observes.
             at: The time of the previous tick, in seconds since the epoch.
-            now: The time of this tick.
         """
         beat = seen.beat or self._beat_without_object()
         if seen.status != self.status or beat != self.beat or now < self.since:
@@ -347,7 +338,6 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
     """The sensor's memory of the unfinished runs.
 
     Attributes:
-        signs: The last sign of life by run id.
         at: The time of the last tick, in seconds since the epoch; None if it observed no run.
     """
 
@@ -365,12 +355,7 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.dead | {run_id for run_id, sign in self.signs.items() if sign.beat == ENDED}
 
     def after(self, runs: Mapping[str, RunObservation], now: float) -> Liveness:
-        """Return the state after a later tick. Runs that the tick does not observe are forgotten.
-
-        Args:
-            runs: What the tick observes, by run id.
-            now: The time of the tick, in seconds since the epoch.
-        """
+        """Return the state after a later tick. Runs that the tick does not observe are forgotten."""
         at = now if self.at is None else self.at
         return Liveness(
             {

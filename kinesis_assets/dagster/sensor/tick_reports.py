@@ -71,15 +71,6 @@ def observe_stream(
 
     It has no partition. It is a materialization, because the asset's page shows the metadata of the latest
     one. No call is made for it.
-
-    Args:
-        shards: The position of each shard.
-        before: The last event.
-        now: The time in seconds since the epoch.
-        pause: The pause of the stream; None if it is not paused.
-
-    Returns:
-        The events, and what to remember of it.
     """
     facts = ({} if pause is None else {PAUSED: str(pause)}) | _facts(listing)
     if facts == before.facts and now - before.at < INTERVAL:
@@ -138,13 +129,9 @@ def missing_events(
     events only mirror the table.
 
     Args:
-        listed: The stream's shards and its table.
         commits: How far the commits of positions were compared before.
         fills: The same for the commits that changed rows behind the positions.
         ended: The runs that commit nothing more.
-
-    Returns:
-        The events, and the new `commits` and `fills`.
     """
     snapshot, identity = listed.snapshot, listed.listing.summary.identity
     if snapshot is None:
@@ -186,10 +173,6 @@ def stream_event(
     """Return the event of the stream as a whole as it is now.
 
     It follows events of shards, because the asset's page shows the latest one.
-
-    Args:
-        failing: The shards whose last run failed.
-        now: The time of the tick, in seconds since the epoch.
     """
     time, losses = _losses(listed, now)
     state = StreamState.of(listed.shards, {}, failing, losses, time)
@@ -216,7 +199,6 @@ def record_shards(
 
     Args:
         waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
-        now: The time of the tick, in seconds since the epoch.
     """
     time, losses = _losses(listed, now)
     found = lags(readable(listed.shards), time, waiting=waiting, idle=opened.max_idle)
@@ -229,7 +211,6 @@ def record_gauges(
     """Record the lag of shards, if known, and the time to loss of those with records still to be read.
 
     Args:
-        lags: The lags by shard id.
         losses: When the first of these records may expire, by shard id.
     """
     for shard_id, lag in lags.items():

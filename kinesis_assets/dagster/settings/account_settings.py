@@ -23,11 +23,7 @@ _STREAM = "{stream}"
 
 
 def table_of(template: str, stream: str) -> str:
-    """Return the path or URI of a stream's table.
-
-    Raises:
-        InvalidInput: The template is invalid, or the name does not suit it.
-    """
+    """Return the path or URI of a stream's table."""
     table = template.replace(_STREAM, stream)
     if _STREAM not in template or {*"{}"} & {*table}:
         raise InvalidInput(f"table: {_STREAM} must be in it, as the only part in braces")

@@ -43,11 +43,7 @@ class Freshness(Settings):
 
 
 def policy_of(freshness: Mapping[str, Any] | None) -> dg.FreshnessPolicy | None:
-    """Return the freshness policy of the setting `freshness`; None without one.
-
-    Raises:
-        InvalidInput: A setting is unknown or invalid.
-    """
+    """Return the freshness policy of the setting `freshness`; None without one."""
     windows = _parsed(freshness)
     if windows is None:
         return None
@@ -145,11 +141,7 @@ KEY_PREFIX: Final = ("kinesis",)
 
 
 def prefix_of(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the parts of the setting `key_prefix`. A text is a single part.
-
-    Raises:
-        InvalidInput: There is no part, or a part is invalid.
-    """
+    """Return the parts of the setting `key_prefix`. A text is a single part."""
     parts = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
     if not parts:
         raise InvalidInput("key_prefix: give at least one part")

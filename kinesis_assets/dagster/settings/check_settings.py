@@ -38,11 +38,7 @@ class CheckSettings(Settings):
 
 
 class NamedChecks(Settings):
-    """The checks of a table by name: each field is one. None is a check that is not defined.
-
-    Raises:
-        InvalidInput: A setting is unknown or invalid.
-    """
+    """The checks of a table by name: each field is one. None is a check that is not defined."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -78,9 +74,6 @@ class NamedChecks(Settings):
 
         A selection of assets includes all their checks. So in a run that materializes the table, only a
         selection without the other checks is a request.
-
-        Args:
-            selected: The names of the table's checks in the run's selection.
         """
         if not SCANNING.intersection(selected):
             return False
@@ -88,11 +81,7 @@ class NamedChecks(Settings):
 
     @classmethod
     def parse(cls, checks: Mapping[str, Any]) -> Self:
-        """Return the checks of a map, as in YAML. A check that is not in it has its defaults.
-
-        Raises:
-            InvalidInput: A setting is unknown or invalid.
-        """
+        """Return the checks of a map, as in YAML. A check that is not in it has its defaults."""
         try:
             return cls(**checks)
         except InvalidInput as error:
@@ -102,7 +91,6 @@ class NamedChecks(Settings):
         """Return these checks without some that the table cannot have.
 
         Args:
-            names: The names of these checks.
             reason: When a table can have them, for the error.
 
         Raises:

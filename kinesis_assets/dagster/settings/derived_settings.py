@@ -34,11 +34,7 @@ _DURATION = re.compile(r"([1-9]\d{0,5}) (minute|hour|day)s?")
 
 
 def parse_deleted_for(text: str) -> timedelta:
-    """Return how long deletions are remembered, which is written as a number and a unit, such as 7 days.
-
-    Raises:
-        InvalidInput: It is not.
-    """
+    """Return how long deletions are remembered, which is written as a number and a unit, such as 7 days."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise InvalidInput(

@@ -143,11 +143,7 @@ _REGISTRIES: Mapping[SchemaKind, type[RegistrySettings | ConfluentSettings]] = {
 def schema_map(
     schema: str | Mapping[str, Any] | None,
 ) -> RegisteredSchema | SubjectSchema | ProtobufSchema | None:
-    """Return the map that the setting `schema` is; None if it is none.
-
-    Raises:
-        InvalidInput: A setting is unknown, missing or invalid.
-    """
+    """Return the map that the setting `schema` is; None if it is none."""
     if not isinstance(schema, Mapping):
         return None
     try:

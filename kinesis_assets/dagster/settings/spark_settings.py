@@ -91,11 +91,7 @@ SERVICE_SETTINGS: dict[str, type[ManagedSparkSettings]] = {
 
 
 def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the settings of a service with their defaults; None if Spark is not a service's.
-
-    Raises:
-        InvalidInput: The service is unknown, or a setting is unknown, missing or invalid.
-    """
+    """Return the settings of a service with their defaults; None if Spark is not a service's."""
     if settings is None:
         return None
     service = settings.get("service")

@@ -295,14 +295,7 @@ class RunSettings(SparkSettings, ReadSettings, StreamTable):
     )
 
     def checks_of_stream(self, checks: Mapping[str, Any]) -> Checks:
-        """Return the checks that the stream has.
-
-        Args:
-            checks: The setting `checks`.
-
-        Raises:
-            InvalidInput: A check is invalid, or one that the stream cannot have.
-        """
+        """Return the checks that the stream has."""
         parsed = Checks.parse(checks)
         if self.lease_table is not None:
             return parsed

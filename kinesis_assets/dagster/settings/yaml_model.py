@@ -70,9 +70,6 @@ def yaml_model(settings: type[Settings]) -> type[BaseModel]:
     The one that Dagster derives has no descriptions, and accepts any text for a number or a choice. The
     parsers of the settings are left to the settings themselves, because an error of this model repeats the
     value.
-
-    Args:
-        settings: The class of the component, or other settings.
     """
     fields: dict[str, Any] = {
         name: (field.annotation, without_parser(field)) for name, field in settings.model_fields.items()
@@ -92,11 +89,7 @@ class _Overrides(_Yaml):
 
 
 def overrides_model(settings: type[Settings], without: Collection[str]) -> type[BaseModel]:
-    """Return the model of some of a component's settings, given in addition to shared ones.
-
-    Args:
-        without: The settings that cannot be given.
-    """
+    """Return the model of some of a component's settings, given in addition to shared ones."""
     fields: dict[str, Any] = {}
     for name, field in settings.model_fields.items():
         if name not in without:

@@ -40,7 +40,6 @@ def run_continuously(
 
     Args:
         plan: The plan of the first iteration. Its shards are read until the end of the run.
-        seconds: The run's duration.
 
     Raises:
         DagsterExecutionInterruptedError: The run was interrupted. What it had read by then is committed and

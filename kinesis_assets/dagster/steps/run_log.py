@@ -39,11 +39,7 @@ def progress_shown_by(show: Callable[[Progress], object]) -> Iterator[None]:
 
 
 class RunLog:
-    """Logs how far a run is. It logs nothing while nothing is read.
-
-    Args:
-        clock: Returns seconds of a monotonic clock.
-    """
+    """Logs how far a run is. It logs nothing while nothing is read."""
 
     def __init__(self, log: Callable[[str], object], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -92,9 +88,6 @@ class LandingLog:
     """Logs how far a landing is, from the files of its tasks, until the context ends.
 
     A thread reads the files. Errors are left to the landing, which uses the same folder.
-
-    Args:
-        interval: Seconds between two reads.
     """
 
     def __init__(self, run_log: RunLog, files: ProgressFiles, *, interval: float = LOG_INTERVAL) -> None:

@@ -41,11 +41,6 @@ class TotalsEvents:
 
     Such an event has no partition. It is a materialization, because the asset's page shows the metadata of
     the latest one; but an observation if the run read nothing, because nothing is materialized then.
-
-    Args:
-        key: The asset that is materialized.
-        summary: The stream's description.
-        clock: Returns the time in seconds since the epoch.
     """
 
     def __init__(
@@ -74,7 +69,6 @@ class TotalsEvents:
 
         Args:
             totals: What a run committed; None if a replay added rows.
-            failed: Those of the run's shards that fail.
         """
         outcomes = {} if totals is None else totals.outcomes
         now = self._clock()
@@ -112,9 +106,6 @@ class TotalsReport:
 
     They are reported after each report of shards, because the asset's page shows the latest event, and when
     shards cease to fail. Each report has what was committed since the one before it.
-
-    Args:
-        report: Reports totals, and the shards that fail.
     """
 
     def __init__(self, report: Callable[[RunTotals, AbstractSet[str]], object]) -> None:

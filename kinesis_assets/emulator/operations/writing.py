@@ -98,11 +98,7 @@ class PutRecords(StreamRequest, kw_only=True):
 
 
 def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:
-    """Validate a record and return its hash key, or None if the stream ignores hash keys.
-
-    Args:
-        path: The path of the data in the request.
-    """
+    """Validate a record and return its hash key, or None if the stream ignores hash keys."""
     if entry.partition_key is None and stream.distribution != "AUTO":
         raise invalid(f"Object missing required field `PartitionKey` beside `{path}`")
     try:

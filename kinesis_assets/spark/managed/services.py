@@ -38,7 +38,6 @@ class Status:
     """The status of a session.
 
     Attributes:
-        state: Whether it accepts connections.
         reason: The service's own name of the state, and what it says about it.
     """
 
@@ -57,7 +56,6 @@ class Endpoint:
     """Where a session is, and what authenticates its clients.
 
     Attributes:
-        url: The URL, with https or sc as its scheme.
         token: The token, which is a secret.
         expires: When the token expires, by the service's clock.
     """
@@ -74,10 +72,8 @@ class Service(ABC):
     """A service in an account and a region.
 
     Args:
-        client: The boto3 client of the service.
         settings: The settings of the session, one of the classes in `dagster/settings/spark_settings.py`, as
             a map.
-        spark_config: The settings of Spark with which a session is started.
 
     Each method raises what boto3 raises.
     """

@@ -45,12 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ManagedSession:
-    """A session that accepts connections.
-
-    Attributes:
-        service: The service that runs it.
-        server: Where it is, as a Spark Connect server.
-    """
+    """A session that accepts connections."""
 
     service: Service
     session_id: str
@@ -63,9 +58,6 @@ class ManagedSession:
 
 def service_of(settings: Mapping[str, Any], spark_config: Mapping[str, Any]) -> Service:
     """Return the service that settings name.
-
-    Args:
-        spark_config: The settings of Spark with which a session is started.
 
     Raises:
         LandingFailed: The AWS SDK has no region, or an invalid configuration.
@@ -85,10 +77,6 @@ def service_of(settings: Mapping[str, Any], spark_config: Mapping[str, Any]) -> 
 
 def open_session(service: Service, clock: Clock = MACHINE_CLOCK) -> ManagedSession:
     """Start a session, and wait until it accepts connections.
-
-    Args:
-        service: The service that runs it.
-        clock: The clock of this machine.
 
     Raises:
         LandingFailed: The session is not started, ends, or takes longer than `SECONDS_TO_START`.
@@ -163,7 +151,6 @@ class Token:
 
     Args:
         request: Returns the endpoint with a new token.
-        clock: The clock of this machine.
     """
 
     def __init__(self, subject: str, request: Callable[[], Endpoint], first: Endpoint, clock: Clock) -> None:
