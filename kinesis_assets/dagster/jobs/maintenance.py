@@ -1,5 +1,6 @@
 """The maintenance job of a stream's tables, with its schedule; and the job that deletes old runs."""
 
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, date, datetime, timedelta
@@ -15,7 +16,7 @@ from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.events.metadata import table_metadata
 from kinesis_assets.dagster.events.shard_events import totals_of_raw
-from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.errors import (
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.table import PositionedTable
 
-
-# Dagster reads the types of an op's arguments, so annotations must not be strings.
-
-
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""
 
-_DRY_RUN = dg.Field(bool, default_value=False, description="Only report what would be done.")
+
+class MaintenanceConfig(dg.Config):
+    """Whether the steps are performed."""
+
+    dry_run: bool = Field(default=False, description="Only report what would be done.")
 
 
 def build_maintenance_job(
@@ -52,33 +53,30 @@ def build_maintenance_job(
     Args:
         tables: The derived tables, by asset key. By default those of the code location that runs the job.
     """
-    name, stream = names.maintenance_job, names.stream
 
-    @dg.op(
-        name=op_key(name),
-        out=dg.Out(dg.Nothing),
-        required_resource_keys={names.io_manager_key},
-        config_schema={"dry_run": _DRY_RUN},
+    @single_op_job(
+        names,
+        names.maintenance_job,
+        f"Maintains the raw table of {names.stream} and its derived tables: compaction, vacuum, log cleanup, "
+        "row retention.",
     )
-    @shown_as_failures()
-    def keep(context: dg.OpExecutionContext) -> None:
+    def job(context: dg.OpExecutionContext, config: MaintenanceConfig) -> None:
         from kinesis_assets.dagster.jobs.clean_up import prune_partitions  # noqa: PLC0415  # only its runs need it
 
         opened = open_stream(context.resources, names)
         derived = derived_tables(assets_of_location(context), names) if tables is None else tables
-        dry_run = context.op_config["dry_run"]
         errors: dict[str, Exception] = {}
         needed = _needed(opened, names, derived)
-        raw_steps = _raw_steps(opened, context.run_id, needed, dry_run=dry_run)
-        partitions = prune_partitions(opened, context.instance, dry_run=dry_run)
+        raw_steps = _raw_steps(opened, context.run_id, needed, dry_run=config.dry_run)
+        partitions = prune_partitions(opened, context.instance, dry_run=config.dry_run)
         due: dict[dg.AssetKey, Iterator[Step]] = {names.raw_key: chain(raw_steps, partitions)}
         due |= {
-            key: derived_steps(opened, each.table, each.retention, dry_run=dry_run)
+            key: derived_steps(opened, each.table, each.retention, dry_run=config.dry_run)
             for key, each in derived.items()
         }
         for key, steps in due.items():
             try:
-                _report(context, stream, key, steps, opened.table if key == names.raw_key else None)
+                _report(context, names.stream, key, steps, opened.table if key == names.raw_key else None)
             except Exception as error:  # noqa: BLE001  # it is raised after the other tables
                 context.log.error("%s: %s", key.to_user_string(), error)  # noqa: TRY400  # a traceback may have credentials
                 errors[key.to_user_string()] = error
@@ -86,15 +84,8 @@ def build_maintenance_job(
             raise next(iter(errors.values()))
         if errors:
             reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
-            raise MaintenanceFailed(stream, f"the maintenance of {len(errors)} tables failed: {reasons}")
-
-    @dg.job(
-        name=name,
-        description=f"Maintains the raw table of {stream} and its derived tables: compaction, vacuum, log "
-        "cleanup, row retention.",
-    )
-    def job() -> None:
-        keep()
+            reason = f"the maintenance of {len(errors)} tables failed: {reasons}"
+            raise MaintenanceFailed(names.stream, reason)
 
     return job
 
@@ -265,9 +256,6 @@ def step_row(stream: str, key: dg.AssetKey | None, step: Mapping[str, Any]) -> d
     return {"stream": stream, "asset": None if key is None else key.to_user_string(), **columns}
 
 
-# Dagster reads the types of an op's arguments, so annotations must not be strings.
-
-
 class PruneHistoryConfig(dg.Config):
     """Which runs are deleted."""
 
@@ -282,26 +270,25 @@ class PruneHistoryConfig(dg.Config):
 
 def build_prune_history_job(names: StreamNames) -> dg.JobDefinition:
     """Build the job that deletes old runs which the stream's sensor requested, see `old_runs`."""
-    name, stream = names.prune_history_job, names.stream
 
-    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
-    @shown_as_failures()
-    def prune(context: dg.OpExecutionContext, config: PruneHistoryConfig) -> None:
+    @single_op_job(
+        names,
+        names.prune_history_job,
+        f"Deletes old runs that the sensor of {names.stream} requested, with their events. Keeps the newest "
+        "event of each partition, and what is compared with the table's commits.",
+    )
+    def job(context: dg.OpExecutionContext, config: PruneHistoryConfig) -> None:
         from kinesis_assets.dagster.jobs.clean_up import delete_runs, old_runs  # noqa: PLC0415  # only its runs read the table
 
         before = datetime.now(UTC) - timedelta(days=config.keep_days)
         found = old_runs(open_stream(context.resources, names), context.instance, before, config.max_runs)
         deleted = 0 if config.dry_run else delete_runs(context.instance, found)
         context.log.info(
-            "%s: %d runs from before %s can be deleted, %d were deleted.", stream, len(found), before, deleted
+            "%s: %d runs from before %s can be deleted, %d were deleted.",
+            names.stream,
+            len(found),
+            before,
+            deleted,
         )
-
-    @dg.job(
-        name=name,
-        description=f"Deletes old runs that the sensor of {stream} requested, with their events. Keeps the "
-        "newest event of each partition, and what is compared with the table's commits.",
-    )
-    def job() -> None:
-        prune()
 
     return job

@@ -1,5 +1,6 @@
 """The jobs that replay a range, set positions, and catch up."""
 
+# Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -10,10 +11,10 @@ from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.events.metadata import replay_metadata, seek_metadata
-from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import GracefulStop
+from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
-from kinesis_assets.dagster.stream_names import StreamNames, op_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.replay.outcome import ReplayResult
     from kinesis_assets.operations.replay.run import Fill
     from kinesis_assets.operations.replay.task import FillJob, FillResult
-
-
-# Dagster reads the types of an op's arguments, so annotations must not be strings.
-
 
 MAX_RUNTIME = 24 * 3600
 """Seconds. It exceeds the time limit of a replay, because Dagster's limit would discard the whole replay."""
@@ -116,11 +113,15 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
 
     The job materializes each shard for which it added rows, and records an observation for each other shard.
     """
-    name, stream = names.replay_job, names.stream
 
-    @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
-    @shown_as_failures()
-    def read_again(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
+    @single_op_job(
+        names,
+        names.replay_job,
+        f"Reads a range of {names.stream} again and adds the rows that the table lacks. It moves no position "
+        "and adds no duplicates.",
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
+    )
+    def job(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415
         from kinesis_assets.operations.replay.run import replay  # noqa: PLC0415  # only its runs need it
 
@@ -130,21 +131,9 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
             result = replay(fill, opened.client, opened.table, window, config.shards, by=context.run_id)
         report_replay(context, opened, summary, result)
         if result.errors:
-            raise ShardsNotCommitted(stream, result.errors)
-
-    @dg.job(
-        name=name,
-        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
-        description=f"Reads a range of {stream} again and adds the rows that the table lacks. It moves no "
-        "position and adds no duplicates.",
-    )
-    def job() -> None:
-        read_again()
+            raise ShardsNotCommitted(names.stream, result.errors)
 
     return job
-
-
-# Dagster reads the types of an op's arguments, so annotations must not be strings.
 
 
 class SeekConfig(dg.Config):
@@ -184,11 +173,14 @@ def build_seek_job(names: StreamNames) -> dg.JobDefinition:
     The run's log and its output metadata report each shard's change. Applied changes are also recorded as
     observations of the raw asset.
     """
-    name, stream = names.seek_job, names.stream
 
-    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
-    @shown_as_failures()
-    def set_positions(context: dg.OpExecutionContext, config: SeekConfig) -> None:
+    @single_op_job(
+        names,
+        names.seek_job,
+        f"Sets positions of {names.stream}: forward, which records the gap, or back, which deletes the rows "
+        "after the new position. Without apply it only reports the plan.",
+    )
+    def job(context: dg.OpExecutionContext, config: SeekConfig) -> None:
         from kinesis_assets.operations.seek.run import facts_of_moves, seek  # noqa: PLC0415  # only its runs need it
 
         if config.all_shards == bool(config.shards):
@@ -208,18 +200,7 @@ def build_seek_job(names: StreamNames) -> dg.JobDefinition:
             context.log.info("Nothing was changed. Set apply to apply the change.")
         context.add_output_metadata({"applied": result.applied, "shards": dg.MetadataValue.json(facts)})
 
-    @dg.job(
-        name=name,
-        description=f"Sets positions of {stream}: forward, which records the gap, or back, which deletes the "
-        "rows after the new position. Without apply it only reports the plan.",
-    )
-    def job() -> None:
-        set_positions()
-
     return job
-
-
-# Dagster reads the types of an op's arguments, so annotations must not be strings.
 
 
 class CatchUpConfig(dg.Config):
@@ -234,11 +215,15 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
 
     It records an observation of each shard that was moved, and then the events of a replay.
     """
-    name, stream = names.catch_up_job, names.stream
 
-    @dg.op(name=op_key(name), required_resource_keys={names.io_manager_key})
-    @shown_as_failures()
-    def catch_up(context: dg.OpExecutionContext, config: CatchUpConfig) -> None:
+    @single_op_job(
+        names,
+        names.catch_up_job,
+        f"Moves the positions of {names.stream} to the newest records, and then adds the records in between. "
+        "If it is interrupted, its next run continues.",
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
+    )
+    def job(context: dg.OpExecutionContext, config: CatchUpConfig) -> None:
         from kinesis_assets.operations.catch_up import backfill, jump  # noqa: PLC0415  # only its runs need it
         from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
 
@@ -258,15 +243,6 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
                 by=context.run_id,
             )
         if errors:
-            raise ShardsNotCommitted(stream, errors)
-
-    @dg.job(
-        name=name,
-        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
-        description=f"Moves the positions of {stream} to the newest records, and then adds the records in "
-        "between. If it is interrupted, its next run continues.",
-    )
-    def job() -> None:
-        catch_up()
+            raise ShardsNotCommitted(names.stream, errors)
 
     return job

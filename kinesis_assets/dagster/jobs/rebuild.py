@@ -10,9 +10,9 @@ from pydantic import Field
 from kinesis_assets.dagster.consumption import consumption_of, table_of
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.events.metadata import facts_metadata
-from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
-from kinesis_assets.dagster.stream_names import StreamNames, op_key
+from kinesis_assets.dagster.stream_names import StreamNames
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.rebuild import Rebuild
@@ -93,11 +93,14 @@ def build_rebuild_job(
     Args:
         assets: The assets of the code location. By default those of the one that runs the job.
     """
-    name, stream = names.rebuild_job, names.stream
 
-    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
-    @shown_as_failures()
-    def start_again(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
+    @single_op_job(
+        names,
+        names.rebuild_job,
+        f"Starts a derived table of {names.stream} again: deletes its rows, so that its next run derives all "
+        "rows of its source again. Without apply it only reports the plan.",
+    )
+    def job(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
         facts = rebuild_asset(
             open_stream(context.resources, names),
             assets_of_location(context) if assets is None else assets,
@@ -113,13 +116,5 @@ def build_rebuild_job(
         else:
             context.log.info("Nothing was changed. Set apply to apply the change.")
         context.add_output_metadata(facts_metadata(facts))
-
-    @dg.job(
-        name=name,
-        description=f"Starts a derived table of {stream} again: deletes its rows, so that its next run "
-        "derives all rows of its source again. Without apply it only reports the plan.",
-    )
-    def job() -> None:
-        start_again()
 
     return job

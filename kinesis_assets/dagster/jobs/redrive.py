@@ -10,9 +10,9 @@ from pydantic import Field
 from kinesis_assets.dagster.consumption import derived_metadata, derived_tables, table_of
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.events.metadata import facts_metadata
-from kinesis_assets.dagster.failures import shown_as_failures
+from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
-from kinesis_assets.dagster.stream_names import StreamNames, op_key
+from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -94,11 +94,14 @@ def build_redrive_job(
     Args:
         assets: The assets of the code location. By default those of the one that runs the job.
     """
-    name, stream = names.redrive_job, names.stream
 
-    @dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})
-    @shown_as_failures()
-    def decode_again(context: dg.OpExecutionContext, config: RedriveConfig) -> None:
+    @single_op_job(
+        names,
+        names.redrive_job,
+        f"Decodes the bad records of a typed table of {names.stream} again, after its schema or an "
+        "expression was corrected. Without apply it only reports the plan.",
+    )
+    def job(context: dg.OpExecutionContext, config: RedriveConfig) -> None:
         from kinesis_assets.dagster.derived.derived_events import totals_of_table  # noqa: PLC0415  # only its runs need it
 
         opened = open_stream(context.resources, names)
@@ -120,13 +123,5 @@ def build_redrive_job(
             context.log.info("Nothing was changed. Set apply to apply the change.")
         reasons = "\n".join(facts["reasons"]) or None
         context.add_output_metadata(facts_metadata(facts | {"reasons": reasons}))
-
-    @dg.job(
-        name=name,
-        description=f"Decodes the bad records of a typed table of {stream} again, after its schema or an "
-        "expression was corrected. Without apply it only reports the plan.",
-    )
-    def job() -> None:
-        decode_again()
 
     return job
