@@ -233,7 +233,6 @@ class _CollectingStep:
 
 
 def _log_event(step: Any, event: dg.AssetMaterialization | dg.AssetObservation) -> None:
-    """Log an event of a step, which stores it."""
     if isinstance(event, dg.AssetMaterialization):
         dg.DagsterEvent.asset_materialization(step, event)
     else:

@@ -180,7 +180,6 @@ class _Header:
     alone: bytes
 
     def framed(self, count: int, data: bytes) -> bytes:
-        """Return a container with some data."""
         return b"".join((self.alone, _varint(count), _varint(len(data)), data, self.marker))
 
 
@@ -224,7 +223,6 @@ class _Cursor:
         return self.at >= len(self.data)
 
     def varint(self) -> int:
-        """Read a zigzag number."""
         number = 0
         for place, byte in enumerate(self.data[self.at : self.at + _MAX_VARINT]):
             number |= (byte & 0x7F) << 7 * place

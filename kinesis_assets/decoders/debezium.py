@@ -203,7 +203,6 @@ def _lacking(payload: Any, names: Collection[str], *, is_flat: bool) -> tuple[fr
 
 
 def _envelope_rows(shape: _Shape, change: Row, root: str) -> list[Row]:
-    """Return the rows of an envelope."""
     letter = change["op"]
     if letter == _MESSAGE:
         return []

@@ -116,7 +116,6 @@ class DynamoDB(ChangeDecoder):
 
 
 def _record(table: ChangedTable) -> Any:
-    """Return the type of a record."""
     image, _ = _struct(table.columns)
     keys, _ = _struct(table.nullable)
     name = "ApproximateCreationDateTime"

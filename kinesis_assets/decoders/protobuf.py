@@ -155,25 +155,21 @@ class _Source:
         self._variables = 0
 
     def helper(self, function: Any) -> str:
-        """Return the name under which the source finds a helper."""
         name = f"_{len(self._helpers)}"
         self._helpers[name] = function
         return name
 
     def variable(self) -> str:
-        """Return the name of a new variable."""
         self._variables += 1
         return f"m{self._variables}"
 
     def compiled(self, expression: str) -> Callable[[Any], Any]:
-        """Return the function of an expression with a message `m`."""
         return cast("Callable[[Any], Any]", eval(f"lambda m: {expression}", self._helpers))  # noqa: S307  # see the class
 
 
 def _struct_reader(
     message: Descriptor, spark_type: StructType, path: str, *, as_tuples: bool
 ) -> Callable[[Any], Any]:
-    """Create a function that converts a parsed message to the value of a struct."""
     source = _Source(as_tuples=as_tuples)
     return source.compiled(_struct(source, message, spark_type, path, "m"))
 

@@ -95,7 +95,6 @@ def _path(payload: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _varints(payload: bytes, start: int, count: int) -> tuple[tuple[int, ...], int]:
-    """Return numbers in a payload, and where they end."""
     found = []
     for _ in range(count):
         number = 0

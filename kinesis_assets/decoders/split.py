@@ -176,7 +176,6 @@ def _is_json(text: memoryview) -> bool:
 
 
 def _line_end(text: bytes, place: int) -> int:
-    """Return the place of the next newline, or the end."""
     found = text.find(b"\n", place)
     return len(text) if found < 0 else found
 

@@ -141,7 +141,6 @@ class ConsumedRecords:
 
 
 def _without(parts: Sequence[_Part], others: Sequence[_Part]) -> list[_Part]:
-    """Return parts of a shard without others."""
     left = list(parts)
     for start, end in others:
         sides = [

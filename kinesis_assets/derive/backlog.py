@@ -95,5 +95,4 @@ def _has_news(source: Source, commit: SourceCommit) -> bool:
 
 
 def _created(source: Source) -> float:
-    """Return when a table was created, in seconds since the epoch."""
     return source.snapshot.created

@@ -171,7 +171,6 @@ def whole_records(
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
-    """Return rows of the source with the column of their order."""
     within = [name for name in IDENTITY if name in rows.columns]
     order = RowOrder(FOUND_COLUMN, (), within)
     schema = rows.withColumn(ORDER_COLUMN, F.lit("")).schema
@@ -242,6 +241,5 @@ def without_records(
 
 
 def _files_with_errors(snapshot: DerivedSnapshot) -> list[TableFile]:
-    """Return the files that may have bad records."""
     files = snapshot.data_files(["error"])
     return [file for file in files if file.rows is None or file.nulls["error"] != file.rows]

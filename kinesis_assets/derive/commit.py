@@ -180,7 +180,6 @@ def named_files(files: Sequence[DerivedFile]) -> tuple[ReplacedFile, ...]:
 
 
 def _routed(manifest: Manifest, definition: Definition | None) -> dict[str, int]:
-    """Return the number of rows of each route, see `DerivedCommit`."""
     found: Counter[str] = Counter()
     if definition is not None and definition.kind is Kind.ROUTER:
         for file in manifest.files:

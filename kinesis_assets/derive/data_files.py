@@ -275,8 +275,6 @@ class DerivedFileWriter:
 
 
 class _OpenFile:
-    """A file to which row groups are written."""
-
     def __init__(
         self,
         filesystem: pyarrow.fs.FileSystem,

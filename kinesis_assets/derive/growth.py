@@ -53,8 +53,6 @@ delete older ones. It is longer than for rows, so that a large table can be rewr
 
 
 class _Copies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The record of a step."""
-
     columns: dict[str, Any]
     files: tuple[CopiedFile, ...]
 

@@ -179,7 +179,6 @@ def rows_added_again(source: Source, again: Sequence[Records]) -> list[DeletedRo
 def _by_batch(
     source: Source, commits: Sequence[SourceCommit], files: Sequence[RankedFile]
 ) -> Mapping[int, int]:
-    """Return the number of rows in the table by batch id."""
     if all(each.rows_of_one_batch is not None for each in files):
         counted: Counter[int] = Counter()
         for each in files:

@@ -230,7 +230,6 @@ def check_rows_read(table: str, files: Sequence[TableFile], read: int) -> None:
 
 
 def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) -> pa.BooleanArray | None:
-    """Return which rows are selected; None for all."""
     ids = pc.unique(batch[batch_column]).to_pylist()
     if None in ids:
         raise ValueError(

@@ -262,7 +262,6 @@ class _Attempt:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Why the others cannot."""
         counts = self.still.groupBy("error").count().orderBy(F.desc("count"), "error")
         found = {row[0]: row[1] for row in counts.limit(MAX_REASONS).collect()}
         left = self.records - self.bad.count()
@@ -318,7 +317,6 @@ class _Attempt:
 
     @property
     def compared(self) -> Sequence[str]:
-        """The columns by which rows replace others."""
         return () if self.derivation.mode is None else self.derivation.mode.columns
 
     @property
@@ -390,7 +388,6 @@ class _Attempt:
         return without_records(self.spark, base, changed=changed, records=records, by=by, cache=cache)
 
     def write_separately(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
-        """Write rows to files for the table of errors."""
         schema = table_schema(self.table.uri, rows, (), ())
         job = replace(writing_job(self.table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
         return write(self.table, schema, ChangedRows(rows), job).files

@@ -236,7 +236,6 @@ class _Step:
 
     @property
     def expected(self) -> int | None:
-        """The id of that commit."""
         return None if self.present is None else self.present.commit_id
 
     @property
@@ -373,7 +372,6 @@ class _Step:
         return self.table.snapshot()
 
     def write(self, changed: ChangedRows, schema: dict[str, Any], batch_id: int) -> Manifest:
-        """Write the files of an attempt, see `write`."""
         new, job = self.changes.new, writing_job(self.table, schema, self.derivation.partition_by, batch_id)
         job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
         if isinstance(self.derivation.mode, Router):

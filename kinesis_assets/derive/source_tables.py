@@ -294,7 +294,6 @@ class DerivedSource(Source):
         return found[::-1]
 
     def _rows_of(self, entry: DerivedCommit) -> int:
-        """Return the number of rows that a commit added."""
         return entry.rows
 
     def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:

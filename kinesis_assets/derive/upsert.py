@@ -326,7 +326,6 @@ def _without_nan(rows: DataFrame, name: str) -> Column:
 
 
 def _files_within(snapshot: DerivedSnapshot, limits: Mapping[str, tuple[Any, Any]] | None) -> list[TableFile]:
-    """Return the files of the table that may have a key within some limits; none without limits."""
     if limits is None:
         return []
     return [file for file in snapshot.data_files(list(limits)) if _may_contain(file, limits)]

@@ -241,7 +241,6 @@ class _Server(uvicorn.Server):
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Stop from any thread, or from a signal handler."""
         self._loop.call_soon_threadsafe(self._stopping.set)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -88,7 +88,6 @@ class _Http2Connection(asyncio.Protocol):
         self.http = H2Connection(H2Configuration(client_side=False, header_encoding=None))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Add the connection to those of the server."""
         self.transport = cast("asyncio.Transport", transport)
         self._state.connections.add(self)  # type: ignore[arg-type]
         self.http.initiate_connection()
@@ -97,7 +96,6 @@ class _Http2Connection(asyncio.Protocol):
         self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection from those of the server."""
         del exc
         self._state.connections.discard(self)
         self._end_all()
@@ -180,8 +178,6 @@ class _Http2Connection(asyncio.Protocol):
 
 
 class _Request:
-    """A request and its response."""
-
     def __init__(self, connection: _Http2Connection, stream_id: int, headers: Mapping[bytes, bytes]) -> None:
         self.disconnected = asyncio.Event()
         self.body = bytearray()
@@ -193,7 +189,6 @@ class _Request:
 
     @property
     def scope(self) -> Scope:
-        """The scope of the request."""
         path, _, query = self._headers[b":path"].partition(b"?")
         return {
             "type": "http",

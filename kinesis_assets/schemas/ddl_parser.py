@@ -95,7 +95,6 @@ class _Parser:
 
     @property
     def _word(self) -> str:
-        """The current token; empty at the end."""
         return self._tokens[self._next]
 
     def _fields(self, end: str, path: str = "") -> list[Field]:

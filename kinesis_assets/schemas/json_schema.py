@@ -57,7 +57,6 @@ class _Types:
         return found
 
     def type(self, schema: Any, path: str) -> tuple[str, bool]:
-        """Return a type, and whether it includes null."""
         if not isinstance(schema, dict):
             raise InvalidInput(f"the JSON Schema: {path} has no type")
         schema, nullable = self._resolved(schema, path)

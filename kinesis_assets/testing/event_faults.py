@@ -174,8 +174,6 @@ async def end_without_children(frames: Frames) -> Frames:
 
 @dataclass(frozen=True)
 class _Altered(Frame):
-    """A frame whose bytes are altered after they have been encoded."""
-
     alter: Callable[[bytes], bytes]
 
     def encode(self) -> bytes:

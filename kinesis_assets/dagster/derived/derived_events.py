@@ -168,7 +168,6 @@ def _missing(
 def _without_event(
     newest_first: Sequence[DerivedCommit], events: Iterable[dg.AssetMaterialization]
 ) -> list[DerivedCommit]:
-    """Return the commits that no event covers."""
     reported = {exact_values(event).get(COMMIT_ID) for event in events}
     covered: set[str | None] = set()
     missing = []

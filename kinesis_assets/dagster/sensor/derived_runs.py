@@ -152,7 +152,6 @@ def _observation(
 
 
 def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """End a run, unless its status has changed since it was observed."""
     current = instance.get_run_by_id(run.run_id)
     if current is None or current.status is not run.status:
         return

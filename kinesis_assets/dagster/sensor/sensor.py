@@ -340,7 +340,6 @@ def _waits(name: str, failing: Failing) -> str:
 
 
 def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
-    """Return the event of a new shard for the stream's asset page."""
     metadata = {
         "parents": ", ".join(shard.parents) or "none",
         "hash range": " to ".join(shard.hash_range),

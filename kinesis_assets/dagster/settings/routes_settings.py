@@ -112,7 +112,6 @@ def _schema_of_routes() -> dict[str, Any]:
 
 
 def _fields(names: Sequence[str]) -> dict[str, Any]:
-    """Return fields of a typed table, which those of a router are too."""
     found = TableSettings.model_fields
     return {name: (found[name].annotation, copy(found[name])) for name in names}
 

@@ -79,7 +79,6 @@ _COMPARED = {"string": str, "bigint": int}
 
 @contextmanager
 def _naming(setting: str) -> Iterator[None]:
-    """Let errors begin with the name of a setting."""
     try:
         yield
     except InvalidInput as error:

@@ -124,7 +124,6 @@ class _Subscription:
                     await _wait(changed)
 
     def _next(self) -> Frame | None:
-        """Return the frame that is due now, if any."""
         try:
             self._check()
         except ServiceError as error:
