@@ -31,7 +31,6 @@ _OBSERVATION = dg.DagsterEventType.ASSET_OBSERVATION
 _ASSET_EVENTS = {_MATERIALIZATION.value, _OBSERVATION.value}
 
 EVENTS_OF_A_BATCH = 1000
-"""The maximum number of events that are stored at once."""
 
 _MAX_AHEAD_MS = 60_000
 """Milliseconds by which the times of events may be ahead of the clock. If they are more, it was set back."""

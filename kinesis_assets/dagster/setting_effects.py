@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.preview import Preview
 
 NO_EFFECT = "no effect"
-"""The effect of a setting that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

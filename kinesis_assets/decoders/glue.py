@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
 _SESSION_NAME = "kinesis-assets-registry"
-"""The default name of the sessions of a role."""
 
 # The errors of GetSchemaVersion that concern the requested id, which comes from a record, or name.
 _NOT_FOUND = ("EntityNotFoundException", "InvalidInputException")

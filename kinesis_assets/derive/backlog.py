@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.source_commits import SourceCommit
 
 MAX_COMMITS = 200
-"""The maximum number of commits that are read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ SOURCE_PROPERTY = "kinesis_assets.source"
 
 
 CommitEntries = Chain[DerivedCommit]
-"""The entries of a derived table's commits."""
 
 _WAY_OUT = f"Restore the original file; or run {REBUILD_COMMAND}, which derives all rows again without it"
 

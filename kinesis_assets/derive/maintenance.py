@@ -88,7 +88,6 @@ _MOVED_BYTES = 16 << 30
 """Size of the large files of a partition that are moved in one commit, which must not take hours."""
 
 _COPIED_BYTES = 8 << 20
-"""How much of a file is copied at once."""
 
 
 def compact(
@@ -220,7 +219,6 @@ def _replace(
 
 
 _BATCH = re.compile(r"part-(\d+)-")
-"""The batch id in the name of a data file."""
 
 _OLDER = 2 * MAX_ATTEMPT_AGE
 """How much older than a commit its files can be: the age of its attempt, and the time of its last checks."""

@@ -12,7 +12,6 @@ MAX_BYTES = 1 << 30
 """The default size in bytes of the source's files after which a step includes no further commit."""
 
 TIME_ZONE = "UTC"
-"""The default of the time zone of expressions."""
 
 ROUTE_COLUMN = "route"
 """The partition column of a router with the value by which a row was routed; null if no route has it."""

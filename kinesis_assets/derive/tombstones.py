@@ -236,7 +236,6 @@ def _size(files: Sequence[TombstoneFile]) -> tuple[int, int]:
 
 
 _BATCH = re.compile(r"part-(\d+)-")
-"""The batch id in the name of a file."""
 
 
 def unnamed_files(table: DerivedTable, now: datetime, age: timedelta) -> Iterator[str]:

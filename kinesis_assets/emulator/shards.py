@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAGE_RECORDS = 10_000
-"""The maximum number of records in a page."""
 
 PAGE_BYTES = 10 * 1024 * 1024
 """The maximum size of a page in bytes of decoded data. No single record is larger.

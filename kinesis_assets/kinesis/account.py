@@ -26,15 +26,7 @@ class ListedStream:
 
 
 class AccountClient:
-    """The calls that list the streams of an account, through the AWS SDK.
-
-    Args:
-        settings: The settings of the client. They determine the account and the region.
-
-    Raises:
-        InvalidInput: The settings are invalid.
-        RoleNotAssumed: The role of the settings cannot be assumed.
-    """
+    """The calls that list the streams of an account, through the AWS SDK."""
 
     def __init__(self, settings: ClientSettings) -> None:
         try:
@@ -71,11 +63,7 @@ class AccountClient:
         return sorted(listed.values(), key=lambda stream: stream.name)
 
     def tags(self, stream: ListedStream) -> dict[str, str]:
-        """Return the tags of a stream.
-
-        Raises:
-            StreamsNotListed: A call failed, or the list is incomplete.
-        """
+        """Return the tags of a stream."""
         tags: dict[str, str] = {}
         following: dict[str, str] = {}
         more = True

@@ -205,7 +205,6 @@ class StreamClient:
 
         Args:
             consumer: Its name or ARN.
-            stream_arn: The ARN of the stream.
 
         Raises:
             InvalidInput: It is a consumer of another stream.

@@ -41,11 +41,7 @@ class ConsumerAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a name or an ARN.
-
-        Raises:
-            InvalidInput: The text is neither.
-        """
+        """Parse a name or an ARN."""
         if NAME.fullmatch(text):
             return cls(text)
         found = _ARN.fullmatch(text)
@@ -58,11 +54,7 @@ class ConsumerAddress:
         return cls(found["name"], text, found["stream"])
 
     def arguments(self, stream_arn: str) -> dict[str, str]:
-        """Return the arguments that name the consumer of a stream in a call.
-
-        Raises:
-            InvalidInput: It is a consumer of another stream.
-        """
+        """Return the arguments that name the consumer of a stream in a call."""
         if self.arn is None:
             return {"StreamARN": stream_arn, "ConsumerName": self.name}
         if self.stream_arn != stream_arn:
@@ -103,11 +95,7 @@ class Consumer:
 
 
 def check_consumer(text: str | None) -> None:
-    """Check the setting for the consumer.
-
-    Raises:
-        InvalidInput: It is invalid, or the package that subscriptions need is not installed.
-    """
+    """Check the setting for the consumer."""
     if text is None:
         return
     ConsumerAddress.parse(text)

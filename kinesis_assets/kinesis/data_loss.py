@@ -69,7 +69,6 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         complete_until: Every record that arrived before this time has been read or is not wanted.
         retention_hours: The stream's shortest retention since that time.
-        on_data_loss: How to handle a possible loss.
         last_gap: The gap recorded last; it is neither reported nor recorded again.
     """
 
@@ -93,11 +92,7 @@ HORIZON_MARGIN = timedelta(minutes=1)
 
 
 class LossDetector:
-    """The detection of lost records in one reading.
-
-    Args:
-        expiry: The facts about the expiry of the shard's records.
-    """
+    """The detection of lost records in one reading."""
 
     def __init__(self, shard_id: str, expiry: Expiry, start: Position) -> None:
         self._shard_id = shard_id

@@ -31,7 +31,6 @@ def retry_listing(
 
     Raises:
         ShardListStale, ShardListIncomplete, ServiceTimeUncertain: The last of the bounded attempts raised it.
-        StreamError: The stream cannot be listed.
     """
     if listing is not None:
         try:
@@ -48,7 +47,6 @@ def confirm_summary(client: StreamClient, summary: StreamSummary) -> StreamSumma
 
     Raises:
         ServiceTimeUncertain: In all attempts the second response is older than the first.
-        StreamError: The stream cannot be described.
     """
     return _tried(client, lambda: summary.confirm_with(client.describe()))
 

@@ -69,11 +69,7 @@ def check_session_name(name: str | None) -> None:
 
 
 def check_role_settings(arn: str | None, external_id: str | None, session_name: str | None) -> None:
-    """Check each setting of a role, and that there is a role if there is another one.
-
-    Raises:
-        InvalidInput: A check failed.
-    """
+    """Check each setting of a role, and that there is a role if there is another one."""
     check_role(arn, external_id, session_name)
     check_role_arn(arn)
     check_external_id(external_id)
@@ -90,11 +86,7 @@ def check_role(role_arn: object, external_id: object, session_name: object) -> N
 
 
 def default_session_name(stream: str, run_id: str | None = None) -> str:
-    """Return the name of the sessions for a stream, in the characters and the length that AWS accepts.
-
-    Args:
-        run_id: The id of the Dagster run; None outside of one.
-    """
+    """Return the name of the sessions for a stream, in the characters and the length that AWS accepts."""
     name = f"kinesis-assets-{stream}"
     if run_id is not None:
         name = f"{stream[: max(0, _LONGEST_NAME - 1 - len(run_id))]}-{run_id}"

@@ -120,11 +120,7 @@ class RoleCredentials:
 
 @lru_cache(maxsize=256)
 def credentials_of(role: AssumedRole) -> RoleCredentials:
-    """Return the credentials of a role, which this process keeps.
-
-    Raises:
-        RoleNotAssumed: The role cannot be assumed.
-    """
+    """Return the credentials of a role, which this process keeps."""
     return RoleCredentials(role)
 
 
@@ -141,14 +137,7 @@ def role_for(
     """Return a role with the region of its stream, so that other machines call the same STS.
 
     Args:
-        external_id: See `AssumedRole`.
-        session_name: See `AssumedRole`; by default `default_session_name`.
-        profile_name: See `AssumedRole`.
         region_name: The region of the stream's own settings; None if it is not set.
-        run_id: The id of the Dagster run; None outside of one.
-
-    Raises:
-        InvalidInput: An argument is invalid.
     """
     session_name = session_name or default_session_name(address.name, run_id)
     region_name = address.region_name(region_name) or _default_region(profile_name)

@@ -56,7 +56,6 @@ def sdk_failures(
     """Translate the SDK's errors that are raised in the context.
 
     Args:
-        meta: The `meta` attribute of the SDK's client.
         of_stream: Whether the stream is the only resource that the call names.
 
     Raises:
@@ -130,11 +129,7 @@ def _loader(data_path: str | None) -> Any:
 
 
 def sdk_client(settings: ClientSettings, attempts: int, service: str = "kinesis") -> Any:
-    """Create a client of a service that makes at most `attempts` attempts of each call.
-
-    Raises:
-        RoleNotAssumed: The role of the settings cannot be assumed.
-    """
+    """Create a client of a service that makes at most `attempts` attempts of each call."""
     session = botocore.session.Session(profile=settings.profile_name)
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     if settings.role is not None:

@@ -40,7 +40,6 @@ class ReadTiming:
             which a shard fails.
         retry_seconds: Seconds for which a failing shard is retried while the run's other shards wait for the
             commit.
-        connect_timeout: Seconds to wait for a connection.
         read_timeout: Maximum seconds without any data of a response.
         stop_poll_seconds: Seconds between a task's checks of the stop marker.
     """
@@ -115,7 +114,6 @@ class ClientSettings:
         sdk_parser: Whether the SDK alone requests and parses records. It returns the same records at several
             times the CPU, with fewer pages at once.
         max_pool_connections: As for boto3, see `CONNECTIONS`.
-        timing: When the stream is called, and how long responses are awaited.
         role: The role that makes the calls; None for the credentials of the SDK's own chain.
 
     Raises:

@@ -77,7 +77,6 @@ def ancestors(shards: Iterable[Shard], of: Iterable[str]) -> set[str]:
     """Return the ids of the shards from which some of the listed shards were split or merged, at any time.
 
     Args:
-        shards: The listed shards.
         of: The ids of the shards whose ancestors are found.
     """
     parents = {shard.shard_id: shard.parents for shard in shards}
@@ -121,12 +120,8 @@ def missing_parents(
     Args:
         known: The ids of the shards that were listed before.
         since: The time of the previous list; for the first list, the creation time of the stream.
-        now: The service's clock.
         retention: The stream's retention. If it is longer than the minimum, a parent may be missing because
             it expired before the retention was increased.
-
-    Returns:
-        The ids of the missing parents, sorted.
     """
     if now - since >= retention:
         return []
@@ -141,7 +136,6 @@ def unfinished_parents(
     """Return the parents that must be read to their end before their child.
 
     Args:
-        parents: The ids of a shard's parents.
         known: The id of every shard that is listed now or was ever recorded. A parent that is not among them
             was trimmed before the stream was first listed, so its child does not wait for it.
         finished: The ids of the shards that have been read to their end.

@@ -111,11 +111,7 @@ class StartPositions(msgspec.Struct, frozen=True):
 
 
 def read_start(start: str | Mapping[str, str]) -> str | Mapping[str, str]:
-    """Return the position or the map in one of the written forms of `StartPositions.of`.
-
-    Raises:
-        InvalidInput: The start cannot be read.
-    """
+    """Return the position or the map in one of the written forms of `StartPositions.of`."""
     if isinstance(start, str) and start.startswith(_FILE):
         return _loaded(_file_content(start.removeprefix(_FILE)), start)
     if isinstance(start, str) and start.lstrip().startswith("{"):
@@ -131,7 +127,6 @@ def checked_starts(
     Raises:
         InvalidInput: As for `StartPositions.frozen` and `try_sequence_numbers`.
         ShardListIncomplete: A second list does not confirm the end of a shard that was read to its end.
-        StreamError: The stream cannot be reached.
     """
     frozen = starts.frozen(listing)
     ended = {shard.shard_id for shard in listing.shards if shard.ends_at(frozen[shard.shard_id])}
@@ -152,7 +147,6 @@ def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -
 
     Raises:
         InvalidInput: The service rejects a sequence number for its shard.
-        CallFailed: A call to the service failed.
     """
     for shard_id, position in starts.items():
         if position.sequence_number is None:

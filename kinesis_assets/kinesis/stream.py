@@ -165,11 +165,7 @@ class StreamAddress:
         return {"StreamName": self.name} if self.arn is None else {"StreamARN": self.arn}
 
     def may_have(self, arn: str, region_name: str | None) -> bool:
-        """Whether an ARN may be that of this stream in a region: an address by name does not name an account.
-
-        Args:
-            region_name: The region that is called.
-        """
+        """Whether an ARN may be that of this stream in a region: a name alone does not name an account."""
         if self.arn is not None:
             return arn == self.arn
         found = _ARN.fullmatch(arn)
@@ -206,11 +202,5 @@ UNCERTAIN = "ServiceTimeUncertain"
 
 
 def agree(earlier: datetime, later: datetime, *, apart: timedelta = timedelta()) -> bool:
-    """Whether the times of two responses agree.
-
-    Args:
-        earlier: The time of the response that was requested first.
-        later: The time of the other response.
-        apart: The maximum time that can be between them.
-    """
+    """Whether the times of two responses agree."""
     return earlier - TOLERANCE <= later <= earlier + apart + TOLERANCE

@@ -130,4 +130,3 @@ INSTRUMENTS = (
     DERIVED_BAD_RECORDS,
     DERIVED_REDRIVEN_RECORDS,
 )
-"""All instruments, in the order of the documentation."""

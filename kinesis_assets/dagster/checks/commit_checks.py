@@ -40,7 +40,6 @@ _CLOCKS_DIFFER = 86_400.0
 """Seconds by which the clocks of the machines that make commits may differ."""
 
 MAX_BREAKS = 100
-"""The maximum number of breaks that are remembered."""
 
 
 class Break(msgspec.Struct, frozen=True, array_like=True):
@@ -204,7 +203,6 @@ STEP_LIMIT = timedelta(hours=1)
 minutes."""
 
 Gaps = dict[str, "tuple[Gap, ...]"]
-"""The gaps by shard id."""
 
 
 def recorded_gaps(positions: StreamPositions, archived: Mapping[str, Iterable[Gap]]) -> Gaps:

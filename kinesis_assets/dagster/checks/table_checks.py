@@ -142,7 +142,6 @@ def check_unmatched_records(check: UnmatchedRecordsCheck, counted: BadRecords) -
 
 
 DAMAGED = "The column error says why; a producer may aggregate records wrongly"
-"""The advice about bad records of a raw table."""
 
 _MAX_EVENTS = 5000
 """The maximum number of events of the asset that a step goes through. The next one goes further."""

@@ -34,7 +34,6 @@ _OWNERS = ("team:kinesis-assets",)
 _TAGS = ("aws", "deltalake", "kinesis", "pyspark")
 
 TABLE_DEFINITIONS = ("asset", "asset_check")
-"""The kinds of definitions that a component of tables has."""
 
 STREAM_DEFINITIONS = (*TABLE_DEFINITIONS, "job", "resource", "schedule", "sensor")
 """Those of a component of streams."""

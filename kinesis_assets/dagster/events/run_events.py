@@ -15,7 +15,6 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config for a run whose events are read afterwards: nothing is logged to the console."""
 
 PAGE_SIZE = 500
-"""Number of events in a page."""
 
 _EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
 

@@ -45,13 +45,11 @@ DEAD = (
     "run %s shows no sign of life, so its shards are requested again. Terminate it in the UI: until it is "
     "ended, it counts towards the limits of concurrent runs. run_monitoring in dagster.yaml ends such runs"
 )
-"""The message about a dead run."""
 
 _NOT_OBSERVED = "stream %s: the heartbeats cannot be read, so this tick detects no dead runs: %s"
 
 _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHED]
-"""The statuses of runs that have not ended."""
 
 HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 """The statuses of runs that execute steps, or did until their process died."""

@@ -70,7 +70,6 @@ def _schema() -> dict[str, Any]:
 
 
 FreshnessField = Annotated[Mapping[str, Any] | None, valid(_parsed), SchemaFrom(_schema)]
-"""The type of the setting `freshness`: a map that `policy_of` accepts."""
 
 
 _OF_ASSET = " for asset 'AssetKey(['table'])'"
@@ -155,4 +154,3 @@ def prefix_of(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
 
 
 KeyPrefix = Annotated[str | Sequence[str], valid(prefix_of)]
-"""The type of the setting `key_prefix`."""

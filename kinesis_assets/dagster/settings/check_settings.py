@@ -23,7 +23,6 @@ OFF = "off"
 """The value of a check that is not defined. YAML reads it without quotes as false."""
 
 SEVERITY = "Severity of the check's failure in Dagster."
-"""The description of the severity of every check."""
 
 
 class CheckSettings(Settings):
@@ -243,7 +242,6 @@ class Checks(NamedChecks):
 
 
 ChecksField = Annotated[Mapping[str, Any], valid(Checks.parse), SchemaFrom(Checks.map_schema)]
-"""The type of the setting `checks`: a map that `Checks.parse` accepts."""
 
 
 class DerivedLagCheck(CheckSettings):
@@ -311,4 +309,3 @@ class DerivedChecks(NamedChecks):
 DerivedChecksField = Annotated[
     Mapping[str, Any], valid(DerivedChecks.parse), SchemaFrom(DerivedChecks.map_schema)
 ]
-"""The type of the setting `checks` of a derived table: a map that `DerivedChecks.parse` accepts."""

@@ -197,7 +197,5 @@ def _schema_of_registry() -> dict[str, Any]:
 SchemaField = Annotated[
     str | Mapping[str, str | int] | None, valid(schema_map), SchemaFrom(_schema_of_schema)
 ]
-"""The type of the setting `schema`: a text, or a map that `schema_map` accepts."""
 
 RegistryField = Annotated[Mapping[str, str], valid(_check_registry), SchemaFrom(_schema_of_registry)]
-"""The type of the setting `registry`: a map of `RegistrySettings` or `ConfluentSettings`."""

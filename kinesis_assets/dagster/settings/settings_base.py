@@ -109,7 +109,6 @@ def _check_columns(names: Sequence[str], info: ValidationInfo) -> Sequence[str]:
 
 
 Columns = Annotated[Texts, AfterValidator(_check_columns)]
-"""The type of a setting that is a list of columns of a derived table."""
 
 
 class Settings(BaseModel):

@@ -114,7 +114,6 @@ def _schema() -> dict[str, Any]:
 
 
 ManagedSpark = Annotated[Mapping[str, Any] | None, valid(parse), SchemaFrom(_schema)]
-"""The type of the setting: a map that `parse` accepts."""
 
 
 _FOLDER = "environment"

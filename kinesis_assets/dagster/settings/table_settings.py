@@ -92,10 +92,8 @@ def _schema_of_only() -> dict[str, Any]:
 
 
 UnnestField = Annotated[str | None, valid(_check_unnest)]
-"""The type of the setting `unnest`: a path of `Unnest`."""
 
 OnlyField = Annotated[Mapping[str, Any], valid(_check_only), SchemaFrom(_schema_of_only)]
-"""The type of the setting `only`: the values of `Only`."""
 
 
 def _check_format(name: str | None) -> None:
@@ -109,7 +107,6 @@ def _schema_of_format() -> dict[str, Any]:
 
 
 FormatField = Annotated[str | None, valid(_check_format), SchemaFrom(_schema_of_format)]
-"""The type of the setting `format`: a name of `FORMATS`, or the dotted name of a decoder class."""
 
 
 def require_format(format_: Format, setting: str, has: Callable[[Format], bool], value: str = "") -> None:

@@ -74,6 +74,5 @@ OPERATIONS: dict[str, type[Request]] = {
         UpdateStreamRecordDistributionStrategy,
     )
 }
-"""All operations of this endpoint by their names on the wire."""
 
 __all__ = ["OPERATIONS"]

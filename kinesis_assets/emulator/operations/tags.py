@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
 
 MAX_TAGS = 50
-"""The quota of tags of a stream or consumer."""
 
 TagLimit = Annotated[int, Meta(ge=1, le=50)]
 TagKeys = Annotated[list[TagKey], Meta(min_length=1, max_length=50)]

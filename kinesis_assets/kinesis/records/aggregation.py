@@ -157,7 +157,6 @@ def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Reco
     """Return the sub-records of an aggregate, in order, or the record itself.
 
     Args:
-        record: A record as the service returned it.
         hash_range: The shard's first and last hash key, both inclusive, as decimal text. None does not check
             hash keys.
 
