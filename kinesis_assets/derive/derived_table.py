@@ -24,6 +24,7 @@ from kinesis_assets.derive.data_files import BATCH_COLUMN, listed_columns
 from kinesis_assets.errors import (
     PositionsMissing,
     PositionsUnreadable,
+    TableMissing,
     TableOfAnotherSource,
     TableRewritten,
     TableUnsuitable,
@@ -79,6 +80,13 @@ class DerivedTable(StoredTable):
                 self.uri, "was not created as a derived table; use a table of its own for each derived table"
             )
         return opened
+
+    def existing(self) -> DerivedSnapshot | None:
+        """Open the newest version as `snapshot` does; None if the table does not exist."""
+        try:
+            return self.snapshot()
+        except TableMissing:
+            return None
 
     def open_or_create(
         self, source: str, schema: dict[str, Any], partition_by: Sequence[str]

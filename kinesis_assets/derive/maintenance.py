@@ -32,7 +32,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER, entry_path
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER, NO_TOMBSTONES, entry_path
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
@@ -46,7 +46,7 @@ from kinesis_assets.derive.data_files import (
 from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.expiry import expire
 from kinesis_assets.derive.read import check_rows_read, rows_of_file
-from kinesis_assets.derive.tombstones import forget, unnamed_files
+from kinesis_assets.derive.tombstones import forget
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CommitFailed,
@@ -247,10 +247,11 @@ def prune(
     # The oldest is deleted first, so that the rest of the chain stays readable if this is interrupted.
     yield from prune_folder(table.files, ENTRIES_FOLDER, map(entry_path, old), dry_run=dry_run)
     kept = min({newest.commit_id, *entries} - {*old})
+    attempt = time_of_id(kept) - _OLDER.total_seconds()
     for folder in (CHANGES_FOLDER, ERRORS_FOLDER):
-        unnamed = _written_before(table, folder, kept, clock.now())
+        unnamed = _written_before(table, folder, attempt, clock.now() - CHAIN_NEEDED - _OLDER)
         yield from prune_folder(table.files, folder, unnamed, dry_run=dry_run)
-    unnamed = unnamed_files(table, clock.now(), CHAIN_NEEDED + _OLDER)
+    unnamed = _unnamed_tombstones(table, clock.now() - CHAIN_NEEDED - _OLDER)
     yield from prune_folder(table.files, TOMBSTONES_FOLDER, unnamed, dry_run=dry_run)
 
 
@@ -261,12 +262,20 @@ def _previous_of(entries: CommitEntries, commit_id: int) -> int | None:
         return None
 
 
-def _written_before(table: DerivedTable, folder: str, commit_id: int, now: datetime) -> Iterator[str]:
-    """Yield the files of a folder that are too old to be named by a commit or a later one."""
-    before = time_of_id(commit_id) - _OLDER.total_seconds()
+def _unnamed_tombstones(table: DerivedTable, old: datetime) -> Iterator[str]:
+    """Yield the files that the newest commit does not name, and that no other attempt can still name."""
+    newest = table.snapshot().newest
+    known = NO_TOMBSTONES if newest is None else newest.tombstones or NO_TOMBSTONES
+    named = {file.path for file in known.files}
+    written = _written_before(table, TOMBSTONES_FOLDER, old.timestamp(), old)
+    return (path for path in written if path not in named)
+
+
+def _written_before(table: DerivedTable, folder: str, attempt: float, old: datetime) -> Iterator[str]:
+    """Yield the files of a folder that are old by the clock of their attempt and by that of the store."""
     for info in files_in(table.files, folder):
         found = _BATCH.match(info.base_name)
-        if found and time_of_id(int(found[1])) < before and info.mtime < now - CHAIN_NEEDED - _OLDER:
+        if found and time_of_id(int(found[1])) < attempt and info.mtime < old:
             yield info.path
 
 

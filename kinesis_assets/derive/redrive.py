@@ -55,7 +55,6 @@ from kinesis_assets.errors import (
     CursorConflict,
     InvalidInput,
     LandingFailed,
-    TableMissing,
     UpsertOvertaken,
 )
 from kinesis_assets.metrics.instruments import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE
@@ -172,7 +171,7 @@ class _Attempt:
             self.derivation = replace(derivation, transform=derivation.careful)
         self.is_separate = errors is not None
         # Opened first, so that the table has every commit that its table of errors has consumed.
-        taken_over = None if errors is None else _present(errors)
+        taken_over = None if errors is None else errors.existing()
         self.present = table.snapshot()
         refuse_unknown_rows(self.present)
         refuse_rewritten(self.present)
@@ -433,13 +432,6 @@ class SplitRecords:
         return found.where(F.col(_NUMBERS).isNull() | F.array_contains(_NUMBERS, number)).select(
             *rows.columns
         )
-
-
-def _present(errors: DerivedTable) -> DerivedSnapshot | None:
-    try:
-        return errors.snapshot()
-    except TableMissing:
-        return None
 
 
 def _reasons_of(records: DataFrame) -> DataFrame:

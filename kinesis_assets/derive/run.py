@@ -36,7 +36,6 @@ from kinesis_assets.errors import (
     BadRecordsRefused,
     LandingFailed,
     SchemaChangeRefused,
-    TableMissing,
 )
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import measure
@@ -193,7 +192,7 @@ class _Step:
         Raises what `derive` raises for the source and its deleted rows.
         """
         uri, derivation = self.table.uri, self.derivation
-        self.present = _present(self.table)
+        self.present = self.table.existing()
         if self.present is not None:
             refuse_unknown_rows(self.present)
         self.definition = derivation.definition.after(uri, self.newest)
@@ -337,7 +336,7 @@ class _Step:
         table, rows, plan = self.table, self.rows, self.changes.plan
         base = None if plan is None else self.accepting()
         changed = ChangedRows(self.changes.new.rows) if plan is None or base is None else plan(base)
-        schema = accepted_schema(base or _present(table), self.columns)
+        schema = accepted_schema(base or table.existing(), self.columns)
         batch_id, manifest, counts = new_id(table.clock), Manifest(), self.counts
         if rows.files or rows.replaced:
             manifest = self.write(changed, schema, batch_id)
@@ -421,10 +420,3 @@ class _Step:
             refuse_loss(self.present, self.source, restart.cause)
         decision = Decision(OnDeleted.REBUILD, restart.lost)
         return emptied(self.table, self.source, self.expected, self.definition, by=self.by, decision=decision)
-
-
-def _present(table: DerivedTable) -> DerivedSnapshot | None:
-    try:
-        return table.snapshot()
-    except TableMissing:
-        return None

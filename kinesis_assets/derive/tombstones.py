@@ -11,7 +11,6 @@ the clock of the machine that committed it and the clock of the store say that i
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from dataclasses import replace
 from datetime import date, timedelta
@@ -32,7 +31,7 @@ from kinesis_assets.derive.write import write, writing_job
 from kinesis_assets.errors import CursorConflict, TableUnreachable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.clocks import TOLERANCE
-from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.store.storage import files_in
@@ -233,22 +232,3 @@ def _forgotten(table: DerivedTable, tombstones: Tombstones, now: datetime) -> li
 
 def _size(files: Sequence[TombstoneFile]) -> tuple[int, int]:
     return len(files), sum(file.size for file in files)
-
-
-_BATCH = re.compile(r"part-(\d+)-")
-
-
-def unnamed_files(table: DerivedTable, now: datetime, age: timedelta) -> Iterator[str]:
-    """Yield the files that the newest commit does not name, and that no other attempt can still name.
-
-    Args:
-        age: The age of files that no attempt can name any more.
-    """
-    newest = table.snapshot().newest
-    known = NO_TOMBSTONES if newest is None else newest.tombstones or NO_TOMBSTONES
-    named, before = {file.path for file in known.files}, now - age
-    for info in files_in(table.files, TOMBSTONES_FOLDER):
-        found = _BATCH.match(info.base_name)
-        is_old = found and time_of_id(int(found[1])) < before.timestamp() and info.mtime < before
-        if is_old and info.path not in named:
-            yield info.path

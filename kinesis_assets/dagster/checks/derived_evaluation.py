@@ -249,12 +249,9 @@ class DerivedState:
     @classmethod
     def of(cls, table: CheckedTable) -> DerivedState:
         """Read a table before its source is opened, which then has all that the table has consumed."""
+        snapshot = DerivedTable(table.uri, role=table.role).existing()
         try:
-            snapshot = DerivedTable(table.uri, role=table.role).snapshot()
-        except TableMissing:
-            return cls(None)
-        try:
-            return cls(snapshot, snapshot.newest)
+            return cls(snapshot, None if snapshot is None else snapshot.newest)
         except PositionsUnreadable:
             return cls(snapshot)  # `refuse_rewritten` raises it again
 

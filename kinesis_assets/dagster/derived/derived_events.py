@@ -31,7 +31,7 @@ from kinesis_assets.dagster.events.missing_events import (
     read_links,
 )
 from kinesis_assets.dagster.events.table_metadata import derived_columns
-from kinesis_assets.errors import TableError, TableMissing, TableUnreachable
+from kinesis_assets.errors import TableError, TableUnreachable
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.commit_entry import DerivedCommit
-    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.kinesis.role import AssumedRole
 
 
@@ -72,7 +71,8 @@ def report_missing_events(
     events = [record.asset_materialization for record in records if record.asset_materialization]
     before = max(map(_progress_of, events), key=lambda progress: progress.through or 0, default=_NOTHING)
     opened_table = DerivedTable(table, role=opened.role)
-    newest = _newest(opened_table)
+    snapshot = opened_table.existing()
+    newest = None if snapshot is None else snapshot.newest
     if newest is None:
         return before
     segments = [ChainSegment(newest.commit_id, before.through), *before.left]
@@ -141,13 +141,6 @@ def _progress_of(event: dg.AssetMaterialization) -> ComparisonProgress:
         return msgspec.json.decode(str(exact_values(event).get(COMPARED)), type=ComparisonProgress)
     except msgspec.MsgspecError:  # another writer's event, or one without progress
         return _NOTHING
-
-
-def _newest(table: DerivedTable) -> DerivedCommit | None:
-    try:
-        return table.snapshot().newest
-    except TableMissing:
-        return None
 
 
 def _missing(
