@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
-import pyarrow as pa
-
 from kinesis_assets.decoders.avro import AvroDefinition, AvroReader, check_reader
-from kinesis_assets.decoders.compression import decompress
+from kinesis_assets.decoders.compression import TooLarge, decompress
 from kinesis_assets.decoders.decoder import (
     MAX_BYTES,
     MOST_REPEATED,
@@ -28,6 +26,7 @@ from kinesis_assets.decoders.decoder import (
 )
 from kinesis_assets.decoders.formats import FORMATS
 from kinesis_assets.decoders.spark_types import parse_type
+from kinesis_assets.decoders.varint import read_varint
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -223,13 +222,10 @@ class _Cursor:
         return self.at >= len(self.data)
 
     def varint(self) -> int:
-        number = 0
-        for place, byte in enumerate(self.data[self.at : self.at + _MAX_VARINT]):
-            number |= (byte & 0x7F) << 7 * place
-            if not byte & 0x80:  # the last byte
-                self.at += place + 1
-                return -(number // 2) - 1 if number % 2 else number // 2
-        raise Undecodable("the container is truncated or damaged: it has no number where one is expected")
+        if (read := read_varint(self.data, self.at, max_bytes=_MAX_VARINT)) is None:
+            raise Undecodable("the container is truncated or damaged: it has no number where one is expected")
+        number, self.at = read
+        return -(number // 2) - 1 if number % 2 else number // 2
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
@@ -260,13 +256,18 @@ def _varint(number: int) -> bytes:
     return bytes(found)
 
 
+_MORE_BYTES = "more bytes uncompressed than max_bytes"
+
+
 def _decompressed(data: bytes, codec: str, max_bytes: int) -> bytes:
     try:
         content = _CODECS[codec](data, max_bytes)
-    except (OSError, ValueError, zlib.error) as error:
+    except TooLarge as error:  # which names what is left of max_bytes
+        raise Undecodable(_MORE_BYTES) from error
+    except (ValueError, zlib.error) as error:
         raise Undecodable(f"a block cannot be decompressed ({codec}): {error}") from error
     if len(content) > max_bytes:
-        raise Undecodable("more bytes uncompressed than max_bytes")
+        raise Undecodable(_MORE_BYTES)
     return content
 
 
@@ -284,17 +285,10 @@ def _inflate(data: bytes, max_bytes: int) -> bytes:
 
 
 def _unsnap(data: bytes, max_bytes: int) -> bytes:
-    size, checksum = 0, data[-_CHECKSUM_BYTES:]
-    for place, byte in enumerate(data[:5]):
-        size |= (byte & 0x7F) << 7 * place
-        if not byte & 0x80:
-            break
-    if size > max_bytes:
-        return bytes(max_bytes + 1)
-    content = pa.Codec("snappy").decompress(data[:-_CHECKSUM_BYTES], size, asbytes=True)
-    if zlib.crc32(content) != int.from_bytes(checksum, "big"):
+    content = decompress(data[:-_CHECKSUM_BYTES], "snappy", max_bytes)
+    if zlib.crc32(content) != int.from_bytes(data[-_CHECKSUM_BYTES:], "big"):
         raise ValueError("its checksum does not match")
-    return bytes(content)
+    return content
 
 
 _CODECS: dict[str, Callable[[bytes, int], bytes]] = {

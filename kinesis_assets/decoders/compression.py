@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import pyarrow as pa
 
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.varint import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,10 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZLIB, _ZLIB_MULTIPLE, _ZLIB_DICTIONARY = 0x78, 31, 0x20
 
 
+class TooLarge(Undecodable):
+    """Data is larger than `max_bytes` when decompressed."""
+
+
 def decompress(data: bytes, codec: str, max_bytes: int) -> bytes:
     """Decompress data.
 
@@ -99,8 +104,8 @@ def decompress(data: bytes, codec: str, max_bytes: int) -> bytes:
         codec: A name of `COMPRESSIONS`. "gzip" also reads zlib's format.
 
     Raises:
-        Undecodable: The data is truncated, damaged, in another format, followed by other bytes or larger than
-            `max_bytes` when decompressed.
+        TooLarge: The data is larger than `max_bytes` when decompressed.
+        Undecodable: The data is truncated, damaged, in another format or followed by other bytes.
     """
     if codec == "auto":
         codec = codec_of(data) or ""
@@ -137,7 +142,7 @@ def _streamed(data: bytes, codec: str, max_bytes: int) -> bytes:
             chunks.append(chunk)
             remaining -= len(chunk)
     if not remaining:
-        raise _too_large(max_bytes)
+        raise TooLarge(f"more than {max_bytes} bytes uncompressed (max_bytes)")
     return b"".join(chunks)
 
 
@@ -145,7 +150,7 @@ def _unsnapped(data: bytes, max_bytes: int) -> bytes:
     is_framed = data.startswith(_FRAMED)
     size = sum(_framed_sizes(data)) if is_framed else _length(data)
     if size > max_bytes:
-        raise _too_large(max_bytes)
+        raise TooLarge(f"more than {max_bytes} bytes uncompressed (max_bytes)")
     if not is_framed:
         block: bytes = pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
         return block
@@ -172,14 +177,7 @@ def _framed_sizes(data: bytes) -> Iterator[int]:
 
 
 def _length(block: bytes) -> int:
-    """Return the decompressed size at the beginning of a block: seven bits a byte, the lowest ones first."""
-    size = 0
-    for place, byte in enumerate(block[:5]):
-        size |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:  # noqa: PLR2004  # the last byte
-            return size
-    raise Undecodable("the snappy block has no length")
-
-
-def _too_large(max_bytes: int) -> Undecodable:
-    return Undecodable(f"more than {max_bytes} bytes uncompressed (max_bytes)")
+    """Return the decompressed size at the beginning of a block."""
+    if (size := read_varint(block)) is None:
+        raise Undecodable("the snappy block has no length")
+    return size[0]

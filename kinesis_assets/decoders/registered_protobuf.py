@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.protobuf import protobuf_reader
+from kinesis_assets.decoders.varint import read_varint
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.protobuf_schema import messages
 from kinesis_assets.schemas.protobuf_text import compiled, require_protoc
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Imports = tuple[tuple[str, str], ...]
 
-_MAX_VARINT = 5  # bytes of 32 bits
 _MAX_DEPTH = 32
 
 
@@ -97,15 +97,10 @@ def _path(payload: bytes) -> tuple[tuple[int, ...], int]:
 def _varints(payload: bytes, start: int, count: int) -> tuple[tuple[int, ...], int]:
     found = []
     for _ in range(count):
-        number = 0
-        for place, byte in enumerate(payload[start : start + _MAX_VARINT]):
-            number |= (byte & 0x7F) << 7 * place
-            if not byte & 0x80:  # the last byte
-                break
-        else:
+        if (read := read_varint(payload, start)) is None:
             raise Undecodable("no message: the payload does not begin with the place of its message")
+        number, start = read
         found.append(number)
-        start += place + 1
     return tuple(found), start
 
 
