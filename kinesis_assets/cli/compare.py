@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import FAILED, json_option, print_rows, project_of, stream_options
+from kinesis_assets.cli.options import FAILED, SPARK, json_option, print_rows, project_of, stream_options
 from kinesis_assets.cli.output import progress_bar
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _UTC = "UTC"
 
 
 @click.command()
-@stream_options
+@stream_options("calls_per_second", *SPARK, table=False)
 @click.option(
     "--with",
     "other",
@@ -67,7 +67,7 @@ _UTC = "UTC"
     "start",
     default="TRIM_HORIZON",
     show_default=True,
-    help="Start, inclusive: a time such as 2026-01-31T12:00:00Z, or a position or map as in --start.",
+    help="Start, inclusive: a time such as 2026-01-31T12:00:00Z, or a position or map as in `start`.",
 )
 @click.option(
     "--to",

@@ -25,7 +25,7 @@ def consumer() -> None:
 
 
 @consumer.command()
-@stream_options
+@stream_options(table=False)
 @json_option
 def show(*, as_json: bool, **stream: Any) -> None:
     """Print the registered consumers of a stream."""
@@ -38,7 +38,7 @@ def show(*, as_json: bool, **stream: Any) -> None:
 
 
 @consumer.command()
-@stream_options
+@stream_options(table=False)
 @click.option("--name", required=True, help="Name of the new consumer.")
 @json_option
 def register(*, name: str, as_json: bool, **stream: Any) -> None:
@@ -53,7 +53,7 @@ def register(*, name: str, as_json: bool, **stream: Any) -> None:
 
 
 @consumer.command()
-@stream_options
+@stream_options(table=False)
 @click.option("--name", required=True, help="Name or ARN of the consumer.")
 @json_option
 def deregister(*, name: str, as_json: bool, **stream: Any) -> None:

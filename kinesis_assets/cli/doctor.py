@@ -10,6 +10,7 @@ import click
 
 from kinesis_assets.cli.options import (
     FAILED,
+    SPARK,
     dagster_instance,
     json_option,
     print_rows,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@stream_options
+@stream_options("key_prefix", *SPARK)
 @click.option("--rows", is_flag=True, help="Also read the keys of all rows, with a Spark job.")
 @click.option("--dry-run", is_flag=True, help="Do not add missing events, and write no probe.")
 @json_option

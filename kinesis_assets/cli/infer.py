@@ -13,7 +13,7 @@ from kinesis_assets.errors.redaction import without_secrets
 
 
 @click.command()
-@stream_options
+@stream_options()
 @click.option(
     "--sample",
     type=click.IntRange(1, 100_000),

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import FAILED, json_option, print_rows, project_of, stream_options
+from kinesis_assets.cli.options import (
+    ALL,
+    FAILED,
+    PLANNING,
+    json_option,
+    print_rows,
+    project_of,
+    stream_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@stream_options
+@stream_options()
 @json_option
 def positions(*, as_json: bool, **stream: Any) -> None:
     """Print the position of each shard, and those of deleted streams that had the same name."""
@@ -79,7 +87,7 @@ def _given_up(predecessor: Predecessor) -> Iterator[dict[str, Any]]:
 
 
 @click.command()
-@stream_options
+@stream_options(*PLANNING, "follow_for", "commit_interval", "retention_days")
 @json_option
 def plan(*, as_json: bool, **stream: Any) -> None:
     """Print what the next run would do with the configuration, and change nothing.
@@ -122,7 +130,7 @@ def _plan_row(of: str, name: str, effect: str, position: object, reason: str | N
 
 
 @click.command()
-@stream_options
+@stream_options(*ALL)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of YAML.")
 def show(*, as_json: bool, **stream: Any) -> None:
     """Print all settings of a stream, defaults included, as the YAML of its component.

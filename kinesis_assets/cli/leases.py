@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kinesis_assets.cli.options import (
+    POSITIONS,
     apply_option,
     by_option,
     json_option,
@@ -58,7 +59,7 @@ def leases() -> None:
 
 
 @leases.command("import")
-@stream_options
+@stream_options("on_data_loss")
 @click.option(
     "--from",
     "consumer",
@@ -77,8 +78,8 @@ def leases() -> None:
 @_table_options
 @click.option(
     "--default",
-    help="Start of each shard for which the consumer has no position that is fixed in time: a position, as "
-    "in --start. [default: such shards are refused]",
+    help="Start of each shard for which the consumer has no position that is fixed in time: "
+    f"{POSITIONS}. [default: such shards are refused]",
 )
 @by_option("the positions")
 @apply_option
@@ -132,7 +133,7 @@ def import_(
 
 
 @leases.command("export")
-@stream_options
+@stream_options()
 @click.option("--lease-table", required=True, help="DynamoDB table of the KCL application. It must exist.")
 @_table_options
 @click.option(

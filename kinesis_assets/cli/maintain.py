@@ -14,7 +14,6 @@ from kinesis_assets.cli.options import (
     json_option,
     print_rows,
     project_of,
-    setting_option,
     stream_options,
     user_name,
 )
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@stream_options
-@setting_option("--retention-days", "retention_days")
+@stream_options("retention_days", "prune_after", "key_prefix")
 @click.option(
     "--lower-floor",
     "floor",

@@ -9,6 +9,8 @@ import click
 
 from kinesis_assets.cli.options import (
     FAILED,
+    POSITIONS,
+    SPARK,
     apply_option,
     by_option,
     dagster_instance,
@@ -31,7 +33,7 @@ CATCH_UP_FIELDS = ("stream", "shard", "from", "to", "gap", "rows", "gaps_filled"
 
 
 @click.command("catch-up")
-@stream_options
+@stream_options("calls_per_second", "key_prefix", *SPARK)
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all shards]")
 @by_option("the positions")
 @apply_option
@@ -80,8 +82,8 @@ def _rows(stream: str, facts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 @click.command()
-@stream_options
-@click.option("--to", required=True, help="A position, as in --start.")
+@stream_options()
+@click.option("--to", required=True, help=f"The new position: {POSITIONS}.")
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable.")
 @click.option("--all-shards", is_flag=True, help="Set every shard that can have the position.")
 @by_option("the positions")
@@ -128,7 +130,7 @@ REPLAY_FIELDS = ("stream", "shard", "state", "error_class", "from", "through", "
 
 
 @click.command()
-@stream_options
+@stream_options("calls_per_second", "key_prefix", *SPARK)
 @click.option(
     "--from",
     "start",
@@ -165,7 +167,7 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
 
 
 @click.command()
-@stream_options
+@stream_options()
 @by_option("the commit")
 @apply_option
 @json_option

@@ -1,4 +1,4 @@
-"""What the commands share: the options of a stream, `--set`, the Dagster instance, and printing rows."""
+"""What the commands share: the options of a stream, the Dagster instance, and printing rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from kinesis_assets.dagster.settings.settings_base import reason_of, without_parser
-from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from kinesis_assets.dagster.settings.spark_settings import SparkSettings
+from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, StreamSettings
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import dagster as dg
 
@@ -61,72 +62,106 @@ def by_option(recorded_with: str) -> Callable[[Callable[..., None]], Callable[..
     )
 
 
-def stream_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select a stream to a command."""
-    for option in (
-        setting_option("--region", "region_name"),
-        setting_option("--endpoint-url", "endpoint_url"),
-        setting_option("--on-recreated", "on_recreated"),
-        setting_option("--on-data-loss", "on_data_loss"),
-        setting_option("--start", "start"),
-        click.option(
+ALL = tuple(name for name in StreamSettings.model_fields if name not in {"stream", "table"})
+
+CONNECTION, SPARK = tuple(ConnectionSettings.model_fields), tuple(SparkSettings.model_fields)
+
+POSITIONS = (
+    "TRIM_HORIZON, LATEST, AT_TIMESTAMP:time, AT_SEQUENCE_NUMBER:number or AFTER_SEQUENCE_NUMBER:number"
+)
+"""How the help of an option describes its positions."""
+
+PLANNING = (
+    *("start", "max_records", "max_bytes", "max_seconds"),
+    *("max_run_records", "max_run_bytes", "max_run_seconds"),
+    *("max_bad_records", "on_data_loss", "on_recreated"),
+)
+"""The settings of `ReadPolicy`, by which a run is planned."""
+
+_FLAGS = {
+    "region_name": "--region",
+    "endpoint_url": "--endpoint-url",
+    "start": "--start",
+    "on_data_loss": "--on-data-loss",
+    "on_recreated": "--on-recreated",
+    "retention_days": "--retention-days",
+}
+"""The settings that have an option of their own. The others are given with `--set`."""
+
+
+def stream_options(*names: str, table: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the options of a command that select a stream and its table, and change what the command reads.
+
+    Args:
+        names: The settings that the command reads besides those of the connection.
+        table: Whether the command opens the table.
+    """
+    settings = [name for name in ALL if name in {*CONNECTION, *names}]
+    condition = "Requires --table." if table else "For a stream that no YAML defines."
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command = click.option(
             "--set",
             "settings",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Any other setting of the YAML. The value is YAML. Requires --table. Repeatable.",
-        ),
-        click.option("--table", help="Path or URI of the table, for a stream that no YAML defines."),
-        stream_option,
-    ):
-        command = option(command)
-    return command
+            callback=lambda _context, _option, pairs: parse_settings(pairs, settings),
+            help="Another setting of the YAML, with a value in YAML: "
+            f"{', '.join(name for name in settings if name not in _FLAGS)}. Repeatable. {condition}",
+        )(command)
+        for name in reversed([name for name in _FLAGS if name in settings]):
+            command = _setting_option(name, condition)(command)
+        if table:
+            command = click.option(
+                "--table", help="Path or URI of the table, for a stream that no YAML defines."
+            )(command)
+        return stream_option(command)
+
+    return decorate
 
 
-def setting_option(flag: str, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _setting_option(name: str, condition: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the option for a setting, with its description and choices."""
     field = StreamSettings.model_fields[name]
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else None
     plain = click.INT if int in get_args(field.annotation) else click.STRING
     type_ = click.Choice(choices) if choices else plain
-    return click.option(flag, name, type=type_, help=f"{field.description} Requires --table.")
+    return click.option(_FLAGS[name], name, type=type_, help=f"{field.description} {condition}")
 
 
-def project_of(
-    stream: str, table: str | None, *, settings: Sequence[str] = (), **fields: str | None
-) -> StreamProject:
+_NO_TABLE = "none"
+"""The table in the definitions of a stream whose table the command does not open."""
+
+
+def project_of(stream: str, *, settings: Mapping[str, Any], **options: Any) -> StreamProject:
     """Return the stream that the options of `stream_options` select.
 
     Raises:
-        InvalidInput: No table is given, and the Dagster project of the current directory does not define the
-            stream; or the options exclude each other.
+        InvalidInput: Neither the options nor the Dagster project of the current directory define the stream,
+            or the options exclude each other.
     """
-    from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415
+    from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415  # each command imports only what it needs
 
-    given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-    if table is not None:
-        also = parse_settings(settings)
-        if both := [*given.keys() & also.keys()]:
-            raise InvalidInput(f"{_option(both[0])} and --set {both[0]}: give one of them")
-        given |= also
+    given = {name: value for name, value in options.items() if value is not None}
+    if both := [*given.keys() & settings.keys()]:
+        raise InvalidInput(f"{_FLAGS[both[0]]} and --set {both[0]}: give one of them")
+    opens_table = "table" in options
+    if "table" in given or (not opens_table and (given or settings)):
         # A Spark Connect server has its own settings and warns of others.
-        spark_config = {} if os.environ.get("SPARK_REMOTE") else _QUIET_SPARK
-        given["spark_config"] = spark_config | given.get("spark_config", {})
-        return StreamProject.from_settings(stream, table=table, **given)
+        quiet = {} if os.environ.get("SPARK_REMOTE") else _QUIET_SPARK
+        spark_config = {**quiet, **settings.get("spark_config", {})}
+        fields = {"table": _NO_TABLE, **given, **settings, "spark_config": spark_config}
+        return StreamProject.from_settings(stream, **fields)
     if given or settings:
-        options = [*map(_option, given), *(["--set"] if settings else [])]
-        raise InvalidInput(f"{', '.join(options)}: only with --table; for a stream with a YAML, set it there")
-    return StreamProject.of_folder(stream, Path.cwd(), ", or give the stream's table with --table")
-
-
-def _option(name: str) -> str:
-    return f"--{name.removesuffix('_name').replace('_', '-')}"
+        named = [*(_FLAGS[name] for name in given), *(["--set"] if settings else [])]
+        raise InvalidInput(f"{', '.join(named)}: only with --table; for a stream with a YAML, set it there")
+    way_out = "the stream's table with --table" if opens_table else "the stream's region with --region"
+    return StreamProject.of_folder(stream, Path.cwd(), f", or give {way_out}")
 
 
 def dagster_instance() -> dg.DagsterInstance:
     """Return the instance of DAGSTER_HOME, or else an ephemeral one: the table holds all state."""
     import dagster as dg  # noqa: PLC0415
-    import yaml  # noqa: PLC0415
 
     if not os.environ.get("DAGSTER_HOME"):
         return dg.DagsterInstance.ephemeral()
@@ -197,27 +232,25 @@ def _cell(value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-_OPTIONS = ("stream", "table")
-"""Settings that have their own options."""
-
-
-def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
+def parse_settings(pairs: Iterable[str], names: Collection[str] = ALL) -> dict[str, Any]:
     """Parse settings like the fields of a `defs.yaml`.
 
     Args:
         pairs: A field's name, `=`, and its value as YAML.
+        names: The settings that the command reads.
 
     Raises:
-        InvalidInput: A pair is malformed, unknown, given twice, or has an invalid value.
+        InvalidInput: A pair is malformed, unknown, not read, given twice, or has an invalid value.
     """
-    names = [name for name in StreamSettings.model_fields if name not in _OPTIONS]
     found: dict[str, Any] = {}
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator:
             raise InvalidInput(f"--set {pair[:80]!r}: give name=value, as in --set max_records=1000")
         if name not in names:
-            raise InvalidInput(f"--set {name[:80]}: unknown setting; the settings are {', '.join(names)}")
+            is_known = name in StreamSettings.model_fields
+            reason = "this command does not read it" if is_known else "unknown setting"
+            raise InvalidInput(f"--set {name[:80]}: {reason}; its settings are {', '.join(names)}")
         if name in found:
             raise InvalidInput(f"--set {name}: given twice; give it once")
         found[name] = _value(name, text)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@stream_options
+@stream_options()
 @click.option("--reason", required=True, help="Why, in one line. The UI and refused runs show it.")
 @by_option("the pause")
 @json_option
@@ -57,7 +57,7 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
 
 
 @click.command()
-@stream_options
+@stream_options()
 @json_option
 def resume(*, as_json: bool, **stream: Any) -> None:
     """Continue the runs of a paused stream. The output has the pause that this ends, if there was one."""

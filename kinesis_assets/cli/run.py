@@ -9,6 +9,8 @@ import click
 
 from kinesis_assets.cli.options import (
     FAILED,
+    PLANNING,
+    SPARK,
     dagster_instance,
     json_option,
     print_rows,
@@ -38,7 +40,9 @@ SHARD_FIELDS = (
 
 
 @click.command()
-@stream_options
+@stream_options(
+    *PLANNING, *SPARK, "calls_per_second", "stop_timeout", "max_idle_seconds", "lease_table", "key_prefix"
+)
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all unfinished]")
 @json_option
 def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:

@@ -104,8 +104,8 @@ def compare(cli, source, tmp_path):
         source.clock.seconds += 10
         done = cli(
             "compare",
-            *("--stream", source.stream, "--table", str(tmp_path / "ours")),
-            *("--endpoint-url", source.settings.endpoint_url, "--region", "us-east-1"),
+            *("--stream", source.stream, "--region", "us-east-1"),
+            *("--endpoint-url", source.settings.endpoint_url),
             *("--with", f"{place}-by-day" if write is by_day else place),
             *options,
         )

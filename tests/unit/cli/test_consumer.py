@@ -13,8 +13,8 @@ def consumer(cli, bench):
     bench.create()
 
     def run(name, *arguments):
-        place = ["--table", bench.table.uri, "--endpoint-url", str(bench.settings.endpoint_url)]
-        return cli("consumer", name, "--stream", bench.stream, *place, *arguments)
+        endpoint = ["--endpoint-url", str(bench.settings.endpoint_url)]
+        return cli("consumer", name, "--stream", bench.stream, *endpoint, *arguments)
 
     return run
 

@@ -1,4 +1,4 @@
-"""`--set name=value` accepts every setting of a YAML, in every command on a stream."""
+"""`--set name=value` accepts every setting of a YAML, in the commands that read it."""
 
 from __future__ import annotations
 
@@ -67,18 +67,20 @@ def test_every_setting_of_the_yaml_can_be_set():
 
 
 def test_they_are_the_stream_s(tmp_path):
-    project = project_of("clicks", str(tmp_path), settings=["max_records=7", "commit_interval=2.5"])
+    project = project_of("clicks", table=str(tmp_path), settings={"max_records": 7, "commit_interval": 2.5})
     with project.open_stream() as opened:
         assert (opened.policy.bounds.max_records, opened.settings.commit_interval) == (7, 2.5)
 
 
 def test_a_share_of_the_calls_is_that_of_the_client(tmp_path):
-    with project_of("clicks", str(tmp_path), settings=["calls_per_second=2"]).open_stream() as opened:
+    with project_of("clicks", table=str(tmp_path), settings={"calls_per_second": 2}).open_stream() as opened:
         assert opened.client.settings.timing.seconds_between_calls == 0.5
 
 
 def test_settings_of_spark_are_added_to_those_of_the_command(tmp_path):
-    project = project_of("clicks", str(tmp_path), settings=["spark_config={spark.master: 'local[3]'}"])
+    project = project_of(
+        "clicks", table=str(tmp_path), settings={"spark_config": {"spark.master": "local[3]"}}
+    )
     with project.open_stream() as opened:
         assert opened.settings.spark_config["spark.master"] == "local[3]"
         assert opened.settings.spark_config["spark.ui.enabled"] == "false"
@@ -103,7 +105,7 @@ def test_a_value_is_read_as_the_setting_wants_it(pair, value):
     [
         (["max_records"], "give name=value"),
         (["max_record=1"], "unknown setting.*start, max_records"),
-        (["table=s3://lake/clicks"], "unknown setting"),
+        (["table=s3://lake/clicks"], "table: this command does not read it"),
         (["max_records=many"], "--set: max_records .*integer.*'many'"),
         (["max_records=1.5"], "--set: max_records"),
         (["sdk_parser=7"], "--set: sdk_parser"),
@@ -118,9 +120,15 @@ def test_an_unknown_setting_is_refused(pairs, reason):
 
 
 def test_a_value_out_of_range_is_refused_as_in_the_yaml(cli, stream_options):
-    done = cli("run", *stream_options, "--set", "commit_interval=0.01")
+    done = cli("plan", *stream_options, "--set", "commit_interval=0.01")
     assert done.exit_code == 2
     assert "commit_interval" in single_line_error(done.err)
+
+
+def test_a_setting_that_the_command_does_not_read_is_refused(cli, stream_options):
+    done = cli("pause", *stream_options, "--reason", "a test", "--set", "max_records=1")
+    assert done.exit_code == 2
+    assert_mentions(single_line_error(done.err), "max_records: this command does not read it", "role_arn")
 
 
 def test_an_option_and_the_same_setting_are_refused(cli, stream_options):
@@ -135,20 +143,18 @@ def test_without_a_table_it_is_refused(cli, stream):
     assert_mentions(single_line_error(done.err), "--set", "--table")
 
 
-@pytest.mark.parametrize("command", ["run", "positions", "seek", "replay", "maintain", "doctor"])
-def test_every_command_on_a_stream_has_the_option(cli, command, stream, tmp_path):
-    more = {"seek": ["--to", "LATEST", "--all-shards"], "replay": ["--from", "TRIM_HORIZON"]}.get(command, [])
-    place = ["--stream", stream, "--table", str(tmp_path / "table"), "--set", "commit_interval=0.01"]
-    done = cli(command, *place, *more)
-    assert done.exit_code == 2
-    assert "commit_interval" in single_line_error(done.err)
-
-
 def test_outside_of_a_project_the_error_asks_for_the_table(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = cli("run", "--stream", "clicks")
     assert done.exit_code == 2
     assert_mentions(single_line_error(done.err), "stream clicks: ", tmp_path, "--table")
+
+
+def test_a_command_that_opens_no_table_asks_for_the_region_instead(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = cli("consumer", "show", "--stream", "clicks")
+    assert done.exit_code == 2
+    assert_mentions(single_line_error(done.err), "stream clicks: ", tmp_path, "--region")
 
 
 @pytest.mark.slow

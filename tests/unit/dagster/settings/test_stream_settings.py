@@ -187,7 +187,7 @@ def test_every_field_of_the_yaml_may_be_a_template(name):
     ],
 )
 def test_an_option_of_the_command_line_has_the_description_and_the_choices_of_its_setting(flag, name):
-    command = click.command()(stream_options(lambda **_: None))
+    command = click.command()(stream_options(name)(lambda **_: None))
     (option,) = [each for each in command.params if flag in each.opts]
     field = StreamSettings.model_fields[name]
     assert isinstance(option, click.Option)
