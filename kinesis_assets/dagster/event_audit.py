@@ -83,12 +83,18 @@ class EventAudit:
                     f"batch {link.batch_id}: its run {link.by} is unfinished; if its process no longer "
                     "exists, terminate it in the UI",
                 )
-            for link, shard_ids in without_events:
-                if link.commit_id in too_old:
-                    skipped.append(link)
-                    continue
-                for shard_id in shard_ids:
-                    yield self._missing_event(link, shard_id)
+            skipped += [link for link, _ in without_events if link.commit_id in too_old]
+            missing = [
+                (link, shard_id)
+                for link, shard_ids in without_events
+                if link.commit_id not in too_old
+                for shard_id in shard_ids
+            ]
+            if self.add_events:
+                events = [event_of(link, self.names, shard_id) for link, shard_id in missing]
+                report_outside_of_runs(self.instance, events)
+            for link, shard_id in missing:
+                yield self._missing_event(link, shard_id)
         if skipped:
             yield Finding(
                 "events",
@@ -102,7 +108,6 @@ class EventAudit:
         if not self.add_events:
             sentence = f"{sentence}; the sensor adds it, or the doctor without --dry-run"
             return Finding("events", Level.PROBLEM, sentence, shard_id)
-        report_outside_of_runs(self.instance, [event_of(link, self.names, shard_id)])
         return Finding("events", Level.INFO, f"{sentence}; the event was added", shard_id)
 
     def _extra_events(self, history: History) -> Iterator[Finding]:

@@ -45,6 +45,23 @@ def test_missing_events_are_added_once(bench, instance):
     assert bench.levels(instance=instance)["events"] == {"ok"}
 
 
+def test_missing_events_of_many_commits_are_stored_at_once(bench, instance, monkeypatch):
+    store, batches = instance.event_log_storage.store_event_batch, []
+
+    def count(entries):
+        batches.append(sorted(entry.dagster_event.partition for entry in entries))
+        store(entries)
+
+    bench.create(2)
+    for _ in range(3):
+        bench.put(1)
+        bench.put(2, part=0.5)
+        bench.run(by="no such run")
+    monkeypatch.setattr(instance.event_log_storage, "store_event_batch", count)
+    assert bench.problems(instance=instance, add_events=True) == []
+    assert batches == [[A] * 3 + [B] * 3]
+
+
 def test_missing_events_are_a_problem_and_are_not_added_by_default(bench, instance):
     bench.create()
     bench.put(1, 2, 3)
