@@ -6,6 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.results import CheckResult, counted, worst
+from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.operations.doctor.row_scan import scan
 from kinesis_assets.spark.session import wrap_spark_errors
@@ -62,7 +63,8 @@ def check_no_duplicate_keys(
     if duplicated:
         description = (
             f"{counted(duplicated, 'key')} {'is' if duplicated == 1 else 'are'} in the table more than once. "
-            "Another program may have written to it: stop that, and derive the rows again in another table"
+            f"Another program may have written to it: stop that, and run {REBUILD_COMMAND}, which "
+            "derives all rows again"
         )
     else:
         description = f"each key of {counted(rows, 'row')} is there once"

@@ -14,6 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from kinesis_assets.derive.derivation import CheckedRows, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.derive.rebuild import rebuild
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     BadRecordsRefused,
     InvalidInput,
@@ -189,13 +191,28 @@ def test_another_type_is_refused_before_anything_is_written(bench, derived):
     land(bench, order(1))
     files = DeltaTable(derived.table.uri).file_uris()
     with pytest.raises(SchemaChangeRefused, match=r"\bid\b.*\binteger\b.*\bstring\b"):
-        derived.run(transform=lambda new: orders(new).withColumn("id", F.col("id").cast("string")))
+        derived.run(transform=as_text)
     assert DeltaTable(derived.table.uri).file_uris() == files
 
 
 def as_text(new):
     """Return orders whose id is a text, and whose amount is the first column."""
     return orders(new).select("amount", F.col("id").cast("string"))
+
+
+def test_a_refused_type_is_written_under_another_name_or_after_a_rebuild_as_the_error_says(bench, derived):
+    land(bench, order(0))
+    derived.run()
+    land(bench, order(1))
+    with pytest.raises(SchemaChangeRefused, match="give it another name, or run `kinesis-assets rebuild`"):
+        derived.run(transform=as_text)
+    derived.run(transform=lambda new: as_text(new).withColumnRenamed("id", "text"))
+    assert derived.values("id", "text") == [(0, None), (None, "1")]
+    land(bench, order(2))
+    source, definition = open_source(bench.table.uri), derived.derivation.definition
+    rebuild(derived.table, source, definition, (), by="ann", apply=True)
+    derived.run(transform=as_text)
+    assert derived.values("id") == ["0", "1", "2"]
 
 
 def types(derived):

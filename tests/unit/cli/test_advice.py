@@ -104,10 +104,17 @@ def test_a_floor_in_the_future_is_lowered(ingested, place, follow, cli):
     assert "--lower-floor" not in cli("doctor", *place).out
 
 
-def test_the_shards_of_a_stream_are_listed(ingested, follow):
+@pytest.mark.parametrize("operation", ["seek", "replay"])
+def test_the_shards_of_a_stream_are_listed_for_those_that_change_rows(ingested, follow, operation):
+    arguments = {"seek": ["LATEST"], "replay": ["TRIM_HORIZON", None]}[operation]
     with pytest.raises(InvalidInput) as caught:
-        ingested.seek("LATEST", "shardId-999999999999")
+        getattr(ingested, operation)(*arguments, "shardId-999999999999")
     assert ingested.shard_ids[0] in follow(str(caught.value), "positions")
+
+
+def test_the_shards_of_a_stream_are_listed_for_a_run(ingested, place, follow, cli):
+    refused = cli("run", "--shard", "shardId-999999999999", *place)
+    assert ingested.shard_ids[0] in follow(refused.err, "plan")
 
 
 def test_the_stream_is_found_once_the_configured_profile_exists(ingested, place, cli, monkeypatch):

@@ -151,7 +151,7 @@ def test_two_runs_with_one_consumer_leave_each_record_once(bench, register):
     bench.assert_exactly_once()
 
 
-def test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once(bench, calls):
+def test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once(bench, register, calls):
     bench.create(1)
     bench.put_many(5)
     calls()
@@ -161,7 +161,14 @@ def test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once(bench,
     assert "SubscribeToShard" not in calls()
     assert len(run.warnings) == 1
     assert "consumer lake is not there" in run.warnings[0]
-    assert "kinesis-assets consumer register" in run.warnings[0]
+    assert "Register it with `kinesis-assets consumer register`" in run.warnings[0]
+    register()
+    bench.put_many(5)
+    run = FanOutRun(bench)
+    run.run_as("lake", A)
+    bench.assert_exactly_once()
+    assert "SubscribeToShard" in calls()
+    assert run.warnings == []
 
 
 def test_a_consumer_that_cannot_be_described_is_not_reported_as_missing(bench, register, faults, calls):

@@ -247,9 +247,11 @@ def test_a_time_is_handed_over_as_its_first_record_or_refused_without_one(handed
 def test_a_stream_that_is_not_paused_is_refused(handed, bench, leases):
     resume(bench.table)
     assert effects(handed.hand(apply=False)) == ["new"]
-    with pytest.raises(InvalidInput, match="Run `kinesis-assets pause`"):
+    with pytest.raises(InvalidInput, match=r"Run `kinesis-assets pause`, .* export again"):
         handed.hand()
     assert leases.items == {}
+    handed.pause()
+    assert effects(handed.hand()) == ["new"]
 
 
 def test_a_run_in_progress_is_refused_and_a_dead_one_is_not(handed, bench, leases, read):

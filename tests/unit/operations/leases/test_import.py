@@ -16,6 +16,7 @@ from kinesis_assets.operations.leases.consumer import ConsumerShard
 from kinesis_assets.operations.leases.lease import stream_name_of
 from kinesis_assets.operations.leases.take_over import take_over
 from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 from kinesis_assets.testing import UserRecord, aggregate
 from support.aggregates import aggregate_of
 from support.copied_table import copy_rows
@@ -349,7 +350,7 @@ def test_a_sequence_number_that_kinesis_rejects_is_refused(handed, bench, leases
 # Tables that exist
 
 
-def test_a_table_with_positions_is_refused_and_compared(handed, bench, leases):
+def test_a_table_with_positions_is_refused_and_compared(handed, bench, leases, tmp_path):
     first, second, third = bench.create(3)
     numbers = bench.put(1, 2, 3, shard_id=first)
     bench.put(4, shard_id=second)
@@ -361,9 +362,12 @@ def test_a_table_with_positions_is_refused_and_compared(handed, bench, leases):
     leases.lease(first, numbers[2])
     assert effects(handed.take(apply=False))[0] == "skips"
     version = bench.version
-    with pytest.raises(InvalidInput, match="kinesis-assets seek"):
+    with pytest.raises(InvalidInput, match=r"Import into a new table; or .* `kinesis-assets seek`"):
         handed.take()
     assert bench.version == version
+    bench.table = PositionedTable(str(tmp_path / "new"))
+    handed.take()
+    assert (bench.run().errors, bench.items) == ({}, [4])
 
 
 def test_a_table_with_rows_and_no_positions_is_refused(handed, bench, leases):
