@@ -14,7 +14,9 @@ from kinesis_assets.dagster.derived.routed_rows import RoutedRows
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
+from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.redrive import redrive
+from kinesis_assets.derive.source_tables import open_source
 from support.derived import maintain_derived
 from support.routed import ORDER, Routed, event
 
@@ -130,6 +132,22 @@ def test_a_table_reads_only_files_of_its_route_and_each_row_once(routed):
             router.table.files.delete_file(file.path)  # a table that reads it fails
     later = replace(users, table=DerivedTable(f"{users.table.uri}_later"))
     assert [len(each.rows) for each in (users, later) if each.run() is not None] == [2, 2]
+
+
+def test_a_router_and_the_tables_below_it_start_again_by_a_rebuild_of_each(routed):
+    tables = routed()
+    router, orders = tables.router(), tables.of_route(0)
+    tables.ingest(event("placed", 1), event("paid", 2))
+    for each in (router, orders):
+        each.run()
+    for each in (router, orders):
+        made = each.derivation
+        source = open_source(made.source)
+        rebuild(each.table, source, made.definition, made.partition_by, by="ann", apply=True)
+    tables.ingest(event("paid", 3))
+    for each in (router, orders):
+        each.run()
+    assert orders.values("id") == [1, 2, 3]
 
 
 def test_compaction_of_the_router_changes_nothing_for_its_tables(routed):

@@ -152,6 +152,9 @@ def test_a_table_of_errors_at_another_position_is_refused(typed, before, behind)
     assert_mentions(str(raised.value), str(cursor), str(newest.cursor), "`kinesis-assets rebuild` for both")
     with pytest.raises(TableOfAnotherSource):
         backlog_of(source_of(typed), cursor)
+    typed.rebuild()
+    typed.append((1, 1, "a"), (2, 2, "a"), errors=[b"one", b"two"])
+    assert errors_of(typed)[0] == [b"one", b"two"]
 
 
 def test_a_table_of_errors_is_refused_if_the_typed_table_was_started_again(typed, before):
