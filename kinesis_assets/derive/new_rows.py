@@ -6,6 +6,7 @@ The checks ask between runs what the next run of a derived table does. So this s
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +27,7 @@ from kinesis_assets.derive.losses import (
 )
 from kinesis_assets.derive.policy import MAX_BYTES, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.read import read
-from kinesis_assets.derive.row_order import RowOrder
+from kinesis_assets.derive.row_order import RowOrder, end_between_commits
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsMissing, TableError, TableRewritten
 from kinesis_assets.table.data_file import TableFile
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.source import RankedFile, Source
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.kinesis.role import AssumedRole
+
+
+Recorded = Callable[["Cursor"], "Sequence[int]"]
+"""Returns the batch ids of the commits that are recorded, oldest first, for a position in the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +134,30 @@ def new_rows(
     return rows_since(open_source(table, role), since, max_bytes)
 
 
-def rows_since(source: Source, since: Cursor | None, max_bytes: float) -> NewRows:
-    """Return the next rows of an open source, see `new_rows`."""
+def rows_since(
+    source: Source, since: Cursor | None, max_bytes: float, recorded: Recorded | None = None
+) -> NewRows:
+    """Return the next rows of an open source, see `new_rows`.
+
+    Args:
+        recorded: Lets steps end between two commits, for a consumer of which the order of rows matters.
+    """
     start = source.start if since is None else source.accepted(since)
     commits = source.commits_since(start)
     if start.history is not None:
-        return _history(source, start, start.history, commits, max_bytes)
+        return _history(source, start, start.history, commits, max_bytes, recorded=recorded)
     rows = _increment(source, start, commits, max_bytes)
     return rows if since is not None else replace(rows, lost=[*source.forgotten, *rows.lost])
 
 
 def _history(
-    source: Source, start: Cursor, above: int, commits: Sequence[SourceCommit], max_bytes: float
+    source: Source,
+    start: Cursor,
+    above: int,
+    commits: Sequence[SourceCommit],
+    max_bytes: float,
+    *,
+    recorded: Recorded | None,
 ) -> NewRows:
     """Return rows that the source had when its consumer started, in the order of their batch ids.
 
@@ -150,6 +167,9 @@ def _history(
     selection = Selection(without=frozenset(commit.batch_id for commit in commits), above=above)
     files = source.ranked_files(selection)
     through = _limit(files, max_bytes)
+    if through is not None and recorded is not None:
+        batch_ids = [each for each in recorded(start) if each not in selection.without]
+        through = _unless_last(files, end_between_commits(through, batch_ids))
     selection = msgspec.structs.replace(selection, through=through)
     return NewRows(
         table=source.folder.uri,
@@ -205,9 +225,13 @@ def _limit(files: Sequence[RankedFile], max_bytes: float) -> int | None:
     for each in sorted(files, key=lambda each: (each.last is None, each.last)):
         total += each.file.size
         if total >= max_bytes:
-            later = any(other.last is None or other.last > (each.last or 0) for other in files)
-            return each.last if later else None
+            return _unless_last(files, each.last or 0)
     return None
+
+
+def _unless_last(files: Sequence[RankedFile], batch_id: int) -> int | None:
+    """Return a batch id if there may be rows with a greater one; None otherwise."""
+    return batch_id if any(each.last is None or each.last > batch_id for each in files) else None
 
 
 def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], max_bytes: float) -> NewRows:
@@ -296,6 +320,7 @@ def next_rows(
     on_deleted: OnDeleted,
     max_bytes: float,
     is_rollup: bool,
+    recorded: Recorded | None = None,
 ) -> NewRows | Restart:
     """Return the next rows that a table consumes; or why it must start again instead.
 
@@ -307,7 +332,7 @@ def next_rows(
     try:
         if present is not None:
             refuse_rewritten(present)
-        rows = rows_since(source, None if newest is None else newest.cursor, max_bytes)
+        rows = rows_since(source, None if newest is None else newest.cursor, max_bytes, recorded)
     except (SourceCommitsMissing, SourceRowsMissing, TableRewritten) as error:
         if on_deleted is not OnDeleted.REBUILD:
             raise

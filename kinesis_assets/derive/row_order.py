@@ -29,6 +29,35 @@ _LENGTH_DIGITS = 3
 """A sequence number has at most 129 digits."""
 
 
+_MOST_OVERLAPPING = 100
+"""The maximum number of batches that a step includes in addition, so that it ends between two commits."""
+
+
+def end_between_commits(batch_id: int, recorded: Sequence[int]) -> int:
+    """Return where a step over batches in the order of their ids ends between two commits.
+
+    Runs that overlap commit in another order than that in which they draw their ids. A row would replace an
+    equal one of a later commit if a step ended between two of them.
+
+    Args:
+        batch_id: The id at which the step would end otherwise.
+        recorded: The batch ids of the commits, oldest first.
+
+    Returns:
+        The first id from that one on such that the commits up to it are those before all others. It is that
+        one itself if too many runs overlap.
+    """
+    end = batch_id
+    while True:
+        before = sum(each <= end for each in recorded)
+        greatest = max(recorded[:before], default=end)
+        if greatest <= end:
+            return end
+        if sum(batch_id < each <= greatest for each in recorded) > _MOST_OVERLAPPING:
+            return batch_id
+        end = greatest
+
+
 @dataclass(frozen=True, slots=True)
 class RowOrder:
     """The order of the rows of a step.

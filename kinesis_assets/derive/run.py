@@ -207,6 +207,7 @@ class _Step:
             on_deleted=derivation.on_deleted,
             max_bytes=derivation.step_bytes,
             is_rollup=isinstance(derivation.mode, Rollup),
+            recorded=self.recorded_until if self.is_ordered else None,
         )
         if isinstance(found, Restart):
             return found
@@ -221,12 +222,25 @@ class _Step:
         """
         if isinstance(self.derivation.mode, Router):
             rows = replace(rows, order=replace(rows.order, within=()))
-        if rows.order.commits is not None or not isinstance(self.derivation.mode, Router | Upsert):
+        if rows.order.commits is not None or not self.is_ordered:
             return rows
-        started = msgspec.structs.replace(rows.cursor, history=None, unread=None)
+        return replace(rows, order=replace(rows.order, commits=self.recorded_until(rows.cursor)))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the order of the source's rows matters."""
+        return isinstance(self.derivation.mode, Router | Upsert)
+
+    def recorded_until(self, cursor: Cursor) -> tuple[int, ...]:
+        """Return the batch ids of the commits before the table started that are recorded, oldest first.
+
+        Args:
+            cursor: A position in the rows that the source had then.
+        """
+        started = msgspec.structs.replace(cursor, history=None, unread=None)
         if self.recorded is None or self.recorded[0] != started:
             self.recorded = started, self.source.recorded_batches()
-        return replace(rows, order=replace(rows.order, commits=self.recorded[1]))
+        return self.recorded[1]
 
     @property
     def newest(self) -> DerivedCommit | None:

@@ -96,7 +96,8 @@ def test_runs_that_overlapped_are_taken_in_the_order_of_their_commits_by_a_table
         return bench.land(*arguments)
 
     bench.execute(bench.plan([first]), land_after_the_other_run)
-    assert consumed(started_later, started_before) == [[(1, 1)]] * 2
+    in_steps = replace(started_before, table=DerivedTable(f"{started_before.table.uri}_later"))
+    assert consumed(started_later, started_before, in_steps) == [[(1, 1)]] * 3
 
 
 def test_an_insert_and_a_deletion_at_one_time_leave_no_row_in_one_step_and_in_two(bench, tables):

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows
 from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     InvalidInput,
@@ -120,6 +121,22 @@ def test_the_recorded_batches_are_in_the_order_of_their_commits(overlapping):
     ids = {int(row["data"]): row["batch_id"] for row in bench.rows}
     assert ids[1] < ids[2]
     assert open_source(bench.table.uri).recorded_batches()[-2:] == (ids[2], ids[1])
+
+
+def test_a_step_of_the_history_does_not_end_between_batches_that_were_committed_in_another_order(overlapping):
+    bench, _ = overlapping
+    bench.put(3)
+    bench.run()
+    source = open_source(bench.table.uri)
+
+    def step(since, recorded):
+        rows = rows_since(source, since, 1, recorded)
+        return rows.cursor, (items(bench, rows), rows.more)
+
+    assert step(None, None)[1] == ([1], True)  # to a consumer of which the order does not matter
+    cursor, first = step(None, lambda _: source.recorded_batches())
+    _, second = step(cursor, lambda _: source.recorded_batches())
+    assert (first, second) == (([1, 2], True), ([3], False))
 
 
 def test_a_replayed_batch_is_among_the_recorded_ones_in_its_place(landed):
