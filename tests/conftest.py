@@ -22,6 +22,7 @@ pytest_plugins = [
     "support.fixtures.dagster",
     "support.fixtures.gateway",
     "support.fixtures.glue",
+    "support.fixtures.iceberg",
     "support.fixtures.metrics",
     "support.fixtures.moto",
     "support.fixtures.spark",

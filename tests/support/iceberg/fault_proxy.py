@@ -1,0 +1,167 @@
+"""A proxy before a REST catalog, which loses responses, replaces them, delays requests or serves old ones."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from benchmarks.harness.waiting import SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Fault(NamedTuple):
+    """What happens to a commit.
+
+    Attributes:
+        status: The status of the response; None if the connection is closed instead.
+        lands: Whether the catalog gets the request before.
+    """
+
+    status: int | None
+    lands: bool = True
+
+
+LOST_RESPONSE = Fault(None)
+LOST_REQUEST = Fault(None, lands=False)
+CONFLICT_AFTER_SUCCESS = Fault(409)
+ERROR_AFTER_SUCCESS = Fault(500)
+UNAVAILABLE = Fault(503, lands=False)
+
+
+class Reply(NamedTuple):
+    """A response of the catalog."""
+
+    status: int
+    content: bytes
+    kind: str
+
+
+@dataclass
+class FaultProxy:
+    """The proxy, which runs while it is entered as a context.
+
+    Attributes:
+        catalog_url: The URL of the catalog.
+        faults: What happens to the next commits, in order. Later ones are forwarded.
+        commits: The body of each commit that was received.
+        url: The URL of the proxy.
+    """
+
+    catalog_url: str
+    faults: deque[Fault] = field(default_factory=deque)
+    commits: list[dict[str, Any]] = field(default_factory=list)
+    url: str = ""
+    _gate: threading.Event = field(default_factory=threading.Event)
+    _waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    _loaded: dict[str, Reply] = field(default_factory=dict)
+    _is_stale: bool = False
+
+    def __enter__(self) -> Self:
+        self._gate.set()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
+        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @contextmanager
+    def delayed(self) -> Iterator[None]:
+        """Delay the commits of this block until it ends, see `wait_for_commit`."""
+        self._gate.clear()
+        try:
+            yield
+        finally:
+            self._gate.set()
+
+    def wait_for_commit(self) -> None:
+        """Wait until another delayed commit has been received."""
+        assert self._waiting.acquire(timeout=SECONDS)
+
+    @contextmanager
+    def stale(self) -> Iterator[None]:
+        """Load tables in this block as they were when they were last loaded before it."""
+        self._is_stale = True
+        try:
+            yield
+        finally:
+            self._is_stale = False
+
+    def reply(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply | None:
+        """Return the response to a request; None if the connection is to be closed."""
+        parts = path.partition("?")[0].strip("/").split("/")
+        is_of_table = len(parts) >= 5 and parts[-2] == "tables"
+        if is_of_table and method == "GET":
+            if not (self._is_stale and path in self._loaded):
+                self._loaded[path] = self._forward(method, path, headers, body)
+            return self._loaded[path]
+        if not (is_of_table and method == "POST"):
+            return self._forward(method, path, headers, body)
+        self.commits.append(json.loads(body))
+        if not self._gate.is_set():
+            self._waiting.release()
+            self._gate.wait()
+        if not self.faults:
+            return self._forward(method, path, headers, body)
+        fault = self.faults.popleft()
+        if fault.lands:
+            done = self._forward(method, path, headers, body)
+            assert done.status == HTTPStatus.OK, done.content
+        return None if fault.status is None else _error(fault.status)
+
+    def _forward(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        connection = http.client.HTTPConnection(urlsplit(self.catalog_url).netloc, timeout=SECONDS)
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            kind = response.getheader("Content-Type", "application/json")
+            return Reply(response.status, response.read(), kind)
+        finally:
+            connection.close()
+
+
+def _error(status: int) -> Reply:
+    error = {"message": "made by the proxy", "type": "FaultProxy", "code": status}
+    return Reply(status, json.dumps({"error": error}).encode(), "application/json")
+
+
+def _handler_of(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            headers = {
+                name: self.headers[name] for name in ("Content-Type", "Authorization") if name in self.headers
+            }
+            reply = proxy.reply(self.command, self.path, headers, body)
+            if reply is None:
+                self.close_connection = True
+                return
+            self.send_response(reply.status)
+            self.send_header("Content-Type", reply.kind)
+            if reply.status != HTTPStatus.NO_CONTENT:
+                self.send_header("Content-Length", str(len(reply.content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(reply.content)
+
+        do_GET = do_POST = do_DELETE = do_HEAD = _answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler

@@ -1,0 +1,83 @@
+"""A REST catalog: Iceberg's own handlers in `RestCatalogServer.java`, in a process of their own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness.file_lock import locked
+from support.skipping import give_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FOLDER = Path(__file__).parent
+BUILDS = Path(__file__).parents[3] / ".local" / "iceberg"
+SERVER = "org.apache.iceberg.rest.RestCatalogServer"
+
+
+def class_path() -> str:
+    """Return the class path of the compiled server. What has not been built here before is built.
+
+    Maven downloads the libraries on first use, with its own settings.
+    """
+    pom, source = FOLDER / "pom.xml", FOLDER / "RestCatalogServer.java"
+    libraries = BUILDS / "libraries"
+    BUILDS.mkdir(parents=True, exist_ok=True)
+    with locked(BUILDS / "lock"):  # several test sessions may share the folder
+        if changed(pom):
+            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
+            _run(["mvn", "-q", "-B", "-f", str(pom), goal, f"-Dmdep.outputFile={libraries}"])
+        if changed(source):
+            _run(["javac", "-nowarn", "-cp", libraries.read_text(), "-d", str(BUILDS), str(source)])
+    return f"{libraries.read_text()}:{BUILDS}"
+
+
+@contextmanager
+def running(properties: Mapping[str, str], folder: Path) -> Iterator[str]:
+    """Run a server until the end of the block, and yield its URL.
+
+    Args:
+        properties: Those of the catalog beside its database, which is in the folder.
+        folder: An empty folder.
+    """
+    catalog = {
+        "uri": f"jdbc:sqlite:{folder}/catalog.db",
+        "jdbc.schema-version": "V1",
+        "clients": "1",  # SQLite has one writer
+        **properties,
+    }
+    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path(), SERVER]
+    command += [f"{name}={value}" for name, value in catalog.items()]
+    log = folder / "log"
+    with log.open("wb") as errors:
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    assert server.stdout is not None
+    try:
+        port = server.stdout.readline().strip()
+        assert port, log.read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.communicate()
+
+
+def changed(source: Path) -> bool:
+    """Whether a source has changed since the last call. A copy of it is kept."""
+    copy = BUILDS / source.name
+    if copy.exists() and copy.read_bytes() == source.read_bytes():
+        return False
+    copy.write_bytes(source.read_bytes())
+    return True
+
+
+def _run(command: list[str]) -> None:
+    if shutil.which(command[0]) is None:
+        give_up(f"{command[0]} is not installed")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        give_up(f"{' '.join(command[:4])} failed: {(done.stdout or done.stderr)[-1000:]}")
