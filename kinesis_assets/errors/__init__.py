@@ -74,6 +74,14 @@ class LeaseTableFailed(KinesisAssetsError):
         self.code = code
 
 
+class CatalogFailed(KinesisAssetsError):
+    """A table cannot be registered in the AWS Glue Data Catalog. `code` is the error code of the service."""
+
+    def __init__(self, reason: str, *, advice: str = "", code: str = "") -> None:
+        super().__init__(reason, advice=advice)
+        self.code = code
+
+
 class StreamError(KinesisAssetsError):
     """Base of the errors that concern a whole stream, which `stream` names."""
 

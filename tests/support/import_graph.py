@@ -54,7 +54,7 @@ INNER_LAYERS = {
         ("run_files",),
         ("store",),
     ),
-    "operations": (("leases",), ("compare", "doctor", "replay", "seek")),
+    "operations": (("leases",), ("catalog", "compare", "doctor", "replay", "seek")),
     "kinesis": (("reading",), ("transport",), ("records",)),
 }
 """The same of the folders within a folder. Its own modules may be imported by these, and import them."""
