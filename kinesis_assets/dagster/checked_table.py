@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.consumption import derived_tables, has_uri
@@ -33,6 +33,7 @@ class CheckedTable:
         groups: The columns of the groups of a roll-up; empty if it is none.
         partition_by: The partition columns; None if they are not known.
         is_router: Whether other tables consume its rows by their route.
+        catalog: Where the table is registered, see `catalog_of`; empty if it is not.
     """
 
     key: dg.AssetKey
@@ -46,6 +47,7 @@ class CheckedTable:
     groups: tuple[str, ...] = ()
     partition_by: tuple[str, ...] | None = None
     is_router: bool = False
+    catalog: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class CheckedTable:
             consumption.groups,
             consumption.partition_by,
             consumption.is_router,
+            consumption.catalog,
         )
 
     @property
@@ -83,10 +86,11 @@ def checked_tables(
 ) -> list[CheckedTable]:
     """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
 
-    Tables without checks are left out, and those whose source is not one of these assets: their runs fail.
+    Tables with neither checks nor an entry in a catalog are left out, and those whose source is not one of
+    these assets: their runs fail.
     """
     return [
         CheckedTable.of(key, each, definitions[each.upstream], role)
         for key, each in derived_tables(definitions, stream).items()
-        if each.checks.reading_no_rows and has_uri(definitions, each.upstream)
+        if (each.checks.reading_no_rows or each.catalog) and has_uri(definitions, each.upstream)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ class Consumption:
         routes: If its source is a router, the values of the column `route` of the rows that it consumes.
         groups: The columns of the groups of a roll-up; empty if it is none.
         retention: How long the table keeps rows; None if it keeps all.
+        catalog: Where the table is registered, see `catalog_of`; empty if it is not.
     """
 
     stream: StreamNames
@@ -62,6 +63,7 @@ class Consumption:
     retention: Retention | None = None
     routes: tuple[str, ...] = ()
     is_router: bool = False
+    catalog: Mapping[str, str] = field(default_factory=dict)
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`."""

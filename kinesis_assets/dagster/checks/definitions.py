@@ -59,6 +59,7 @@ def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition
 
 @shown_as_failures()
 def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckResult]":
+    from kinesis_assets.dagster.catalog_entries import CatalogEntries  # noqa: PLC0415  # as below
     from kinesis_assets.dagster.checks.evaluation import Evaluation  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.dagster.checks.remembered import sensor_memory  # noqa: PLC0415  # as above
     from kinesis_assets.table.run_files.pause import read_pause  # noqa: PLC0415  # as above
@@ -77,6 +78,7 @@ def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckR
         pause=read_pause(opened.table),
         before=memory.checks.unverified(),
         max_commits=MAX_COMMITS,
+        entries=CatalogEntries(opened),
     ).results
 
 
@@ -109,6 +111,7 @@ def execute_checks(
         context: The context of the running asset. If it was materialized, `DerivedRunChecks` has reported the
             checks that read no rows.
     """
+    from kinesis_assets.dagster.catalog_entries import CatalogEntries  # noqa: PLC0415  # as below
     from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.dagster.checks.in_run import evaluated  # noqa: PLC0415  # as above
 
@@ -116,7 +119,7 @@ def execute_checks(
     materializes = bool(context.selected_asset_keys)
     results: list[CheckResult] = []
     if selected - SCANNING and not materializes:
-        results += evaluated(context.instance, table, time())
+        results += evaluated(context.instance, table, time(), CatalogEntries(opened))
     check = table.checks.no_duplicates
     if check is not None and table.checks.scan_is_requested(selected, materializes=materializes):
         results.append(check_no_duplicate_keys(check, table, opened.start_spark()))

@@ -43,6 +43,7 @@ from kinesis_assets.table.commit_ids import time_of_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kinesis_assets.dagster.catalog_entries import CatalogEntries
     from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import (
         DerivedContinuityCheck,
@@ -271,20 +272,31 @@ class DerivedEvaluation:
         before: DerivedProgress,
         now: float,
         open_source: Callable[[str, AssumedRole | None], Source] = open_source,
+        *,
+        entries: CatalogEntries | None = None,
     ) -> None:
         self._table = table
         self._checks = table.checks
         self._state = state
         self._now = now
         self._open_source = open_source
+        self._entries = entries
         self.progress = msgspec.structs.replace(before, at=now, read_at=now)
         self.results = [
+            *self._of_catalog(),
             *self._of_consumption(),
             *self._of_losses(),
             *self._of_records(),
             *self._of_routes(),
             *self._of_files(),
         ]
+
+    def _of_catalog(self) -> Iterator[CheckResult]:
+        snapshot, catalog = self._state.snapshot, self._table.catalog
+        if self._entries is not None and snapshot is not None and catalog:
+            result = self._entries.check(self._checks.catalog, self._table.key, catalog, snapshot)
+            if result is not None:
+                yield result
 
     def _of_consumption(self) -> Iterator[CheckResult]:
         checks, backlog, problem, restarts = self._checks, None, None, None

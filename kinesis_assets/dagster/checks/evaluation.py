@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from kinesis_assets.dagster.catalog_entries import CatalogEntries
     from kinesis_assets.dagster.checks.results import CheckResult
     from kinesis_assets.dagster.settings.check_settings import Checks
     from kinesis_assets.dagster.stream import OpenStream
@@ -111,6 +112,7 @@ class Evaluation:
         shards: The position of each shard; None if the list is not newer than the positions in the table.
         waiting: The shards that wait to be read: their last run failed, or something arrived in them.
         failing: The shards that failed in their last run, with a sentence about it.
+        entries: Registers the table in the Data Catalog; None if nothing is registered.
 
     Attributes:
         results: The result of each check that is defined and can be evaluated.
@@ -135,8 +137,10 @@ class Evaluation:
         pause: Pause | None,
         before: ChecksProgress,
         max_commits: int = MAX_COMMITS,
+        entries: CatalogEntries | None = None,
     ) -> None:
         self._opened = opened
+        self._entries = entries
         self._checks: Checks = opened.checks
         state = None if snapshot is None else _state_of(snapshot, listing)
         recorded = {} if state is None else state.positions.shards
@@ -228,6 +232,11 @@ class Evaluation:
             late = lateness(mirror, state.positions.commit_id, before.late_mirror, now)
             self.progress = msgspec.structs.replace(self.progress, late_mirror=late)
             yield check_lease_table(checks.lease_table, mirror, late, now)
+        if self._entries is not None and (catalog := self._opened.settings.catalog):
+            key = self._opened.names.raw_key
+            result = self._entries.check(checks.catalog, key, catalog, state.snapshot)
+            if result is not None:
+                yield result
 
 
 def _state_of(snapshot: TableSnapshot, listing: StreamListing | None) -> TableState | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kinesis_assets.dagster.catalog_entries import CatalogEntries
 from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedEvaluation,
     DerivedProgress,
@@ -16,6 +17,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.remembered import sensor_memory
 from kinesis_assets.dagster.checks.results import RunReports
+from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class RunChecks(RunReports):
         self.report()
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
+        entries = CatalogEntries(self._opened)
         memory = sensor_memory(self._step.instance, self._opened.names)
         if memory.is_recent(now):
             since = memory.checks.waiting
@@ -80,7 +83,7 @@ class RunChecks(RunReports):
             for shard_id, reason in memory.failing_at(now).items()
             if shard_id not in self._shards
         }
-        return Evaluation(
+        results = Evaluation(
             self._opened,
             self._step.instance,
             self._listing,
@@ -90,7 +93,10 @@ class RunChecks(RunReports):
             failing=others | self._failing,
             pause=read_pause(self._opened.table),
             before=msgspec.structs.replace(memory.checks, waiting=waiting),
+            entries=entries,
         ).results
+        report_events(self._step, entries.taken_events())
+        return results
 
     def _waiting(self, waiting: dict[str, float], tick: float | None) -> dict[str, float]:
         """Return by shard id since when a shard waits to be read, in seconds since the epoch.
@@ -116,16 +122,25 @@ class RunChecks(RunReports):
 class DerivedRunChecks(RunReports):
     """The checks of a derived table in one run."""
 
-    def __init__(self, step: dg.StepExecutionContext, table: CheckedTable) -> None:
+    def __init__(self, step: dg.StepExecutionContext, table: CheckedTable, opened: OpenStream) -> None:
         super().__init__(step, table.key, table.checks.reading_no_rows, f"table {table.uri}")
         self._table = table
+        self._opened = opened
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
-        return evaluated(self._step.instance, self._table, now, has_run=True)
+        entries = CatalogEntries(self._opened)
+        results = evaluated(self._step.instance, self._table, now, entries, has_run=True)
+        report_events(self._step, entries.taken_events())
+        return results
 
 
 def evaluated(
-    instance: dg.DagsterInstance, table: CheckedTable, now: float, *, has_run: bool = False
+    instance: dg.DagsterInstance,
+    table: CheckedTable,
+    now: float,
+    entries: CatalogEntries,
+    *,
+    has_run: bool = False,
 ) -> list[CheckResult]:
     """Evaluate the checks of a derived table outside of the sensor.
 
@@ -135,4 +150,4 @@ def evaluated(
     before = sensor_memory(instance, table.stream).derived_checks.get(table.name, DerivedProgress())
     if has_run:
         before = msgspec.structs.replace(before, failing=None)
-    return DerivedEvaluation(table, DerivedState.of(table), before, now).results
+    return DerivedEvaluation(table, DerivedState.of(table), before, now, entries=entries).results

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from kinesis_assets.dagster.catalog_entries import CatalogEntries
     from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import Checks
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
@@ -56,6 +57,7 @@ def check_events(
     waiting: Collection[str],
     failing: Mapping[str, str],
     pause: Pause | None,
+    entries: CatalogEntries | None = None,
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 
@@ -65,7 +67,7 @@ def check_events(
         pause: The pause of the stream; None if it is not paused.
     """
     names = opened.checks.reading_no_rows
-    if not names:
+    if not names and not opened.settings.catalog:
         return [], before
     try:
         evaluation = Evaluation(
@@ -79,6 +81,7 @@ def check_events(
             failing=failing,
             pause=pause,
             before=before,
+            entries=entries,
         )
     except KinesisAssetsError as error:
         _log.warning(_STREAM_NOT_EVALUATED, opened.name, reason_of(error))
@@ -217,6 +220,7 @@ def derived_check_events(
     *,
     failing: Mapping[str, str] = MappingProxyType({}),
     max_tables: int = MAX_TABLES,
+    entries: CatalogEntries | None = None,
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, DerivedProgress]]:
     """Evaluate the checks of derived tables, and return the results that are to be reported.
 
@@ -232,7 +236,9 @@ def derived_check_events(
     events: list[dg.AssetCheckEvaluation] = []
     for table, state in zip(turns, states, strict=True):
         remembered = msgspec.structs.replace(progress[table.name], at=now, failing=failing.get(table.name))
-        due, progress[table.name] = _evaluated(instance, table, state, remembered, now=now, opened=opened)
+        due, progress[table.name] = _evaluated(
+            instance, table, state, remembered, now=now, opened=opened, entries=entries
+        )
         events += due
     return events, progress
 
@@ -253,9 +259,14 @@ def _evaluated(
     *,
     now: float,
     opened: Callable[[str, AssumedRole | None], Source],
+    entries: CatalogEntries | None,
 ) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
     """Return the results of a table that are to be reported, and what is remembered."""
-    found = state if isinstance(state, Exception) else _evaluation(table, state, before, now, opened)
+    found = (
+        state
+        if isinstance(state, Exception)
+        else _evaluation(table, state, before, now, opened, entries=entries)
+    )
     if isinstance(found, Exception):
         _log.warning(_TABLE_NOT_EVALUATED, table.uri, reason_of(found))
         since = now if before.read_at is None else before.read_at
@@ -273,10 +284,12 @@ def _evaluation(
     before: DerivedProgress,
     now: float,
     opened: Callable[[str, AssumedRole | None], Source],
+    *,
+    entries: CatalogEntries | None,
 ) -> DerivedEvaluation | Exception:
     """Return the evaluation of a table's checks, or why they cannot be evaluated."""
     try:
-        return DerivedEvaluation(table, state, before, now, opened)
+        return DerivedEvaluation(table, state, before, now, opened, entries=entries)
     except Exception as error:  # noqa: BLE001  # as above
         return error
 

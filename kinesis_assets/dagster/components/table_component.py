@@ -22,7 +22,7 @@ from kinesis_assets.schemas.ddl_parser import parse_columns
 from kinesis_assets.schemas.registries import read_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from kinesis_assets.dagster.components.yaml_component import AssetRole
@@ -104,6 +104,7 @@ def typed_assets(
             table=f"{settings.table.rstrip('/')}_errors",
             on_deleted=settings.on_deleted,
             max_bytes=settings.max_bytes,
+            catalog=_catalog_of_errors(settings.catalog),
             checks={**settings.checks, **_NOT_OF_ERRORS},
             **settings.of(AssetSettings),
         )
@@ -120,6 +121,12 @@ def typed_assets(
         )
         roles[errors_key] = "errors"
     return assets, roles
+
+
+def _catalog_of_errors(catalog: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting `catalog` of the table of errors."""
+    name = {"name": f"{catalog['name']}_errors"} if "name" in catalog else {}
+    return {**catalog, **name}
 
 
 def _typed_rows(

@@ -82,7 +82,7 @@ def _checks_of(
 ) -> DerivedRunChecks:
     upstream = definition_of(context, consumption.upstream)
     table = CheckedTable.of(key, consumption, upstream, stream.role)
-    return DerivedRunChecks(context.get_step_execution_context(), table)
+    return DerivedRunChecks(context.get_step_execution_context(), table, stream)
 
 
 def tables_of(context: dg.AssetExecutionContext, stream: StreamNames) -> dict[dg.AssetKey, Consumption]:

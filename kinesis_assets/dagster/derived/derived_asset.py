@@ -202,6 +202,7 @@ def _asset(
         retention=settings.retention,
         routes=tuple(routes),
         is_router=is_router,
+        catalog=settings.catalog,
     )
 
     @shown_as_failures()
@@ -224,7 +225,7 @@ def _asset(
         table = CheckedTable.of(own, consumption, definition_of(context, upstream), opened.role)
         if context.selected_asset_keys:
             yield materialized(context, opened, own)
-            DerivedRunChecks(context.get_step_execution_context(), table).report()
+            DerivedRunChecks(context.get_step_execution_context(), table, opened).report()
         with shown_as_failures():
             yield from execute_checks(context, opened, table)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from msgspec import structs
 
+from kinesis_assets.dagster.catalog_entries import CatalogEntries
 from kinesis_assets.dagster.checks.shard_checks import readable
 from kinesis_assets.dagster.checks.tick import check_events, derived_check_events, failing_check_events
 from kinesis_assets.dagster.dagster_internals import locations_of_sensor, report_outside_of_runs
@@ -127,6 +128,8 @@ class Tick:
         self._opened, self._instance, self._names = opened, instance, opened.names
         self._before, self._now = before, now
         self._derived = derived
+        self._entries = CatalogEntries(opened)
+        self._derived_events: list[_Event] = []
         self._is_continuous = opened.settings.follow_for is not None
         self._cursor = before
         self._new: list[str] = []
@@ -142,9 +145,10 @@ class Tick:
         liveness = end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role)
         failing = failing_tables(instance, self._derived, before.failing_tables, now)
         reasons = {name: table.sentence for name, table in failing.items() if table.runs}
-        self._derived_events, checks = derived_check_events(
-            instance, checked, before.derived_checks, now, failing=reasons
+        results, checks = derived_check_events(
+            instance, checked, before.derived_checks, now, failing=reasons, entries=self._entries
         )
+        self._derived_events = [*results, *self._entries.taken_events()]
         self._cursor = structs.replace(
             before, derived_liveness=liveness, derived_checks=checks, failing_tables=failing
         )
@@ -220,8 +224,9 @@ class Tick:
             waiting=waiting_to_be_read(self._due.signals, self._backoff),
             failing=self._backoff.reasons,
             pause=self._pause,
+            entries=self._entries,
         )
-        self._events += events
+        self._events += [*events, *self._entries.taken_events()]
         record_shards(self._opened, self._listed, waiting=self._checks.waiting, now=self._now)
 
     def add_missing_events(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from dagster.components import DefsStateConfigArgs
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kinesis_assets.dagster.settings.settings_base import Settings, Texts, valid
 from kinesis_assets.dagster.settings.stream_settings import SharedSettings, StreamSettings
@@ -86,3 +86,9 @@ class StreamSelection(Settings):
 
 class AccountSettings(SharedSettings, StreamSelection):
     """All settings of an account: the fields of the YAML of `KinesisAccountComponent`."""
+
+    @model_validator(mode="after")
+    def _check_catalog(self) -> Self:
+        if "name" in self.catalog:
+            raise InvalidInput("catalog: name: all streams would have one entry; give it in streams")
+        return self

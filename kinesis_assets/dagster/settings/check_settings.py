@@ -223,6 +223,12 @@ class LeaseTableCheck(CheckSettings):
     severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
+class CatalogCheck(CheckSettings):
+    """The entry of the table in the AWS Glue Data Catalog has its columns."""
+
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
+
+
 class NoDuplicatesCheck(CheckSettings):
     """Each record is in the table once. It reads the keys of all rows, and only when it is executed."""
 
@@ -238,6 +244,7 @@ class Checks(NamedChecks):
     bad_records: BadRecordsCheck | None = BadRecordsCheck()
     compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
     lease_table: LeaseTableCheck | None = LeaseTableCheck()
+    catalog: CatalogCheck | None = CatalogCheck()
     no_duplicates: NoDuplicatesCheck | None = NoDuplicatesCheck()
 
 
@@ -303,6 +310,7 @@ class DerivedChecks(NamedChecks):
     bad_records: DerivedBadRecordsCheck | None = DerivedBadRecordsCheck()
     unmatched_records: UnmatchedRecordsCheck | None = UnmatchedRecordsCheck()
     compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
+    catalog: CatalogCheck | None = CatalogCheck()
     no_duplicates: DerivedNoDuplicatesCheck | None = DerivedNoDuplicatesCheck()
 
 

@@ -11,6 +11,7 @@ import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
+from kinesis_assets.dagster.settings.catalog_settings import RegisteredTable
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Columns, Settings, valid
 from kinesis_assets.dagster.stream_names import StreamNames
@@ -97,7 +98,7 @@ class ConsumptionSettings(Settings):
     )
 
 
-class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
+class DerivedSettings(DescribedAsset, AssetSettings, RegisteredTable, ConsumptionSettings):
     """The settings that all derived tables have."""
 
     known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name", "time_zone"})
@@ -131,7 +132,14 @@ class DerivedSettings(DescribedAsset, AssetSettings, ConsumptionSettings):
         Raises:
             InvalidInput: One is given that it cannot have.
         """
-        return DerivedChecks.parse(self.checks).without(["unmatched_records"], "only of a router")
+        return self._parsed_checks.without(["unmatched_records"], "only of a router")
+
+    @property
+    def _parsed_checks(self) -> DerivedChecks:
+        checks = DerivedChecks.parse(self.checks)
+        if self.catalog:
+            return checks
+        return checks.without(["catalog"], "only of a table with the setting catalog")
 
     @property
     def retention(self) -> Retention | None:

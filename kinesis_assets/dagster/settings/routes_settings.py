@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence  # noqa: TC003  # pydantic evaluates the annotations
 from copy import copy
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, create_model, model_validator
 
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
-from kinesis_assets.dagster.settings.check_settings import DerivedChecks
+from kinesis_assets.dagster.settings.catalog_settings import without_name
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings
 from kinesis_assets.dagster.settings.table_settings import TableSettings, check_compared, require_format
@@ -21,6 +21,9 @@ from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import RECORD
 from kinesis_assets.table.store.storage import TableFolder
+
+if TYPE_CHECKING:
+    from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 
 Match = str | int | bool
 """The type of a value by which documents are routed."""
@@ -94,7 +97,7 @@ class RouterTableSettings(DerivedTableSettings):
     @property
     def checks_of_table(self) -> DerivedChecks:
         """The checks that the table has, see `DerivedSettings`."""
-        return DerivedChecks.parse(self.checks).without(["no_duplicates"], "only with a key")
+        return self._parsed_checks.without(["no_duplicates"], "only with a key")
 
 
 def _schema_of_routes() -> dict[str, Any]:
@@ -116,7 +119,7 @@ def _fields(names: Sequence[str]) -> dict[str, Any]:
     return {name: (found[name].annotation, copy(found[name])) for name in names}
 
 
-_TARGET = ("name", "source", "table", "on_deleted", "max_bytes")
+_TARGET = ("name", "source", "table", "on_deleted", "max_bytes", "catalog")
 _DOCUMENTS = ("format", "registry", "compression", "split", "unnest")
 
 _Router: Any = create_model(
@@ -140,7 +143,7 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
         min_length=1,
         description="The tables, each with match and the settings of a typed table. The router's source, "
         "format, registry, compression, split and unnest apply to all of them, and by default so do its "
-        "on_deleted, group_name, owners, tags and kinds.",
+        "on_deleted, group_name, owners, tags, kinds, and catalog without its name.",
         examples=[
             [
                 {
@@ -162,6 +165,7 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
             partition_by=[ROUTE_COLUMN],
             on_deleted=self.on_deleted,
             max_bytes=self.max_bytes,
+            catalog=self.catalog,
             checks=self.checks,
             description=self.description,
             **self.of(AssetSettings),
@@ -183,6 +187,7 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
                 "remove it"
             )
         inherited = {name: getattr(self, name) for name in (*_OF_ROUTER, *_DEFAULTS)}
+        inherited["catalog"] = without_name(self.catalog)
         try:
             return RoutedTableSettings(**inherited | {"upstream": self.name} | dict(route))
         except InvalidInput as error:

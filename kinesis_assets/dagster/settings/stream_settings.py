@@ -13,6 +13,7 @@ from kinesis_assets.dagster.settings.asset_settings import (
     DescribedAsset,
     KeyPrefix,
 )
+from kinesis_assets.dagster.settings.catalog_settings import RegisteredTable
 from kinesis_assets.dagster.settings.check_settings import Checks, ChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
@@ -284,7 +285,7 @@ class ReadSettings(Settings):
         return self
 
 
-class RunSettings(SparkSettings, ReadSettings, StreamTable):
+class RunSettings(SparkSettings, RegisteredTable, ReadSettings, StreamTable):
     """The settings of a run, with its table and its Spark session."""
 
     lease_table: str | None = Field(
@@ -297,6 +298,8 @@ class RunSettings(SparkSettings, ReadSettings, StreamTable):
     def checks_of_stream(self, checks: Mapping[str, Any]) -> Checks:
         """Return the checks that the stream has."""
         parsed = Checks.parse(checks)
+        if not self.catalog:
+            parsed = parsed.without(["catalog"], "only of a stream with the setting catalog")
         if self.lease_table is not None:
             return parsed
         return parsed.without(["lease_table"], "only of a stream with the setting lease_table")
@@ -311,7 +314,7 @@ class RunSettings(SparkSettings, ReadSettings, StreamTable):
         return self
 
 
-class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, ReadSettings):
+class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, RegisteredTable, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     key_prefix: KeyPrefix = Field(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.errors import CatalogFailed, KinesisAssetsError
 from kinesis_assets.table.run_files.mirror_state import (
@@ -78,6 +78,13 @@ SECONDS = 5.0
 """The time for the registrations of a tick of the sensor, or of a commit of a run, together."""
 
 
+class Kept(NamedTuple):
+    """The state of an entry, and whether it has begun to fail, fails for another reason, or is well again."""
+
+    state: CatalogState
+    is_news: bool
+
+
 class Registrar:
     """Keeps the entries of tables those of the tables, within a time. It never raises.
 
@@ -91,7 +98,7 @@ class Registrar:
 
     def __init__(self, clock: Clock, seconds: float = SECONDS) -> None:
         self._clock = clock
-        self._end = clock.monotonic() + seconds
+        self._left = seconds
 
     def keep(
         self,
@@ -99,7 +106,7 @@ class Registrar:
         name: str,
         entry_of_table: Callable[[], Entry],
         open_catalog: Callable[[], GlueCatalog],
-    ) -> CatalogState:
+    ) -> Kept:
         """Register a table if that is due, and return the state of its entry.
 
         Args:
@@ -111,17 +118,19 @@ class Registrar:
         try:
             before = read_catalog_state(table, name)
         except OSError as error:
-            return CatalogState(entry=name).after_failure(f"its state cannot be read: {error}", now)
+            state = CatalogState(entry=name).after_failure(f"its state cannot be read: {error}", now)
+            return Kept(state, is_news=False)
         try:
             entry = entry_of_table()
         except CatalogFailed as error:
-            return _recorded(table, before.failed_at(now, error)) if before.is_due(None, now) else before
-        if not before.is_due(entry.content, now) or self._clock.monotonic() >= self._end:
-            return before
+            is_due = before.is_due(None, now)
+            return _recorded(table, before, before.failed_at(now, error) if is_due else before)
+        if not before.is_due(entry.content, now) or self._left <= 0:
+            return Kept(before, is_news=False)
         failure = self._within(lambda: register(open_catalog(), entry))
         if failure is None:
-            return _recorded(table, before.registered_at(now, entry.content))
-        return _recorded(table, before.failed_at(now, failure))
+            return _recorded(table, before, before.registered_at(now, entry.content))
+        return _recorded(table, before, before.failed_at(now, failure))
 
     def _within(self, work: Callable[[], object]) -> Exception | None:
         """Do some work within the time that is left, and return why it failed; None if it did not."""
@@ -136,20 +145,23 @@ class Registrar:
             finally:
                 done.set()
 
+        began = self._clock.monotonic()
         threading.Thread(target=attempt, name="registration", daemon=True).start()
-        self._clock.wait(done, max(0.0, self._end - self._clock.monotonic()))
+        self._clock.wait(done, self._left)
+        self._left -= self._clock.monotonic() - began
         if not done.is_set():
             return CatalogFailed("AWS Glue, or AWS STS for its role, did not answer in time")
         return failures[0] if failures else None
 
 
-def _recorded(table: StoredTable, state: CatalogState) -> CatalogState:
+def _recorded(table: StoredTable, before: CatalogState, after: CatalogState) -> Kept:
     """Record the state of an entry, and return it."""
-    try:
-        write_catalog_state(table, state)
-    except OSError as error:
-        _log.warning("table %s: the state of its entry cannot be written: %s", table.uri, error)
-    return state
+    if after != before:
+        try:
+            write_catalog_state(table, after)
+        except OSError as error:
+            _log.warning("table %s: the state of its entry cannot be written: %s", table.uri, error)
+    return Kept(after, is_news=after.error != before.error)
 
 
 def _unexpected(error: Exception) -> CatalogFailed:

@@ -46,7 +46,7 @@ def test_checks_of_a_derived_table_that_cannot_be_reported_do_not_fail_the_run(c
         dg.AssetKey("orders"), StreamNames("clicks"), "orders", "clicks", OnDeleted.FAIL, (), checks
     )
     with caplog.at_level(logging.WARNING):
-        DerivedRunChecks(step, table).report()
+        DerivedRunChecks(step, table, opened=None).report()
     assert_mentions(caplog.text, "table orders: ", "checks", "the database does not respond")
 
 

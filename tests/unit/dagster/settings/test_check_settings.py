@@ -23,8 +23,11 @@ NAMES = [
     "compaction_debt",
     "no_duplicates",
 ]
-MIRRORED = [*NAMES[:-1], "lease_table", "no_duplicates"]
-"""The checks of a stream whose positions are mirrored."""
+MIRRORED = [*NAMES[:-1], "lease_table", "catalog", "no_duplicates"]
+"""The checks of a stream of which mirrors are written."""
+
+MIRRORS = {"lease_table": "mirror", "catalog": {"database": "lake"}}
+"""The settings with which they are."""
 
 
 def names_of(definitions):
@@ -33,14 +36,14 @@ def names_of(definitions):
 
 def test_every_check_is_defined_by_default():
     assert [name for name, _ in Checks().defined] == MIRRORED
-    assert names_of(build_kinesis_stream("clicks", table="clicks", lease_table="mirror")) == set(MIRRORED)
+    assert names_of(build_kinesis_stream("clicks", table="clicks", **MIRRORS)) == set(MIRRORED)
 
 
-def test_only_streams_with_a_lease_table_have_its_check():
+def test_only_streams_with_a_mirror_have_its_check():
     assert names_of(build_kinesis_stream("clicks", table="clicks")) == set(NAMES)
-    off = {"lease_table": "off"}
+    off = {"lease_table": "off", "catalog": "off"}
     assert names_of(build_kinesis_stream("clicks", table="clicks", checks=off)) == set(NAMES)
-    mirrored = build_kinesis_stream("clicks", table="clicks", lease_table="mirror", checks=off)
+    mirrored = build_kinesis_stream("clicks", table="clicks", checks=off, **MIRRORS)
     assert names_of(mirrored) == set(NAMES)
 
 
@@ -73,7 +76,7 @@ def test_a_bound_and_a_severity_can_be_set():
 
 def test_the_runs_and_the_sensor_have_the_checks():
     checks = {"continuity": {"since": "2026-01-31T12:00:00Z"}, "lag": False}
-    definitions = build_kinesis_stream("clicks", table="clicks", checks=checks, lease_table="mirror")
+    definitions = build_kinesis_stream("clicks", table="clicks", checks=checks, **MIRRORS)
     opened = definitions.resources[io_manager_key("clicks")].opened
     assert opened.checks == Checks.parse(checks)
 
@@ -86,6 +89,7 @@ def test_the_runs_and_the_sensor_have_the_checks():
         ({"lag": {"max": 1}}, "checks: lag: unknown setting max"),
         ({"lag": {"severity": "FATAL"}}, "checks: lag: severity .*'WARN'.*'ERROR'.*'FATAL'"),
         ({"lease_table": {"max_seconds": 60}}, "checks: lease_table: only of a stream with .* lease_table"),
+        ({"catalog": {}}, "checks: catalog: only of a stream with the setting catalog"),
         ({"lag": 5}, r"checks: lag .*\boff\b.*\b5\b"),
         ({"continuity": {"since": "yesterday"}}, "checks: continuity: since"),
         ({"continuity": {"since": "2026-01-31T12:00:00"}}, "checks: continuity: since"),

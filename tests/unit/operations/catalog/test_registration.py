@@ -232,6 +232,7 @@ class Tries:
 
     Attributes:
         opened: The times at which the catalog was opened.
+        news: Whether each state was news.
         failure: What opening it raises.
     """
 
@@ -239,6 +240,7 @@ class Tries:
         self.table = PositionedTable(str(folder))
         self.clock = clock
         self.opened = []
+        self.news = []
         self.failure = CatalogFailed("GetTable failed")
         self.columns = FIRST
 
@@ -250,7 +252,11 @@ class Tries:
 
     def keep(self, registrar=None):
         registrar = registrar or Registrar(self.clock)
-        return registrar.keep(self.table, "lake.orders", lambda: entry_of(self.columns), self.open_catalog)
+        state, is_news = registrar.keep(
+            self.table, "lake.orders", lambda: entry_of(self.columns), self.open_catalog
+        )
+        self.news.append(is_news)
+        return state
 
 
 @pytest.fixture
@@ -288,6 +294,7 @@ def test_a_failed_registration_is_repeated_later_and_later(tries):
     tries.failure = None
     tries.clock.seconds += 600
     assert tries.keep().failed == 0
+    assert tries.news == [True, *[False] * 6, True]
 
 
 def test_a_column_that_is_refused_needs_no_call(tries):
