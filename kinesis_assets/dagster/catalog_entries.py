@@ -7,7 +7,7 @@ failed registration is repeated also if nothing runs.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.stream import StreamAddress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings
+    from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings, Connection
     from kinesis_assets.dagster.settings.check_settings import CatalogCheck
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.operations.catalog.entry import Entry
@@ -42,7 +42,7 @@ class CatalogEntries:
     def __init__(self, opened: OpenStream) -> None:
         self._opened = opened
         self._registrar: Registrar | None = None
-        self._open_catalog = cache(self._opened_catalog)
+        self._open_catalog = cache(partial(open_catalog, opened))
         self._events: list[dg.AssetObservation] = []
 
     def check(
@@ -80,7 +80,7 @@ class CatalogEntries:
             snapshot.table,
             name,
             lambda: entry_of(self._opened, key, settings, snapshot),
-            lambda: self._open_catalog(settings),
+            lambda: self._open_catalog(settings.connection),
         )
         if is_news:
             said = f"registered as {name}" if state.error is None else f"{_failing(name)}: {state.error}"
@@ -91,9 +91,6 @@ class CatalogEntries:
         """Return the observations of assets whose registration has begun to fail or succeeds again, once."""
         taken, self._events = self._events, []
         return taken
-
-    def _opened_catalog(self, settings: CatalogSettings) -> GlueCatalog:
-        return open_catalog(self._opened, settings)
 
 
 def entry_of(
@@ -111,7 +108,7 @@ def entry_of(
     )
 
 
-def open_catalog(opened: OpenStream, settings: CatalogSettings) -> GlueCatalog:
+def open_catalog(opened: OpenStream, connection: Connection) -> GlueCatalog:
     """Open the Data Catalog of a table, by default with the region and the role of the stream.
 
     Raises:
@@ -123,10 +120,10 @@ def open_catalog(opened: OpenStream, settings: CatalogSettings) -> GlueCatalog:
 
     profile, role = opened.kinesis.profile_name, opened.role
     address = StreamAddress.parse(opened.arn or opened.name)
-    region = settings.region_name or address.region_name(opened.kinesis.region_name)
-    if settings.role_arn is not None:
+    region = connection.region_name or address.region_name(opened.kinesis.region_name)
+    if connection.role_arn is not None:
         session = default_session_name(opened.name, opened.run_id)
-        role = AssumedRole(settings.role_arn, session, settings.external_id, profile, region)
+        role = AssumedRole(connection.role_arn, session, connection.external_id, profile, region)
     timing = ReadTiming(connect_timeout=_CONNECT_TIMEOUT, read_timeout=_READ_TIMEOUT)
     return GlueCatalog(ClientSettings(region, None, profile, timing=timing, role=role))
 

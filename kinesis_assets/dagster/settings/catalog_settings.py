@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -31,6 +31,14 @@ def _check_name(name: str | None) -> None:
             f"name: invalid name {name[:80]!r}; give 1 to 255 lower-case letters, digits or '_', which "
             "Athena needs no quotes for"
         )
+
+
+class Connection(NamedTuple):
+    """How to connect to AWS Glue. None is what the stream has."""
+
+    region_name: str | None
+    role_arn: str | None
+    external_id: str | None
 
 
 class CatalogSettings(Settings):
@@ -66,6 +74,11 @@ class CatalogSettings(Settings):
     def _check_role(self) -> Self:
         check_role_settings(self.role_arn, self.external_id, None)
         return self
+
+    @property
+    def connection(self) -> Connection:
+        """How to connect to AWS Glue."""
+        return Connection(self.region_name, self.role_arn, self.external_id)
 
     def name_of(self, asset: str) -> str:
         """Return the name of the entry of an asset.
