@@ -2,7 +2,7 @@
 
 Refuses a derived table whose rows may not be those before its position, until it is rebuilt. A RESTORE
 reverts files but not transactions, so the position is ahead of the rows afterwards, as in
-`table.log.rewrites`. A copy of the rows has no position at all.
+`table.delta.rewrites`. A copy of the rows has no position at all.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
-from kinesis_assets.table.opening import open_delta, open_or_create
+from kinesis_assets.table.delta.opening import open_delta, open_or_create
+from kinesis_assets.table.delta.rewrites import RewriteLog
+from kinesis_assets.table.delta.version import TableVersion, arrow_schema, commit_properties
 from kinesis_assets.table.ownership import DERIVED
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.chain import Chain
-from kinesis_assets.table.version import StoredTable, TableVersion, arrow_schema, commit_properties
+from kinesis_assets.table.stored_table import StoredTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +57,7 @@ class DerivedTable(StoredTable):
     """A derived table, which may not exist yet.
 
     Attributes:
+        rewrites: The restores and overwrites in its log.
         entries: The entries of its commits; caches those it has read.
 
     The arguments and errors are those of `StoredTable`. The role accesses the source of the table too.
@@ -64,6 +67,7 @@ class DerivedTable(StoredTable):
         self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
     ) -> None:
         super().__init__(uri, policy, role)
+        self.rewrites = RewriteLog(uri, self.files)
         self.entries = Chain(uri, lambda: self.files, entry_path, decode_entry, way_out=_WAY_OUT)
 
     def snapshot(self) -> DerivedSnapshot:

@@ -34,9 +34,9 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.data_file import REWRITTEN_FILES, WITHOUT_PARTITIONS
+from kinesis_assets.table.delta.version import arrow_schema
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.steps import State, Step, totals
-from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.derive.read import read
 from kinesis_assets.errors import InvalidInput, TableMissing
-from kinesis_assets.table.opening import open_delta
-from kinesis_assets.table.version import StoredTable, TableVersion
+from kinesis_assets.table.delta.opening import open_delta
+from kinesis_assets.table.delta.version import TableVersion
+from kinesis_assets.table.stored_table import StoredTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.data_file import TableFile
+    from kinesis_assets.table.delta.version import TableVersion
     from kinesis_assets.table.store.storage import TableFolder
-    from kinesis_assets.table.version import TableVersion
 
 FILE_COLUMN = "__file"
 """The column with the number of each row's file, where it is requested."""
@@ -73,7 +73,7 @@ def read(
     """
     from pyspark.sql.types import IntegerType, LongType, StringType, StructType  # noqa: PLC0415  # not for tasks
 
-    from kinesis_assets.table.version import arrow_schema  # noqa: PLC0415  # tasks must not load it
+    from kinesis_assets.table.delta.version import arrow_schema  # noqa: PLC0415  # tasks must not load it
 
     schema = dict(schema or version.schema)
     fields, columns_read = StructType.fromJson(schema), arrow_schema(schema)

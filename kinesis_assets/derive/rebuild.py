@@ -19,8 +19,8 @@ from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.delta.version import arrow_schema
 from kinesis_assets.table.policy import STATISTICS_PROPERTY
-from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,9 +19,9 @@ from kinesis_assets.derive.column_types import (
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.derive.data_files import BATCH_COLUMN, listed_columns
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, SchemaChangeRefused, UpsertOvertaken
+from kinesis_assets.table.delta.version import arrow_schema
 from kinesis_assets.table.policy import STATISTICS_PROPERTY
 from kinesis_assets.table.schema import refusal_of
-from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

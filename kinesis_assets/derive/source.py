@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.table.data_file import TableFile
-    from kinesis_assets.table.version import TableVersion
+    from kinesis_assets.table.delta.version import TableVersion
 
 Arrivals = tuple["datetime | None", "datetime | None"]
 """The times after which the first row arrived, and at which the last one did; None if unknown."""

@@ -41,11 +41,12 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
+from kinesis_assets.table.delta.opening import open_delta
+from kinesis_assets.table.delta.raw_table import DeltaFormat
+from kinesis_assets.table.delta.version import schema_of
 from kinesis_assets.table.log import rewrite_checks
-from kinesis_assets.table.opening import open_delta
 from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.table import PositionedTable
-from kinesis_assets.table.version import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -99,7 +100,7 @@ class RawSource(Source):
     order_columns = RECORD_COLUMNS
 
     def __init__(self, table: PositionedTable) -> None:
-        snapshot = table.snapshot()
+        snapshot = DeltaFormat(table).open()
         super().__init__(snapshot)
         self._table = table
         self._positions: StreamPositions | None = None

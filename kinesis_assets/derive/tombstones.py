@@ -33,9 +33,9 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
+from kinesis_assets.table.delta.version import arrow_schema
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.store.storage import files_in
-from kinesis_assets.table.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -22,7 +22,7 @@ from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, 
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.ingest.manifest import decode_all, invalid
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
-from kinesis_assets.table.version import arrow_schema
+from kinesis_assets.table.delta.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -35,20 +35,19 @@ from kinesis_assets.table.commits.commit_loop import Try, commit_amendment, comm
 from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
 from kinesis_assets.table.positions.amendments import next_amendment
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
-from kinesis_assets.table.row_predicates import at, passed, sql_text
+from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.log.rewrites import Rewrite
+    from kinesis_assets.table.log.entries import Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import PassedRecord
-    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
 
@@ -160,7 +159,7 @@ def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: 
 
 
 def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mapping[str, NewestRow]:
-    found = newest_rows(snapshot)
+    found = snapshot.newest_rows()
     if not found:
         raise InvalidInput(
             f"table {table.uri} has no rows, so there is nothing to adopt; the first run creates positions"
@@ -341,7 +340,7 @@ def refuse_rows_ahead(
     """
     listing = retry_listing(client, lambda listing: listing)
     starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
-    rows = newest_rows(snapshot).get(client.stream, {})
+    rows = snapshot.newest_rows().get(client.stream, {})
     ahead = {
         shard_id: row.sequence_number
         for shard_id, row in rows.items()
@@ -374,61 +373,3 @@ def _is_ahead(row: NewestRow, position: Position, start: PassedRecord | None) ->
         return place > current
     in_time = position.timestamp is None or row.last_arrival >= position.timestamp
     return start is not None and place > start and in_time
-
-
-# Sequence numbers are stored as text. Texts of the same length sort as numbers do.
-_NUMBERS = """
-    SELECT stream, shard_id, max(sequence_number) AS number, count(*) AS found,
-        max(approximate_arrival_timestamp) AS arrival
-    FROM rows GROUP BY stream, shard_id, character_length(sequence_number)
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class NewestRow:
-    """The newest row of a shard.
-
-    Attributes:
-        sequence_number: The largest sequence number, compared as an integer.
-        sub_sequence_number: The largest sub-sequence number of that record.
-        last_arrival: The latest arrival time, UTC.
-    """
-
-    sequence_number: str
-    sub_sequence_number: int
-    rows: int
-    last_arrival: datetime
-
-
-def newest_rows(snapshot: TableSnapshot) -> Mapping[str, Mapping[str, NewestRow]]:
-    """Return the newest row of each shard, by stream name and shard id.
-
-    Memory grows with the number of shards only.
-
-    Raises:
-        TableUnreachable: The rows cannot be read.
-    """
-    found: dict[str, dict[str, NewestRow]] = {}
-    for row in snapshot.query(_NUMBERS):
-        shards = found.setdefault(row["stream"], {})
-        other = shards.get(row["shard_id"])
-        number, rows, arrival = row["number"], int(row["found"]), row["arrival"]
-        if other is not None:
-            number = max(number, other.sequence_number, key=int)
-            rows, arrival = rows + other.rows, max(arrival, other.last_arrival)
-        shards[row["shard_id"]] = NewestRow(number, 0, rows, arrival)
-    numbers = {row.sequence_number for shards in found.values() for row in shards.values()}
-    if not numbers:
-        return found
-    subs = (
-        "SELECT stream, shard_id, sequence_number, max(sub_sequence_number) AS sub FROM rows "  # noqa: S608  # quoted
-        f"WHERE sequence_number IN ({', '.join(map(sql_text, sorted(numbers)))}) "
-        "GROUP BY stream, shard_id, sequence_number"
-    )
-    for row in snapshot.query(subs):
-        newest = found[row["stream"]][row["shard_id"]]
-        if newest.sequence_number == row["sequence_number"]:
-            found[row["stream"]][row["shard_id"]] = NewestRow(
-                newest.sequence_number, int(row["sub"]), newest.rows, newest.last_arrival
-            )
-    return found

@@ -1,14 +1,16 @@
-"""SQL predicates for the rows of a table that come after positions."""
+"""Predicates for the rows of a table: those after positions, and those that arrived before a day."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from kinesis_assets.kinesis.position import PositionKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import date
 
     from kinesis_assets.kinesis.position import Position
 
@@ -32,14 +34,46 @@ def passed(position: Position) -> PassedRecord | None:
     return int(position.sequence_number), math.inf if sub is None else sub
 
 
-def rows_after(stream: str, places: Mapping[str, PassedRecord]) -> str:
-    """Return a predicate for the rows of some shards after what was passed there, in the SQL of delta-rs.
+class RowPredicate(Protocol):
+    """A condition on rows."""
 
-    Args:
+    @property
+    def sql(self) -> str:
+        """The condition in the SQL of delta-rs; every text in it has passed through `sql_text`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAfter:
+    """The rows of some shards after what was passed there.
+
+    Attributes:
+        stream: The name of the stream.
         places: What was passed, by shard id; at least one shard.
     """
-    shards = (f"(shard_id = {sql_text(shard_id)} AND {later(*place)})" for shard_id, place in places.items())
-    return f"stream = {sql_text(stream)} AND ({' OR '.join(shards)})"
+
+    stream: str
+    places: Mapping[str, PassedRecord]
+
+    @property
+    def sql(self) -> str:
+        """The condition in SQL."""
+        shards = (
+            f"(shard_id = {sql_text(shard_id)} AND {later(*place)})"
+            for shard_id, place in self.places.items()
+        )
+        return f"stream = {sql_text(self.stream)} AND ({' OR '.join(shards)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedBefore:
+    """The rows that arrived before a day, UTC."""
+
+    day: date
+
+    @property
+    def sql(self) -> str:
+        """The condition in SQL."""
+        return f"arrival_date < '{self.day}'"
 
 
 def later(number: int, sub: float) -> str:

@@ -1,25 +1,20 @@
-"""One version of a raw table: reads the positions that it points at, and commits new ones on top of it."""
+"""One version of a raw table: reads the positions that it points at, and commits new ones on top of it.
+
+This is what everything above knows of a raw table, whatever its format is. A format provides the abstract
+methods of `TableSnapshot`, and opens and creates tables.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
-from deltalake import PostCommitHookProperties
 
-from kinesis_assets.errors import (
-    StreamRecreated,
-    TableUnreachable,
-    TableUnsuitable,
-)
-from kinesis_assets.table.clocks import clocks_agree
-from kinesis_assets.table.commit_ids import time_of_id
+from kinesis_assets.errors import StreamRecreated
 from kinesis_assets.table.data_file import ActiveFile, FileStats
-from kinesis_assets.table.delta_writer import writer_properties
-from kinesis_assets.table.log.delta_log import applications, newest_version_of
-from kinesis_assets.table.nullable_columns import columns_without_null
 from kinesis_assets.table.ownership import (
     OWNER,
     WAY_OUT_OF_RECREATION,
@@ -29,27 +24,195 @@ from kinesis_assets.table.ownership import (
     arns_of,
     refuse_other_stream,
 )
-from kinesis_assets.table.policy import HISTORY_RETENTION, TablePolicy
+from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.amendments import amendment_chain
 from kinesis_assets.table.positions.positions_chain import PositionsChain
-from kinesis_assets.table.version import KEEP_ENTRIES, StoredTable, TableVersion, commit_properties
+from kinesis_assets.table.stored_table import StoredTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from deltalake import CommitProperties
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.data_file import DataFile
+    from kinesis_assets.table.data_file import DataFile, TableFile
+    from kinesis_assets.table.log.entries import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.row_predicates import RowPredicate
+    from kinesis_assets.table.stored_table import TableTotals
 
 
-class TableSnapshot(TableVersion):
-    """One version of a raw table. Delta refuses a commit onto it if another one has moved a pointer since."""
+@dataclass(frozen=True, slots=True)
+class NewestRow:
+    """The newest row of a shard.
+
+    Attributes:
+        sequence_number: The largest sequence number, compared as an integer.
+        sub_sequence_number: The largest sub-sequence number of that record.
+        last_arrival: The latest arrival time, UTC.
+    """
+
+    sequence_number: str
+    sub_sequence_number: int
+    rows: int
+    last_arrival: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Pointers:
+    """What a commit points the log at: new positions, a new amendment, or both, of one stream."""
+
+    identity: StreamIdentity
+    positions: StreamPositions | None
+    amendment: Amendment | None
+
+    @property
+    def commit_ids(self) -> dict[str, int]:
+        """The commit ids, which name the files, by application id."""
+        found = {}
+        if self.positions is not None:
+            found[application(self.identity)] = self.positions.commit_id
+        if self.amendment is not None:
+            found[amendment_application(self.identity)] = self.amendment.commit_id
+        return found
+
+
+class TableSnapshot(ABC):
+    """One version of a raw table. A commit onto it is refused if another one has moved a pointer since."""
 
     table: TableFiles
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The number of the version. Later versions have greater numbers."""
+
+    @property
+    @abstractmethod
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, by name."""
+
+    @abstractmethod
+    def data_files(self, columns: Sequence[str] = ()) -> list[TableFile]:
+        """Return the data files of this version.
+
+        Args:
+            columns: The columns whose smallest and greatest values are returned.
+        """
+
+    @abstractmethod
+    def totals(self) -> TableTotals:
+        """Return the totals of this version. No data file is read."""
+
+    @abstractmethod
+    def commit_id_of(self, application: str) -> int | None:
+        """Return the commit id that the log points at for an application, if there is one.
+
+        Raises:
+            TableUnreachable: The log cannot be read at present.
+        """
+
+    @abstractmethod
+    def applications(self) -> frozenset[str]:
+        """Return the application ids for which the log points at a commit id, see `streams_in_log`."""
+
+    @abstractmethod
+    def version_of(self, commit_id: int) -> int | None:
+        """Return the version whose commit points at a commit id, if it is among the newest ones."""
+
+    @abstractmethod
+    def later_version_of(self, commit_id: int) -> int | None:
+        """Return the version after this one whose commit points at a commit id.
+
+        It is None if there is none, or if that is not certain: then the table has to be opened again.
+        """
+
+    @abstractmethod
+    def entries(self) -> list[LogEntry]:
+        """Return the versions that the log still has, newest first. Raises as `rewrites_since`."""
+
+    @abstractmethod
+    def rewrites(self) -> list[Rewrite]:
+        """Return the restores and overwrites that the log still shows. Raises as `rewrites_since`."""
+
+    @abstractmethod
+    def rewrites_since(self, positions: StreamPositions) -> list[Rewrite]:
+        """Return the restores and overwrites after the version that positions were based on, newest first.
+
+        Versions that the log no longer has are not examined.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
+
+    @abstractmethod
+    def rewrites_between(self, base: int) -> list[Rewrite] | None:
+        """Return the restores and overwrites after a version; None if the log lacks a version since then.
+
+        Raises as `rewrites_since`.
+        """
+
+    @abstractmethod
+    def deleted_since(self, positions: StreamPositions) -> int | None:
+        """Return the newest version that the log no longer has, of those after positions were committed.
+
+        It is None if there is none, or if the positions have an older format. Raises as `rewrites_since`.
+        """
+
+    @abstractmethod
+    def named_files(self) -> set[str]:
+        """Return the paths of data files that any version in the log names, relative to the folder."""
+
+    @abstractmethod
+    def refuse_unreadable(self) -> None:
+        """Check that every row of a data file is a row of the table, under the same column names.
+
+        Raises:
+            TableUnsuitable: Some are deleted, or columns have other names in the files.
+        """
+
+    @abstractmethod
+    def count(self, predicate: RowPredicate) -> dict[str, int]:
+        """Count the rows that match a predicate, by shard id; shards without such rows are omitted.
+
+        Raises:
+            TableUnreachable: The rows cannot be read.
+        """
+
+    @abstractmethod
+    def newest_rows(self) -> Mapping[str, Mapping[str, NewestRow]]:
+        """Return the newest row of each shard, by stream name and shard id.
+
+        Memory grows with the number of shards only.
+
+        Raises:
+            TableUnreachable: The rows cannot be read.
+        """
+
+    @abstractmethod
+    def accept_rows(self) -> bool:
+        """Change the schema, if needed, to accept the rows of this release.
+
+        Returns:
+            Whether it was changed, so that the table has to be opened again.
+        """
+
+    @abstractmethod
+    def claim(self, identity: StreamIdentity) -> None:
+        """Set a stream as the table's owner, by a commit that is refused if another stream came first.
+
+        The current owner is not checked, and an error does not mean that the commit failed: see
+        `commit.claim`.
+        """
+
+    @abstractmethod
+    def _add(self, files: Sequence[DataFile], pointers: Pointers) -> None:
+        """Try once to add files and set pointers in one commit. Raises as `commit`."""
+
+    @abstractmethod
+    def _delete(self, predicate: RowPredicate, pointers: Pointers) -> int:
+        """Try once to delete rows and set pointers in one commit. Returns the number of deleted rows."""
 
     @cached_property
     def owner(self) -> str | None:
@@ -66,17 +229,14 @@ class TableSnapshot(TableVersion):
         return self.streams_in_log() if self.owner is None else frozenset([self.owner])
 
     def streams_in_log(self) -> frozenset[str]:
-        """Return the ARNs of all streams with transactions in the log, whatever the table's properties say.
+        """Return the ARNs of all streams to which the log has pointers, whatever the table's properties say.
 
         The result may include streams from commits after this version.
 
         Raises:
             TableUnreachable: The log cannot be read.
         """
-        try:
-            return arns_of(applications(self.table.files))
-        except (OSError, msgspec.MsgspecError) as error:
-            raise TableUnreachable(self.table.uri, f"its log cannot be read: {error}") from None
+        return arns_of(self.applications())
 
     def refuse_other_stream(self, identity: StreamIdentity) -> None:
         """Check that the table belongs to a stream, or to none yet.
@@ -86,16 +246,6 @@ class TableSnapshot(TableVersion):
             TableUnreachable: The table's log cannot be read.
         """
         refuse_other_stream(self.table.uri, self.owners, identity)
-
-    def claim(self, identity: StreamIdentity) -> None:
-        """Set a stream as the table's owner, by a commit that Delta refuses if another stream came first.
-
-        The current owner is not checked, and an error does not mean that the commit failed: see
-        `commit.claim`.
-        """
-        self.delta.alter.set_table_properties(
-            {OWNER: identity.arn}, raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
-        )
 
     def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
         """Read the stream's positions from the file that the log points at; None if it points at none.
@@ -170,10 +320,9 @@ class TableSnapshot(TableVersion):
     ) -> None:
         """Add files and point the log at new positions, a new amendment, or both, in one atomic commit.
 
-        The positions and the amendment are first written to new files, each of which a transaction entry then
-        names by its version. Delta refuses the commit if another one has written the same entry since this
-        snapshot (Delta protocol, "Transaction Identifiers"). An error does not mean that the commit failed,
-        because its response may have been lost.
+        The positions and the amendment are first written to new files, which the pointers of the commit then
+        name. The commit is refused if another one has set the same pointers since this version. An error does
+        not mean that the commit failed, because its response may have been lost.
 
         Args:
             files: The data files to add.
@@ -184,20 +333,8 @@ class TableSnapshot(TableVersion):
             TableUnsuitable: There are files to add, and the schema of this table from an older release does
                 not accept them yet, see `snapshot_for_rows`.
         """
-        added = list(files)
-        if added and (refused := columns_without_null(self.delta)):
-            raise TableUnsuitable(
-                self.table.uri,
-                f"its column {', '.join(refused)} does not accept null yet. Nothing was committed; run again",
-            )
         self._write_files(identity, positions, amendment, retired)
-        self._write(
-            added,
-            properties=_pointers(identity, positions, amendment),
-            hooks=PostCommitHookProperties(
-                cleanup_expired_logs=positions is not None and may_clean_up(positions)
-            ),
-        )
+        self._add(list(files), Pointers(identity, positions, amendment))
 
     def _write_files(
         self,
@@ -214,7 +351,7 @@ class TableSnapshot(TableVersion):
 
     def remove(
         self,
-        predicate: str,
+        predicate: RowPredicate,
         *,
         identity: StreamIdentity,
         positions: StreamPositions | None = None,
@@ -224,24 +361,15 @@ class TableSnapshot(TableVersion):
         matches.
 
         Args:
-            predicate: A condition in the SQL of delta-rs; every text in it must have passed through
-                `sql_text`.
+            predicate: Which rows.
             positions: See `commit`.
             amendment: See `commit`.
 
         Returns:
             The number of deleted rows.
         """
-        files = self.active_files()
-        row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
         self._write_files(identity, positions, amendment)
-        metrics = self.delta.delete(
-            predicate,
-            writer_properties=writer_properties(row_bytes),
-            commit_properties=_pointers(identity, positions, amendment),
-            post_commithook_properties=KEEP_ENTRIES,
-        )
-        return int(metrics["num_deleted_rows"])
+        return self._delete(predicate, Pointers(identity, positions, amendment))
 
     def active_files(self) -> list[ActiveFile]:
         """Return the data files of this version, with their sizes."""
@@ -249,65 +377,6 @@ class TableSnapshot(TableVersion):
             ActiveFile(file.path, file.size, file.rows or 0, file.partition["arrival_date"].isoformat())
             for file in self.data_files()
         ]
-
-    def count(self, predicate: str) -> dict[str, int]:
-        """Count the rows that match a predicate, by shard id; shards without such rows are omitted.
-
-        Args:
-            predicate: A condition, as for `remove`.
-
-        Raises:
-            TableUnreachable: The rows cannot be read.
-        """
-        query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {predicate} GROUP BY shard_id"  # noqa: S608
-        return {row["shard_id"]: row["found"] for row in self.query(query)}
-
-    def version_of(self, commit_id: int) -> int | None:
-        """Return the version whose commit points at a commit id, if it is among the newest hundred.
-
-        The history of delta-rs is not used, because it fails on some values that other writers store in
-        commitInfo.
-        """
-        return newest_version_of(self.table.files, self.version, commit_id)
-
-
-_TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # the stored name of a commit id
-_AMENDMENT_KEY = "kinesis_assets.past_token"  # likewise, of an amendment
-
-_CLEAN_UP_EVERY = 100
-"""One in this many commits deletes expired log entries, which takes as long as a commit."""
-
-_OLDEST_LISTING = HISTORY_RETENTION / 3
-"""No attempt commits with an older listing of its shards, see `commit.MAX_ATTEMPT_AGE`."""
-
-
-def _pointers(
-    identity: StreamIdentity, positions: StreamPositions | None, amendment: Amendment | None
-) -> CommitProperties:
-    """Return the properties of a commit that points at new positions, a new amendment, or both.
-
-    A pointer is a transaction in the name of the stream. Its version is the commit id, which names the file.
-    """
-    transactions, audit = {}, {}
-    if positions is not None:
-        transactions[application(identity)] = positions.commit_id
-        audit[_TOKEN_KEY] = str(positions.commit_id)
-    if amendment is not None:
-        transactions[amendment_application(identity)] = amendment.commit_id
-        audit[_AMENDMENT_KEY] = str(amendment.commit_id)
-    return commit_properties(transactions, audit)
-
-
-def may_clean_up(positions: StreamPositions) -> bool:
-    """Return whether the commit of positions may delete expired log entries.
-
-    delta-rs compares ages with this machine's clock, from which the id of the commit was drawn. If that clock
-    disagrees with the service time of the last listing, nothing is deleted until the next maintenance.
-    """
-    if positions.generation % _CLEAN_UP_EVERY or positions.listed_at is None:
-        return False
-    drawn = datetime.fromtimestamp(time_of_id(positions.commit_id), UTC)
-    return clocks_agree(positions.listed_at, drawn, age=_OLDEST_LISTING)
 
 
 class TableFiles(StoredTable):

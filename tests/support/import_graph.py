@@ -49,6 +49,7 @@ INNER_LAYERS = {
     "table": (
         ("maintenance",),
         ("commits",),
+        ("delta",),
         ("log",),
         ("positions",),
         ("run_files",),

@@ -9,9 +9,8 @@ from deltalake import DeltaTable, Schema
 from kinesis_assets.kinesis.records import records as records_module
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA
 from kinesis_assets.table import data_file_writer as files_module
-from kinesis_assets.table import snapshot as snapshot_module
-from kinesis_assets.table import table as delta_module
 from kinesis_assets.table.data_file import FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.delta import raw_table as delta_module
 from support.attempts import Attempt, current_positions, freeze_all, land, records, shards
 
 ROWS = [
@@ -39,7 +38,6 @@ def make_old(table, monkeypatch):
         patch.setattr(records_module, "RECORD_SCHEMA", strict(RECORD_SCHEMA))
         patch.setattr(files_module, "FILE_SCHEMA", strict(FILE_SCHEMA))
         patch.setattr(delta_module, "columns_without_null", lambda _: [])
-        patch.setattr(snapshot_module, "columns_without_null", lambda _: [])
         attempt = Attempt(table, freeze_all(table, shards("a", "b", "c")), {"a": 3})
         attempt.commit()
     (file,) = DeltaTable(table.uri).file_uris()

@@ -13,7 +13,7 @@ from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Ma
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.version import arrow_schema
+from kinesis_assets.table.delta.version import arrow_schema
 from support.timing import WRITING
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult, RunTotals, ShardOutcome, StreamState
     from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult
     from kinesis_assets.table.positions.range_stats import RangeStats
-    from kinesis_assets.table.version import TableTotals
+    from kinesis_assets.table.stored_table import TableTotals
 
 TOTAL_ROWS, TOTAL_BAD_RECORDS = "total rows", "total bad records"
 """The keys of the totals that the asset check of bad records reads."""

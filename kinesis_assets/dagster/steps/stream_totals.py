@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.kinesis.stream import StreamSummary
     from kinesis_assets.table.positions.positions import ShardPosition
-    from kinesis_assets.table.version import TableTotals
+    from kinesis_assets.table.stored_table import TableTotals
 
 TABLE_INTERVAL = 60.0
 """Seconds for which the events of a continuous run go on with what they have read of the table."""

@@ -32,8 +32,6 @@ from kinesis_assets.operations.doctor.chain import (
 )
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.operations.doctor.row_audit import differences, unproven_rows
-from kinesis_assets.table.log.delta_log import named_files
-from kinesis_assets.table.log.rewrites import rewrites_of
 from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.run_files.pause import read_pause
 from kinesis_assets.table.store.storage import data_files_in
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.doctor.row_scan import Scan
-    from kinesis_assets.table.log.delta_log import LogEntry
+    from kinesis_assets.table.log.entries import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -118,7 +116,7 @@ class Doctor:
         breaks = [*walk_positions(snapshot, history), *walk_amendments(snapshot, history)]
         commits = len(history.commits) + len(history.amendments)
         yield from or_ok("continuity", breaks, f"{commits} commits follow each other without a break")
-        entries = list(table.rewrites.entries_back(0, snapshot.version))
+        entries = snapshot.entries()
         yield from or_ok(
             "log",
             log_findings(history, entries),
@@ -132,7 +130,7 @@ class Doctor:
         proven = self.read_rows is not None and not any(finding.shard is not None for finding in rows)
         yield from or_ok(
             "restore",
-            restore_findings(entries, amendment, proven=proven),
+            restore_findings(snapshot.rewrites(), amendment, proven=proven),
             "no version in the log restored or overwrote the table",
         )
         if self.audit_events is None:
@@ -232,17 +230,17 @@ def log_findings(history: History, entries: Sequence[LogEntry]) -> Iterator[Find
 
 
 def restore_findings(
-    entries: Sequence[LogEntry], amendment: Amendment | None, *, proven: bool
+    rewrites: Sequence[Rewrite], amendment: Amendment | None, *, proven: bool
 ) -> Iterator[Finding]:
     """Report the versions in the log that restored or overwrote the table.
 
     Args:
-        entries: The versions that the log still has.
+        rewrites: Those that the log still shows.
         amendment: The newest amendment.
         proven: The rows were read, and they are the rows that the commits added.
     """
     accepted = -1 if amendment is None or amendment.accepted is None else amendment.accepted
-    for rewrite in (rewrite for entry in entries for rewrite in rewrites_of(entry)):
+    for rewrite in rewrites:
         sentence = f"{rewrite} replaced rows, but not the positions"
         if proven:
             sentence = f"{sentence}; the rows are nevertheless those that the commits added"
@@ -261,7 +259,7 @@ def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[F
     in_snapshot = {file.path: file for file in snapshot.active_files()}
     # The folder is listed before the log is read, so that a file committed in between is in the log.
     folder = data_files_in(table.files)
-    named = named_files(table.files)
+    named = snapshot.named_files()
     if unnamed := [file for file in folder if file.path not in named]:
         oldest = min(unnamed, key=lambda file: file.mtime)
         age = timedelta(seconds=int((utc_now(table.clock) - oldest.mtime).total_seconds()))

@@ -28,7 +28,7 @@ from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions import amendments as amendment_file
 from kinesis_assets.table.positions.amendments import ClearedGap
 from kinesis_assets.table.positions.positions import Seek, next_positions
-from kinesis_assets.table.row_predicates import at, passed, rows_after
+from kinesis_assets.table.row_predicates import RowsAfter, at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -240,7 +240,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         if (place := passed(move.after.position)) is not None
     }
     stream = positions.identity.name
-    rows = snapshot.count(rows_after(stream, places)) if places else {}
+    rows = snapshot.count(RowsAfter(stream, places)) if places else {}
     amendment = snapshot.amendment(positions.identity)
     for shard_id, move in back.items():
         _refuse_expired(shard_id, request.targets[shard_id], rows.get(shard_id, 0), amendment)
@@ -306,7 +306,7 @@ def _refuse_before_children(
         for shard in listing.shards
         if shard.shard_id in descendants
     }
-    rows = snapshot.count(rows_after(positions.identity.name, starts)) if starts else {}
+    rows = snapshot.count(RowsAfter(positions.identity.name, starts)) if starts else {}
     blocking = []
     for shard_id in sorted(descendants):
         move = moves.get(shard_id)
@@ -378,7 +378,7 @@ def commit_moves(
         if move.rows_removed and (place := passed(move.after.position)) is not None
     }
     if places:
-        predicate = rows_after(identity.name, places)
+        predicate = RowsAfter(identity.name, places)
         snapshot.remove(predicate, identity=identity, positions=following, amendment=amendment)
     else:  # deleting no row would commit nothing
         snapshot.commit([], identity=identity, positions=following, amendment=amendment)

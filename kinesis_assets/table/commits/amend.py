@@ -106,7 +106,7 @@ def _rewritten(
         return f"version {current.accepted}, which an operator accepted, replaced them"
     # Runs have checked the log up to the version that the newest positions are based on.
     examined = require_positions(table.uri, snapshot, identity, or_older=True).examined
-    rewrites = table.rewrites.between(max(version, examined or 0), snapshot.version)
+    rewrites = snapshot.rewrites_between(max(version, examined or 0))
     if rewrites is None:
         return "a version that is no longer in the log may have replaced them"
     return f"{rewrites[0]} replaced them" if rewrites else None

@@ -31,7 +31,6 @@ from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions, commit_until_known
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
-from kinesis_assets.table.log.delta_log import later_version_of
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.policy import HISTORY_RETENTION
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.stored_table import StoredTable
     from kinesis_assets.table.table import PositionedTable
-    from kinesis_assets.table.version import StoredTable
 
 
 MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3
@@ -135,7 +134,7 @@ def freeze(
             )
             snapshot.commit([], identity=first.identity, positions=first)
             # As in `commit`, the table need not be opened again.
-            if later_version_of(table.files, snapshot.version, commit_id) is not None:
+            if snapshot.later_version_of(commit_id) is not None:
                 refuse_other_stream(table.uri, snapshot.streams_in_log(), summary.identity)
                 return snapshot.positions_at(commit_id)
         return None

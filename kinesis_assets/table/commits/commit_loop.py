@@ -17,7 +17,6 @@ from kinesis_assets.errors import (
     TableUnreachable,
     reason_of,
 )
-from kinesis_assets.table.log.delta_log import later_version_of
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
 from kinesis_assets.table.store.suitability import not_writable
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.stored_table import StoredTable
     from kinesis_assets.table.table import PositionedTable
-    from kinesis_assets.table.version import StoredTable
 
 
 _Outcome_co = TypeVar("_Outcome_co", covariant=True)
@@ -252,7 +251,7 @@ def _commit_batch(
         outcomes[new.commit_id] = new.outcome
         new.commit()
         # If the next log entries show the commit, the table need not be opened again.
-        version = later_version_of(table.files, snapshot.version, new.commit_id)
+        version = snapshot.later_version_of(new.commit_id)
         return None if version is None else (new.outcome, version)
 
     return commit_until_known(table, step)

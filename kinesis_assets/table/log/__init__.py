@@ -1,1 +1,1 @@
-"""What a table's Delta log says: its commits, transactions, restores, and the files that it refers to."""
+"""What a table's log says: its versions, and which of them replaced rows of the table."""

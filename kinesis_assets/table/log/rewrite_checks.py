@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PositionsUnreadable, TableRewritten
-from kinesis_assets.table.log.rewrites import Rewrite
+from kinesis_assets.table.log.entries import Rewrite
 
 if TYPE_CHECKING:
     from datetime import date
@@ -38,8 +38,8 @@ def unaccepted_rewrites(
         PositionsUnreadable: The amendment that names the accepted version cannot be read.
         TableUnreachable: The log cannot be read.
     """
-    rewrites = table.rewrites.since(positions, snapshot.version)
-    deleted = table.rewrites.deleted_since(positions, snapshot.version)
+    rewrites = snapshot.rewrites_since(positions)
+    deleted = snapshot.deleted_since(positions)
     if deleted is not None and newest_rows_are_missing(table, snapshot, positions):
         rewrites.append(Rewrite(deleted, _DELETED, None))
     if not rewrites:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import FILE_BYTES
-from kinesis_assets.table.delta_writer import writer_properties
-from kinesis_assets.table.log.delta_log import log_files
+from kinesis_assets.table.delta.log import log_files
+from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion
+from kinesis_assets.table.delta.writer import writer_properties
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 from kinesis_assets.table.policy import (
     DELETED_RETENTION,
@@ -23,7 +24,6 @@ from kinesis_assets.table.policy import (
     parse_interval,
 )
 from kinesis_assets.table.store.suitability import not_writable
-from kinesis_assets.table.version import KEEP_ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,10 +31,24 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.version import StoredTable
 
 
 _CLAIM = "kinesis_assets.maintenance"
+
+
+class _Table(Protocol):
+    """A raw or derived table."""
+
+    @property
+    def uri(self) -> str:
+        """The table's path or URI, as given."""
+
+    @property
+    def files(self) -> Any:
+        """A file system whose root is the table's folder."""
+
+    def snapshot(self) -> object:
+        """Open the newest version, which must be one of Delta Lake."""
 
 
 class DeltaOperations:
@@ -44,7 +58,7 @@ class DeltaOperations:
         table: The table; each operation opens its newest version.
     """
 
-    def __init__(self, table: StoredTable) -> None:
+    def __init__(self, table: _Table) -> None:
         self._table = table
 
     def missing_properties(self) -> dict[str, str]:
@@ -55,7 +69,7 @@ class DeltaOperations:
 
         Raises as the table's `snapshot`, as do the other methods.
         """
-        current = self._table.snapshot().properties
+        current = self._version().properties
         differs = any(current.get(name, value) != value for name, value in HISTORY_PROPERTIES.items())
         wanted = TABLE_PROPERTIES.keys() - (HISTORY_PROPERTIES if differs else {})
         return {name: TABLE_PROPERTIES[name] for name in wanted if name not in current}
@@ -133,7 +147,13 @@ class DeltaOperations:
             delta.cleanup_metadata()
 
     def _delta(self) -> DeltaTable:
-        return self._table.snapshot().delta
+        return self._version().delta
+
+    def _version(self) -> TableVersion:
+        opened = self._table.snapshot()
+        if not isinstance(opened, TableVersion):
+            raise TableUnsuitable(self._table.uri, "is not a Delta table")
+        return opened
 
     def _claimed(self) -> DeltaTable:
         """Open the table after marking its metadata as this maintenance's.
@@ -179,7 +199,7 @@ def _hours(table: str, interval: str | None) -> int:
 
 
 def vacuum(
-    table: StoredTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+    table: _Table, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Delete data files that no recent version of the table names.
 
@@ -201,7 +221,7 @@ def vacuum(
     yield step if dry_run else done_or_left(step, partial(operations.vacuum, dry_run=False))
 
 
-def checkpoint(table: StoredTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
+def checkpoint(table: _Table, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
     """Write a checkpoint of the log, and delete expired entries. Raises as `vacuum`."""
     before = log_files(table.files)
     clock.now()

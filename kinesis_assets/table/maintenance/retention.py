@@ -12,6 +12,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
 from kinesis_assets.table.maintenance.steps import State, Step, totals
 from kinesis_assets.table.positions.amendments import next_amendment
+from kinesis_assets.table.row_predicates import ArrivedBefore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,9 +107,8 @@ def expire(
         if not old:
             commit = partial(snapshot.commit, [], identity=identity, amendment=change)
             return Try(step, change.commit_id, commit)
-        # The predicate contains no text from outside this program. Rows of these days that land in the
-        # meantime are deleted by the next maintenance.
-        remove = partial(snapshot.remove, f"arrival_date < '{wanted}'", identity=identity, amendment=change)
+        # Rows of these days that land in the meantime are deleted by the next maintenance.
+        remove = partial(snapshot.remove, ArrivedBefore(wanted), identity=identity, amendment=change)
         return Try(step, change.commit_id, remove)
 
     expected = table.snapshot().amendment(identity)

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 STEPS = {
     "open source": ("kinesis_assets.derive.run", "open_source"),
-    "create table": ("kinesis_assets.table.opening", "DeltaTable.create"),
+    "create table": ("kinesis_assets.table.delta.opening", "DeltaTable.create"),
     "copy files": ("kinesis_assets.derive.growth", "map_in_arrow"),
     "record copies": ("kinesis_assets.derive.growth", "write_file"),
     "add columns": ("deltalake.table", "TableAlterer.add_columns"),
     "write files": ("kinesis_assets.derive.run", "write"),
     "verify file": ("kinesis_assets.table.commits.commit", "verify"),
     "write entry": ("kinesis_assets.table.store.chain", "write_file"),
-    "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
+    "commit request": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
 }
 """The steps that read or write, in order: module, and the name in it."""
 
 MAINTENANCE = {
     "merge files": ("kinesis_assets.derive.maintenance", "_merged"),
-    "replace files": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
+    "replace files": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
     "claim table": ("deltalake.table", "TableAlterer.set_table_properties"),
-    "vacuum": ("kinesis_assets.table.opening", "DeltaTable.vacuum"),
-    "checkpoint": ("kinesis_assets.table.opening", "DeltaTable.create_checkpoint"),
-    "delete old log": ("kinesis_assets.table.opening", "DeltaTable.cleanup_metadata"),
+    "vacuum": ("kinesis_assets.table.delta.opening", "DeltaTable.vacuum"),
+    "checkpoint": ("kinesis_assets.table.delta.opening", "DeltaTable.create_checkpoint"),
+    "delete old log": ("kinesis_assets.table.delta.opening", "DeltaTable.cleanup_metadata"),
     "prune": ("kinesis_assets.derive.maintenance", "prune_folder"),
 }
 """The steps of a maintenance of a derived table, likewise."""

@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table import data_file_writer, table
+from kinesis_assets.table import data_file_writer
 from kinesis_assets.table.commits import commit
+from kinesis_assets.table.delta import raw_table
 from kinesis_assets.table.positions import positions_chain
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.store import chain
@@ -56,7 +57,7 @@ INTERCEPTED_CALLS: dict[str, tuple[Any, str]] = {
     "read positions": (TableSnapshot, "positions_at"),
     "open positions file": (chain, "write_new"),
     "write positions": (positions_chain.PositionsChain, "write"),
-    "accept null": (table, "accept_null"),
+    "accept null": (raw_table, "accept_null"),
     "commit": (DeltaTable, "create_write_transaction"),
     "read history": (DeltaTable, "history"),
 }

@@ -89,7 +89,7 @@ def test_each_folder_within_a_folder_has_its_place(top):
 def test_only_the_folder_table_knows_the_table_format():
     used = {module: sorted(of_delta(tree)) for module, tree in trees().items()}
     inside = {module for module, names in used.items() if folder(module) == "table" and names}
-    assert {"table.opening", "table.version"} <= inside
+    assert {"table.delta.opening", "table.delta.version"} <= inside
     assert {module: names for module, names in used.items() if names and module not in inside} == {}
 
 

@@ -25,6 +25,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.positions.positions_file import CommitRef
+from support.conditions import Condition
 from support.derived import maintain_table
 from support.single_task import land_as_in_spark
 
@@ -80,7 +81,7 @@ def test_the_condition_selects_the_same_rows_in_sql(landed):
     land(landed, 3)
     DeltaTable(landed.table.uri).optimize.compact()
     rows = new_rows(landed.table.uri, cursor)
-    assert landed.table.snapshot().count(rows.condition) == {landed.shard_ids[0]: 1}
+    assert landed.table.snapshot().count(Condition(rows.condition)) == {landed.shard_ids[0]: 1}
 
 
 def test_the_arrival_dates_of_the_rows_are_known(landed):

@@ -22,8 +22,8 @@ from kinesis_assets.derive.schema import (
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import InvalidInput, SchemaChangeRefused, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.delta.version import commit_properties
 from kinesis_assets.table.policy import STATISTICS_PROPERTY
-from kinesis_assets.table.version import commit_properties
 
 
 def schema_of(*fields, partition_by=(), key=()):

@@ -9,10 +9,9 @@ from deltalake import DeltaTable
 
 from kinesis_assets.errors import CommitOvertaken, TableUnsuitable
 from kinesis_assets.table import data_file_writer as files_module
-from kinesis_assets.table import nullable_columns
-from kinesis_assets.table import snapshot as snapshot_module
-from kinesis_assets.table import table as delta_module
 from kinesis_assets.table.commits import amend
+from kinesis_assets.table.delta import raw_table as delta_module
+from kinesis_assets.table.delta.raw_table import accept_null
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.attempts import (
@@ -26,6 +25,7 @@ from support.attempts import (
     records,
     shards,
 )
+from support.conditions import Condition
 from support.null_keys import ROWS, accepts_null, keys, make_old, mix, without_keys
 
 
@@ -106,7 +106,7 @@ def test_a_commit_started_before_the_upgrade_is_refused_once_and_then_succeeds(o
 
     def commit(snapshot, *arguments, **named):
         if not accepts_null(old_table):
-            nullable_columns.accept_null(DeltaTable(old_table.uri))
+            DeltaTable(old_table.uri).alter.drop_column_not_null("partition_key")
         try:
             original(snapshot, *arguments, **named)
         except CommitOvertaken as error:
@@ -115,7 +115,6 @@ def test_a_commit_started_before_the_upgrade_is_refused_once_and_then_succeeds(o
 
     # The older release has no such check.
     monkeypatch.setattr(delta_module, "columns_without_null", lambda _: [])
-    monkeypatch.setattr(snapshot_module, "columns_without_null", lambda _: [])
     monkeypatch.setattr(TableSnapshot, "commit", commit)
     assert not attempt.commit().conflicts
     assert len(refused) == 1
@@ -131,7 +130,7 @@ class Killed(BaseException):
 def test_a_kill_during_the_upgrade_loses_no_rows(old_table, monkeypatch, after):
     def killed(delta):
         if after:
-            nullable_columns.accept_null(delta)
+            accept_null(delta)
         raise Killed
 
     attempt = without_keys(Attempt(old_table, current_positions(old_table), {"b": 3}))
@@ -153,7 +152,7 @@ def test_an_upgrade_that_fails_or_whose_response_is_lost_is_retried(old_table, m
     def failing(delta):
         error = next(failures, None)
         if error is None or landed:
-            nullable_columns.accept_null(delta)
+            accept_null(delta)
         if error is not None:
             raise error
 
@@ -189,7 +188,7 @@ def test_compaction_keeps_rows_without_a_key(mixed):
 def test_a_delete_keeps_the_other_rows_without_a_key(mixed):
     snapshot = mixed.snapshot()
     positions = msgspec.structs.replace(current_positions(mixed), commit_id=1)
-    assert snapshot.remove("sequence_number = '1'", identity=STREAM, positions=positions) == 2
+    assert snapshot.remove(Condition("sequence_number = '1'"), identity=STREAM, positions=positions) == 2
     assert keys(mixed) == [row for row in ROWS if row[1] != "1"]
 
 

@@ -14,7 +14,8 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CommitOvertaken, PositionsMissing, TableOfAnotherStream
 from kinesis_assets.table.commits.commit import claim
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.log.delta_log import applications
+from kinesis_assets.table.delta.log import applications
+from kinesis_assets.table.delta.raw_table import DeltaSnapshot
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -60,7 +61,7 @@ def create_by_older_release(table, *identities):
         positions = freeze_all(
             PositionedTable(f"{table.uri}-{identity.arn[-5:]}"), shards("a"), identity=identity
         )
-        TableSnapshot(table, delta).commit([], identity=identity, positions=positions)
+        DeltaSnapshot(table, delta).commit([], identity=identity, positions=positions)
     assert owner_of(table) is None
 
 
@@ -138,7 +139,7 @@ def test_only_one_of_two_streams_that_start_concurrently_gets_the_table(table, m
     if exists:
         table.create_if_missing()
     both = Barrier(2)
-    original_claim = TableSnapshot.claim
+    original_claim = DeltaSnapshot.claim
     first = {STREAM.arn: True, OTHER_NAME.arn: True}
 
     def concurrently(snapshot, identity):
@@ -146,7 +147,7 @@ def test_only_one_of_two_streams_that_start_concurrently_gets_the_table(table, m
             both.wait(SECONDS)  # both have read a table without an owner
         original_claim(snapshot, identity)
 
-    monkeypatch.setattr(TableSnapshot, "claim", concurrently)
+    monkeypatch.setattr(DeltaSnapshot, "claim", concurrently)
 
     def start(identity):
         if not exists:
@@ -166,20 +167,20 @@ def freeze_by_older_release(table, identity, snapshot=None):
     """Commit as a release without owners does, based on the current or an earlier snapshot."""
     elsewhere = PositionedTable(f"{table.uri}-{identity.arn[-5:]}")
     positions = freeze_all(elsewhere, shards("a"), identity=identity)
-    snapshot = snapshot or TableSnapshot(table, DeltaTable(table.uri))
+    snapshot = snapshot or DeltaSnapshot(table, DeltaTable(table.uri))
     snapshot.commit([], identity=identity, positions=positions)
     return positions
 
 
 def before_the_freeze(monkeypatch, meanwhile):
     """Call `meanwhile` once, after the table is claimed and before the first positions are committed."""
-    original_claim = TableSnapshot.claim
+    original_claim = DeltaSnapshot.claim
 
     def claimed(snapshot, identity):
         original_claim(snapshot, identity)
         meanwhile()
 
-    monkeypatch.setattr(TableSnapshot, "claim", claimed)
+    monkeypatch.setattr(DeltaSnapshot, "claim", claimed)
 
 
 @OTHERS
@@ -214,7 +215,7 @@ def test_positions_that_an_older_release_froze_concurrently_are_used(table, monk
 
 def test_an_older_release_cannot_freeze_a_stream_that_was_frozen_after_it_opened_the_table(table):
     table.create_if_missing()
-    opened = TableSnapshot(table, DeltaTable(table.uri))
+    opened = DeltaSnapshot(table, DeltaTable(table.uri))
     frozen = freeze_all(table, shards("a"))
     with pytest.raises(CommitOvertaken):
         freeze_by_older_release(table, STREAM, opened)
@@ -226,7 +227,7 @@ def test_applications_are_read_from_the_log_and_its_checkpoint(filled, checkpoin
     if checkpoint:
         DeltaTable(filled.uri).create_checkpoint()
     delta = DeltaTable(filled.uri)
-    TableSnapshot(filled, delta).commit([], identity=OTHER_NAME, positions=current_positions(filled))
+    DeltaSnapshot(filled, delta).commit([], identity=OTHER_NAME, positions=current_positions(filled))
     assert applications(filled.files) == {f"kinesis/{STREAM.arn}", f"kinesis/{OTHER_NAME.arn}"}
 
 

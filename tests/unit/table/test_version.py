@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kinesis_assets.table.delta.version import TableVersion
 from kinesis_assets.table.table import PositionedTable
-from kinesis_assets.table.version import TableTotals, TableVersion
+
+if TYPE_CHECKING:
+    from kinesis_assets.table.stored_table import TableTotals
 
 
 @pytest.fixture

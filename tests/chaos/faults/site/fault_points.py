@@ -34,7 +34,7 @@ DRIVER = {
     # The plan.
     "describe stream": ("kinesis_assets.kinesis.client", "StreamClient.describe"),
     "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
-    "create table": ("kinesis_assets.table.opening", "DeltaTable.create"),
+    "create table": ("kinesis_assets.table.delta.opening", "DeltaTable.create"),
     "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
     "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_at"),
     "freeze": ("kinesis_assets.table.commits.commit", "freeze"),
@@ -44,7 +44,7 @@ DRIVER = {
     "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
     "open positions file": ("kinesis_assets.table.store.chain", "write_new"),
     "write positions": ("kinesis_assets.table.store.chain", "write_file"),
-    "commit request": ("kinesis_assets.table.opening", "DeltaTable.create_write_transaction"),
+    "commit request": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
 }
 """What the process that plans and commits passes: module, and the name in it."""
 
@@ -71,13 +71,13 @@ DAGSTER = {
 
 OPERATIONS = {
     # The rows that a seek backwards or the table's retention deletes.
-    "delete rows": ("kinesis_assets.table.opening", "DeltaTable.delete"),
+    "delete rows": ("kinesis_assets.table.delta.opening", "DeltaTable.delete"),
     # Maintenance, in order. It claims the table by a property before it compacts and before it vacuums.
     "set properties": ("deltalake.table", "TableAlterer.set_table_properties"),
     "compact": ("deltalake.table", "TableOptimizer.compact"),
-    "vacuum": ("kinesis_assets.table.opening", "DeltaTable.vacuum"),
-    "checkpoint": ("kinesis_assets.table.opening", "DeltaTable.create_checkpoint"),
-    "delete old log": ("kinesis_assets.table.opening", "DeltaTable.cleanup_metadata"),
+    "vacuum": ("kinesis_assets.table.delta.opening", "DeltaTable.vacuum"),
+    "checkpoint": ("kinesis_assets.table.delta.opening", "DeltaTable.create_checkpoint"),
+    "delete old log": ("kinesis_assets.table.delta.opening", "DeltaTable.cleanup_metadata"),
     "prune a file": ("support.named_files", "NamedFiles.delete_file"),
 }
 """What a replay, a seek or a maintenance passes beside what a run passes too."""

@@ -22,7 +22,7 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
 from kinesis_assets.table.positions.range_stats import RangeStats
-from kinesis_assets.table.version import TableTotals
+from kinesis_assets.table.stored_table import TableTotals
 from support.run_results import reading_facts
 
 A = "shardId-000000000000"

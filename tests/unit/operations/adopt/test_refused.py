@@ -8,6 +8,7 @@ from deltalake import write_deltalake
 
 from kinesis_assets.errors import CommitFailed, InvalidInput, TableOfAnotherStream, TableUnsuitable
 from kinesis_assets.operations import adopt as adopt_module
+from kinesis_assets.table.delta.raw_table import DeltaSnapshot
 from kinesis_assets.table.ownership import OWNER
 from support.copied_table import copy_rows
 
@@ -100,12 +101,12 @@ def test_rows_are_read_once_if_the_files_of_the_table_do_not_change(bench, monke
     bench.run()
     copy_rows(bench)
     read = []
-    newest_rows = adopt_module.newest_rows
+    newest_rows = DeltaSnapshot.newest_rows
 
     def recording(*arguments):
         read.append(arguments)
         return newest_rows(*arguments)
 
-    monkeypatch.setattr(adopt_module, "newest_rows", recording)
+    monkeypatch.setattr(DeltaSnapshot, "newest_rows", recording)
     bench.adopt()
     assert (len(read), bench.positions.adopted) == (1, True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.operations.replay.outcome import ReplayState
-from kinesis_assets.table.log import rewrites
-from kinesis_assets.table.log.delta_log import read_entry
+from kinesis_assets.table.delta import rewrites
+from kinesis_assets.table.delta.log import read_entry
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.replays import A, fill_then, ingest_and_lose, states
 

@@ -249,8 +249,10 @@ def test_rows_may_be_in_files_without_statistics(filled, first):
 
 def test_a_plan_and_its_commit_read_each_log_entry_once(filled, monkeypatch):
     read = []
-    entry = filled.rewrites._entry
-    monkeypatch.setattr(filled.rewrites, "_entry", lambda version: read.append(version) or entry(version))
+    entry = filled.format.rewrites._entry
+    monkeypatch.setattr(
+        filled.format.rewrites, "_entry", lambda version: read.append(version) or entry(version)
+    )
     snapshot = filled.snapshot()
     positions = snapshot.positions(STREAM)
     refuse_rewritten(filled, snapshot, positions)

@@ -13,6 +13,7 @@ from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, MaintenanceLimits
 from support.amendments import new_amendment
 from support.attempts import STREAM, Attempt, assert_rows_are_what_positions_say, current_positions
+from support.conditions import Condition
 from support.maintained_table import ARRIVED, steps_of
 from support.table_folder import DATA_FILES, files_of, folder_of
 
@@ -25,7 +26,7 @@ def compact_all(table):
 
 def delete_a_row(table):
     """Delete a row, as a seek does; the remaining rows of its file are written again."""
-    predicate = "shard_id = 'a' AND sequence_number = '1'"
+    predicate = Condition("shard_id = 'a' AND sequence_number = '1'")
     table.snapshot().remove(predicate, identity=STREAM, amendment=new_amendment())
 
 

@@ -17,6 +17,7 @@ from support.attempts import (
     current_positions,
     rows_by_shard,
 )
+from support.conditions import Condition
 from support.maintained_table import steps_of
 
 DAY = "2026-02-02"
@@ -67,7 +68,7 @@ def test_a_compaction_stops_if_another_maintenance_marked_the_table(busy, monkey
 
 def test_compaction_does_not_restore_rows_deleted_concurrently(busy, when_compaction_starts):
     def delete_rows():
-        busy.snapshot().remove("shard_id = 'a'", identity=STREAM, amendment=new_amendment())
+        busy.snapshot().remove(Condition("shard_id = 'a'"), identity=STREAM, amendment=new_amendment())
 
     operations = DeltaOperations(busy)
     when_compaction_starts(operations, delete_rows)

@@ -13,6 +13,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.policy import HISTORY_RETENTION
 from support.attempts import STREAM, Attempt, assert_rows_are_what_positions_say, current_positions
+from support.conditions import Condition
 from support.maintained_table import age_log, delete_old_log_entries, steps_of
 from support.table_folder import LOG_ENTRIES, files_of, set_age
 
@@ -92,7 +93,7 @@ def test_a_commit_cleans_up_the_log_only_if_the_clocks_agree(filled, difference,
 COMMITS = {
     "properties": lambda table: DeltaOperations(table).set_properties({"note": "1"}),
     "claim": lambda table: table.snapshot().claim(STREAM),
-    "deletion": lambda table: table.snapshot().remove("shard_id = 'a'", identity=STREAM),
+    "deletion": lambda table: table.snapshot().remove(Condition("shard_id = 'a'"), identity=STREAM),
 }
 
 

@@ -9,7 +9,7 @@ import pyarrow.fs
 import pytest
 
 from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
-from kinesis_assets.table.log.delta_log import read_entry
+from kinesis_assets.table.delta.log import read_entry
 from kinesis_assets.table.positions.amendments import Amendment, amendment_chain, amendment_path
 
 ENTRY = f"_delta_log/{7:020}.json"

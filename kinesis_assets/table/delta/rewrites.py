@@ -9,44 +9,25 @@ the commit, because the RESTORE changes the metadata.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kinesis_assets.errors import TableUnreachable
-from kinesis_assets.table.log.delta_log import read_entry
+from kinesis_assets.table.delta.log import read_entry
+from kinesis_assets.table.log.entries import Rewrite
 from kinesis_assets.table.ownership import DERIVED, application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     import pyarrow.fs
 
-    from kinesis_assets.table.log.delta_log import LogEntry
+    from kinesis_assets.table.log.entries import LogEntry
     from kinesis_assets.table.positions.positions import StreamPositions
 
 _REPLACING = re.compile(r"RESTORE|CLONE|(CREATE OR )?REPLACE TABLE.*", re.IGNORECASE)
 _OVERWRITE = "overwrite"
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """A version that replaced rows of the table.
-
-    Attributes:
-        operation: The operation's name, as its writer stored it.
-        at: When the version was written, by the writer's clock; None if the writer did not store a time.
-    """
-
-    version: int
-    operation: str
-    at: datetime | None
-
-    def __str__(self) -> str:
-        at = "" if self.at is None else f", {self.at:%Y-%m-%dT%H:%M:%SZ}"
-        return f"version {self.version} ({self.operation}{at})"
 
 
 class RewriteLog:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -14,10 +13,11 @@ import msgspec
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from kinesis_assets.table.log.entries import LogEntry
 from kinesis_assets.table.store.storage import is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 
 _LOG = "_delta_log"
@@ -118,28 +118,6 @@ def _values_in(filesystem: pyarrow.fs.FileSystem, path: str, *columns: tuple[str
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One version of the table.
-
-    Attributes:
-        operation: The operation's name, as its writer stored it, such as RESTORE; empty if it is unknown.
-        mode: The mode of a write, such as Overwrite; empty for other operations.
-        at: When the version was written, by the writer's clock; None if that is unknown.
-        transactions: The transactions that it sets: version by application id.
-        changes_rows: Whether it adds or removes rows. A compaction does not.
-        changes_table: Whether it changes the columns, the properties or the protocol.
-    """
-
-    version: int
-    operation: str
-    mode: str
-    at: datetime | None
-    transactions: Mapping[str, int]
-    changes_rows: bool
-    changes_table: bool
 
 
 class _File(msgspec.Struct):

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
@@ -30,11 +28,9 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from kinesis_assets.errors import CommitOvertaken, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import TableFile
-from kinesis_assets.table.log.delta_log import has_later_version, read_entry
-from kinesis_assets.table.log.rewrites import RewriteLog
-from kinesis_assets.table.opening import delta_errors
-from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.store.storage import TableFolder
+from kinesis_assets.table.delta.log import has_later_version, read_entry
+from kinesis_assets.table.delta.opening import delta_errors
+from kinesis_assets.table.stored_table import TableTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,8 +38,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.table import FilterConjunctionType
 
-    from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.stored_table import StoredTable
 
 
 KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
@@ -58,40 +53,6 @@ _INTEGERS = ("byte", "short", "integer", "long")
 
 _TIMESTAMP_NTZ = "timestampNtz"
 """The feature of a table with a column of the type timestamp_ntz, at any depth."""
-
-
-class StoredTable(ABC):
-    """A Delta table, raw or derived, which may not exist yet.
-
-    Attributes:
-        uri: The table's path or URI, as given.
-        files: A file system whose root is that folder.
-
-    Args:
-        uri: The table's path or URI.
-        role: The role that accesses a table on S3; None for the credentials of the process.
-
-    Raises:
-        InvalidInput: The path or URI is invalid.
-    """
-
-    def __init__(
-        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
-    ) -> None:
-        self.uri = uri
-        self.policy = policy
-        self.folder = TableFolder.at(uri, role)
-        self.files = self.folder.open()
-        self.rewrites = RewriteLog(uri, self.files)
-
-    @property
-    def clock(self) -> Clock:
-        """The clock by which the table is written."""
-        return self.policy.clock
-
-    @abstractmethod
-    def snapshot(self) -> TableVersion:
-        """Open the newest version of the table."""
 
 
 class AddedFile(Protocol):
@@ -112,20 +73,6 @@ class AddedFile(Protocol):
     @property
     def statistics(self) -> str:
         """The file's statistics as the log stores them, in JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableTotals:
-    """The totals of one version of a table.
-
-    Attributes:
-        rows: Number of rows; None if the log does not have the number of each file.
-        bytes: Size of the data files.
-    """
-
-    rows: int | None
-    bytes: int
-    files: int
 
 
 class TableVersion:

@@ -1,0 +1,48 @@
+"""What a format of raw tables provides. Nothing above the folder `table` knows the format of a table.
+
+A format opens and creates tables. The versions that it opens read the table's log and files, and make one
+attempt to commit, see `TableSnapshot`: by compare-and-set, and without repetition. `commits.commit_loop`
+repeats attempts and resolves lost responses for all formats.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.snapshot import TableSnapshot
+
+DESCRIPTION = "Kinesis records as received, with the positions up to which they are in the table."
+"""The description of a new table."""
+
+
+class TableFormat(ABC):
+    """Opens and creates one raw table."""
+
+    @abstractmethod
+    def open(self) -> TableSnapshot:
+        """Open the newest version of the table.
+
+        Raises:
+            TableMissing: The table does not exist.
+            TableUnreachable: The table's log cannot be read.
+            TableUnsuitable: The table has another schema or partitioning.
+        """
+
+    @abstractmethod
+    def create(self, opened: Callable[[], TableSnapshot], owner: StreamIdentity | None) -> TableSnapshot:
+        """Open the table, or create an empty one if none exists. Of several processes, one creates it.
+
+        Args:
+            opened: Opens the table, and raises `TableMissing` if it does not exist.
+            owner: The stream that a new table belongs to. By default, the first stream that claims the table.
+
+        Raises:
+            StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
+            TableNotWritable: The table cannot be created because writing is refused.
+            TableUnreachable: The table can be neither opened nor created.
+        """
