@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.catalog.entry import Entry
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
     from kinesis_assets.operations.catalog.registration import Registrar
+    from kinesis_assets.table.delta.version import TableVersion
     from kinesis_assets.table.run_files.mirror_state import CatalogState
-    from kinesis_assets.table.version import TableVersion
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 2.0, 3.0
 """The limits of each call in a tick or a run."""

@@ -11,7 +11,7 @@ import boto3
 from kinesis_assets.operations.catalog.entry import Entry
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.version import TableVersion
+    from kinesis_assets.table.delta.version import TableVersion
 
 
 def version_of_table(

@@ -33,7 +33,7 @@ from kinesis_assets.errors import CatalogFailed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kinesis_assets.table.version import TableVersion
+    from kinesis_assets.table.delta.version import TableVersion
 
 Found = dict[str, Any]
 """A table as GetTable returns it."""

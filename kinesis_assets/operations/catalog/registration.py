@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.operations.catalog.entry import Entry
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
-    from kinesis_assets.table.version import StoredTable
+    from kinesis_assets.table.stored_table import StoredTable
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from kinesis_assets.table.store.storage import replace_file
 if TYPE_CHECKING:
     import pyarrow.fs
 
+    from kinesis_assets.table.stored_table import StoredTable
     from kinesis_assets.table.table import PositionedTable
-    from kinesis_assets.table.version import StoredTable
 
 MIRROR_FILE = "_kinesis/mirror.json"
 CATALOG_FILE = "_kinesis/catalog.json"
