@@ -1,31 +1,37 @@
-"""The landing of a continuous run that reads by subscriptions: in the process of the run, without Spark.
+"""The landing of a continuous run that reads by subscriptions.
 
 A subscription outlives a landing, but Spark gives a task no process that it would find again. So the process
-of the run subscribes, and does what a task does. Until the consumer is found, the run lands in Spark as all
-others do.
+of the run subscribes. What has arrived goes to the landing's tasks as it came, and they read it as they read
+what GetRecords returns. Shards of which nothing has arrived need no task.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.ingest.manifest import check_landing
-from kinesis_assets.ingest.task import client_of, land_group
+from kinesis_assets.ingest.manifest import Landing, ShardLanding
+from kinesis_assets.ingest.task import LandingJob, client_of
+from kinesis_assets.kinesis.limits import Allowance
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.received_pages import Received
 from kinesis_assets.kinesis.reading.subscription import UNAVAILABLE, Subscriptions
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.run import Land
-    from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamSummary
+
+LandReceived = Callable[[LandingJob, Sequence[ShardRange], Allowance, Mapping[str, Received]], Landing]
+"""A function that lands ranges, and what was received of them, as `ingest/land.py` does in Spark."""
 
 _NOT_FOUND = "ResourceNotFoundException"
 
@@ -36,7 +42,7 @@ def landing_by_subscriptions(
     consumer: str,
     summary: StreamSummary,
     *,
-    otherwise: Land,
+    land: LandReceived,
     warn: Callable[[str], object],
 ) -> Iterator[Land]:
     """Yield the function that lands ranges by the subscriptions of a consumer, and close them afterwards.
@@ -44,7 +50,7 @@ def landing_by_subscriptions(
     Args:
         consumer: The name or ARN of the consumer.
         summary: A recent description of the stream.
-        otherwise: The function to land ranges with until the consumer is found.
+        land: Lands ranges, and what was received of them.
         warn: Called with a sentence, once for each reason, if ranges are read with GetRecords instead.
 
     Raises:
@@ -53,20 +59,63 @@ def landing_by_subscriptions(
     search = ConsumerSearch(client, consumer, summary, warn)
     search.attempt(client)
 
-    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+    def land_ranges(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
         if search.due:
             search.attempt(client_of(job.stream, job.settings))  # which does not retry: shards wait
         if search.found is None:
-            return otherwise(job, ranges, allowance)
-        landing = land_group(job, ranges, allowance, search.found)
-        check_landing(job.stream, job.batch_id, ranges, landing)
-        return landing
+            return land(job, ranges, allowance, {})
+        return land_received(search.found, land, job, ranges, allowance)
 
     try:
-        yield land
+        yield land_ranges
     finally:
         if search.found is not None:
             search.found.close()
+
+
+def land_received(
+    subscriptions: Subscriptions,
+    land: LandReceived,
+    job: LandingJob,
+    ranges: Sequence[ShardRange],
+    allowance: Allowance,
+) -> Landing:
+    """Land what subscriptions have received of ranges, and the others by GetRecords."""
+    received = subscriptions.receive(ranges, allowance)
+    unread, landing = list[ShardRange](), Landing()
+    for range_ in ranges:
+        found = received.get(range_.shard_id)
+        if found is not None and _is_without_records(range_, found):
+            landing += Landing(shards=(_without_records(range_, found),))
+        else:
+            unread.append(range_)
+    if unread:
+        landing += land(job, unread, allowance, received)
+    for shard in landing.shards:
+        subscriptions.note_read(shard.shard_id, shard.refused, shard.tip_time)
+    return landing
+
+
+def _is_without_records(range_: ShardRange, received: Received) -> bool:
+    """Return whether a range needs no reading: no record has arrived, and none can be lost or left."""
+    if received.events or range_.closed or range_.start.sub_sequence_number is not None:
+        return False
+    not_before, expiry = range_.tip_not_before, range_.expiry
+    return (not_before is None or received.seen >= not_before) and (
+        expiry is None or not expiry.is_possible(received.seen)
+    )
+
+
+def _without_records(range_: ShardRange, received: Received) -> ShardLanding:
+    at_tip = received.millis_behind_latest == 0
+    return ShardLanding(
+        shard_id=range_.shard_id,
+        stats=RangeStats.unread(range_.start),
+        end=RangeEnd.TIP if at_tip else RangeEnd.TIME_LIMIT,
+        error=None,
+        facts=structs.replace(ReadingFacts.unread(), millis_behind_latest=received.millis_behind_latest),
+        tip_time=received.seen if at_tip else None,
+    )
 
 
 class ConsumerSearch:

@@ -8,24 +8,36 @@ retried, speculated or killed attempt leaves files that no table version refers 
 from __future__ import annotations
 
 from heapq import heapreplace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from kinesis_assets.ingest.manifest import Landing, check_landing, decode_all
 from kinesis_assets.ingest.task import landing_task
+from kinesis_assets.kinesis.reading.received_pages import encode
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
+from kinesis_assets.spark.pyspark_internals import is_spark_3
 from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.received_pages import Received
 
 
-def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+def land(
+    spark: SparkSession,
+    job: LandingJob,
+    ranges: Sequence[ShardRange],
+    allowance: Allowance,
+    received: Mapping[str, Received] = MappingProxyType({}),
+) -> Landing:
     """Read ranges of different shards and write them to files in the table's folder, in one Spark job.
 
     Each task runs `land_group` on its part of the ranges. The driver checks and adds up their manifests.
@@ -36,6 +48,7 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
     Args:
         job: The settings that all ranges share.
         ranges: The ranges to read, in the order in which they are started.
+        received: By shard id, what subscriptions have received. The tasks call GetRecords for the others.
 
     Raises:
         LandingFailed: A task returned an invalid manifest.
@@ -43,10 +56,27 @@ def land(spark: SparkSession, job: LandingJob, ranges: Sequence[ShardRange], all
     shares = allowance.shares(min(len(ranges), parallelism(spark)))
     tasks = len(shares)
     groups = list(zip(packed(ranges, tasks), shares, strict=True))
-    numbers = spark.range(0, tasks, 1, tasks)
     with tagged(spark, _tag(job.batch_id)):
-        rows = numbers.mapInArrow(landing_task(job, groups), "landing binary").collect()
+        frame = _rows_of_tasks(spark, [ranges for ranges, _ in groups], received)
+        rows = frame.mapInArrow(landing_task(job, groups), "landing binary").collect()
     return landing_of([row[0] for row in rows], job, ranges)
+
+
+def _rows_of_tasks(
+    spark: SparkSession, groups: Sequence[Sequence[ShardRange]], received: Mapping[str, Received]
+) -> DataFrame:
+    """Return a row for each task, in a partition of its own, with what was received of its shards."""
+    tasks = len(groups)
+    if not received:
+        return spark.range(0, tasks, 1, tasks)
+    shards = ([range_.shard_id for range_ in ranges] for ranges in groups)
+    parts = [encode({shard: received[shard] for shard in group if shard in received}) for group in shards]
+    if is_spark_3():  # it makes no DataFrame of Arrow data
+        return spark.createDataFrame(list(enumerate(parts)), "id long, received binary")
+    columns = [(pa.array([number]), pa.array([part], pa.binary())) for number, part in enumerate(parts)]
+    # Each batch becomes a partition.
+    batches = [pa.RecordBatch.from_arrays(list(each), ["id", "received"]) for each in columns]
+    return spark.createDataFrame(pa.Table.from_batches(batches))
 
 
 def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:

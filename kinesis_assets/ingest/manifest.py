@@ -66,10 +66,12 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
     Attributes:
         facts: The facts about reading it.
         tip_time: The service's time when the read reached the shard's tip; None if it did not.
+        refused: Why GetRecords read instead of what a subscription had received; None if it did not.
     """
 
     facts: ReadingFacts
     tip_time: Time | None
+    refused: str | None = None
 
 
 class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.reading.received_pages import decode
 from kinesis_assets.kinesis.records.records import Records, binaries, record_batch
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns
 from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
@@ -29,12 +31,12 @@ from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 from kinesis_assets.table.run_files.task_files import Progress, ProgressFiles, StopMarker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.kinesis.reading.subscription import Subscriptions
+    from kinesis_assets.kinesis.reading.received_pages import Received
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.store.storage import TableFolder
 
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 BYTES_IN_FLIGHT = 128 << 20
 """Maximum memory of a task's pages, from the response to the written file. It holds three pages of the
 largest possible size, or fifty with bodies of 1 MB."""
+
+_NOTHING: Mapping[str, Received] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,20 @@ def landing_task(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark's `mapInArrow` runs in each task: `land_group` for its number.
 
-    It yields the encoded manifest.
+    It yields the encoded manifest. The rows have the number of a task, `id`, and may have what was received
+    of its shards, `received`.
 
     Args:
         groups: By task number, the ranges of the task and its share of the allowance.
     """
 
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch["id"].to_pylist():
-                landing = land_group(job, *groups[number])
+    def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            for index, number in enumerate(batch["id"].to_pylist()):
+                has_received = "received" in batch.schema.names
+                received = decode(batch["received"][index].as_buffer()) if has_received else {}
+                ranges, allowance = groups[number]
+                landing = land_group(job, ranges, allowance, received)
                 freeze_loaded_objects()
                 yield pa.RecordBatch.from_arrays([binaries([encode(landing)])], ["landing"])
 
@@ -91,12 +99,12 @@ def land_group(
     job: LandingJob,
     ranges: Sequence[ShardRange],
     allowance: Allowance,
-    subscriptions: Subscriptions | None = None,
+    received: Mapping[str, Received] = _NOTHING,
 ) -> Landing:
     """Read a task's shards concurrently and write their records to shared files.
 
     Args:
-        subscriptions: The subscriptions to read by; None to call GetRecords.
+        received: By shard id, what subscriptions have received. GetRecords reads the other shards.
     """
     configure_allocators()
     timing = job.settings.timing
@@ -107,14 +115,7 @@ def land_group(
     writer = DataFileWriter(job.folder.open(), job.batch_id, job.layout)
     turns = Turns(job.settings.max_pool_connections, clock)
     readings = [
-        ShardReading(
-            client,
-            range_,
-            quota,
-            turns,
-            limiter,
-            subscription=None if subscriptions is None else subscriptions.of(range_.shard_id),
-        )
+        ShardReading(client, range_, quota, turns, limiter, received=received.get(range_.shard_id))
         for range_ in ranges
     ]
 
@@ -192,6 +193,7 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
             throttles=reading.throttles,
         ),
         tip_time=reading.tip_time,
+        refused=reading.refused,
     )
 
 

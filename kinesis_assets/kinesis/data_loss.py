@@ -82,6 +82,14 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
         """How long records are kept."""
         return timedelta(hours=self.retention_hours)
 
+    def is_possible(self, now: datetime) -> bool:
+        """Return whether unread records may have expired, by the service's clock."""
+        return _may_have_expired(self.complete_until, self.retention, now)
+
+
+def _may_have_expired(complete_until: datetime, retention: timedelta, now: datetime) -> bool:
+    return now + CLOCK_STEP >= complete_until + retention
+
 
 def _text(time: datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -113,7 +121,7 @@ class LossDetector:
         if first is None and page.next_shard_iterator is not None and page.millis_behind_latest > 0:
             return None  # the next record is not known yet
         broken = position.sub_sequence_number is not None  # the rest of the aggregate is not available
-        if not broken and served + CLOCK_STEP < since + self._expiry.retention:
+        if not broken and not _may_have_expired(since, self._expiry.retention, served):
             return None
         return Gap(
             after=position,

@@ -5,25 +5,35 @@ The task's result is encoded and decoded as a manifest, as it is with Spark.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.ingest.task import land_group
+from kinesis_assets.kinesis.reading.received_pages import decode
+from kinesis_assets.kinesis.reading.received_pages import encode as encode_received
 from kinesis_assets.operations.replay.task import fill_group, fill_result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.received_pages import Received
     from kinesis_assets.operations.replay.task import FillJob, FillResult
 
 
-def land_as_in_spark(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
-    return landing_of([encode(land_group(job, ranges, allowance))], job, ranges)
+def land_as_in_spark(
+    job: LandingJob,
+    ranges: Sequence[ShardRange],
+    allowance: Allowance,
+    received: Mapping[str, Received] = MappingProxyType({}),
+) -> Landing:
+    shipped = decode(encode_received(received))
+    return landing_of([encode(land_group(job, ranges, allowance, shipped))], job, ranges)
 
 
 def fill_as_in_spark(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     import dagster as dg
+    from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult, RunTotals
@@ -80,7 +81,7 @@ def run_continuously(
         derivations.consume()
         mirror.note_commit()
 
-    with _landing(context, stream, plan, partial(land, spark)) as land_ranges:
+    with _landing(context, stream, plan, spark) as land_ranges:
         continuous = ContinuousRun(
             land_ranges,
             stream.client,
@@ -115,9 +116,10 @@ def run_continuously(
 
 
 def _landing(
-    context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan, in_spark: Land
+    context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan, spark: SparkSession
 ) -> AbstractContextManager[Land]:
-    """Return how ranges are landed: in Spark, unless the stream has a consumer."""
+    """Return how ranges are landed: by GetRecords, or by the subscriptions of the stream's consumer."""
+    in_spark = partial(land, spark)
     if stream.settings.consumer is None:
         return nullcontext(in_spark)
     from kinesis_assets.ingest.fan_out import landing_by_subscriptions  # noqa: PLC0415  # few runs need it
@@ -126,6 +128,6 @@ def _landing(
         stream.client,
         stream.settings.consumer,
         plan.listing.summary,
-        otherwise=in_spark,
+        land=in_spark,
         warn=context.log.warning,
     )

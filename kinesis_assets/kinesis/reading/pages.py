@@ -19,7 +19,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete
-from kinesis_assets.kinesis.records.wire import check_follows
+from kinesis_assets.kinesis.records.wire import RepeatedPage, check_follows
 from kinesis_assets.kinesis.stream import ITERATOR_LIFETIME, UNCERTAIN, agree
 
 if TYPE_CHECKING:
@@ -27,17 +27,22 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.records.records import Records
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.transport.concurrency import Reservation
 
 
 class PageSource:
-    """The pages of one reading, by GetRecords. `SubscribedPages` has the same methods.
+    """The pages of one reading, by GetRecords. `ReceivedPages` has the same methods.
 
     Args:
         response_timeout: See `ShardRange.response_timeout`.
     """
+
+    exhausted = False
+    """Whether the next page cannot be read yet."""
+
+    refused = None
+    """Why GetRecords reads instead of something else."""
 
     def __init__(self, client: StreamClient, shard_id: str, response_timeout: float | None) -> None:
         self._client = client
@@ -70,12 +75,6 @@ class PageSource:
         """Take the iterator of the next page from a page that was read."""
         self._iterator, self._issued = page.next_shard_iterator, served
 
-    def keep_unread(self, records: Records, position: Position) -> None:
-        """Keep the records of the last page that are after a position, where the reading ends.
-
-        The next reading can request them again.
-        """
-
     async def connect(self, position: Position) -> None:
         """Get what the next page is read with: an iterator, unless the previous page had one."""
         if self._iterator is None:
@@ -105,7 +104,7 @@ class PageSource:
         )
         try:
             first = page.records.numbers[0] if page.records else None
-            check_follows(self._client.stream, first, position)
+            self._check_follows(first, position)
             if self._issued is not None and not agree(self._issued, served, apart=ITERATOR_LIFETIME):
                 raise CallFailed(
                     self._client.stream,
@@ -121,6 +120,13 @@ class PageSource:
             return page, served
         finally:
             del page  # the traceback of an error must not keep the page alive
+
+    def _check_follows(self, first: str | None, position: Position) -> None:
+        try:
+            check_follows(first, position)
+        except RepeatedPage as error:
+            code = type(error).__name__
+            raise CallFailed(self._client.stream, "GetRecords", code, str(error)) from None
 
 
 def _any_after(page: Page, position: Position) -> bool:

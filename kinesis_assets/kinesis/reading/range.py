@@ -72,7 +72,8 @@ class RangeEnd(StrEnum):
     BOUND = "bound"
     """A limit on records, bytes or arrival time; an exhausted allowance; or a stop request."""
     TIME_LIMIT = "time_limit"
-    """The time limit of the range or of all shards together, or the range's `retry_seconds`."""
+    """The time limit of the range or of all shards together; the range's `retry_seconds`; or the end of what
+    a subscription has received by then."""
     TIP = "tip"
     SHARD_END = "shard_end"
 

@@ -17,6 +17,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.pacing import CallPacing
 from kinesis_assets.kinesis.reading.pages import PageSource
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
+from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
 from kinesis_assets.kinesis.reading.retries import (
     PageRetries,
     StallDetector,
@@ -24,7 +25,6 @@ from kinesis_assets.kinesis.reading.retries import (
     is_too_long,
     is_transient,
 )
-from kinesis_assets.kinesis.reading.subscribed_pages import SubscribedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums
 from kinesis_assets.kinesis.transport.concurrency import Turns, iterate
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
-    from kinesis_assets.kinesis.reading.subscription import Subscription
     from kinesis_assets.kinesis.records.records import Record
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.settings import PageSizes
@@ -54,7 +53,8 @@ class ShardReading:
         turns: The turns of the readings of a task, one of which the caller has taken for this reading. Once
             they are stopped, no further page is requested.
         limiter: The memory limiter. A page holds a reservation until the next records are requested.
-        subscription: The subscription to the shard, which may outlive the reading; None to call GetRecords.
+        received: What a subscription to the shard has received from the start of the range on, or from before
+            it. The range ends with it. None to call GetRecords.
 
     Attributes:
         position: The position after the yielded records.
@@ -89,7 +89,7 @@ class ShardReading:
         turns: Turns | None = None,
         limiter: MemoryLimiter | None = None,
         *,
-        subscription: Subscription | None = None,
+        received: Received | None = None,
     ) -> None:
         self.range = range_
         self.position = range_.start
@@ -123,9 +123,9 @@ class ShardReading:
         self._pacing = CallPacing(self._sizes, timing)
         self._started = False
         polls = PageSource(client, range_.shard_id, range_.response_timeout)
-        self._pages: PageSource | SubscribedPages = polls
-        if subscription is not None:
-            self._pages = SubscribedPages(subscription, polls, closed=range_.closed)
+        self._pages: PageSource | ReceivedPages = polls
+        if received is not None and received.events:
+            self._pages = ReceivedPages(received, polls, closed=range_.closed)
         self._deadline: float | None = None
         self._first_rejected: int | None = None
 
@@ -182,6 +182,11 @@ class ShardReading:
                 f"shard is still {self.millis_behind_latest} ms behind. The records read before are kept; "
                 "run again",
             )
+
+    @property
+    def refused(self) -> str | None:
+        """Why GetRecords has read instead of what a subscription has received; None if it has not."""
+        return self._pages.refused
 
     def _release(self) -> None:
         if self._reservation is not None:
@@ -289,7 +294,6 @@ class ShardReading:
 
     def _end_inside_page(self, page: Page, service_time: datetime, records: Records, taken: int) -> None:
         """End the range after the first `taken` records of a batch."""
-        self._pages.keep_unread(page.records, self.position)
         unread = records[taken]
         unread_ms = int(service_time.timestamp() * 1000) - unread.arrival_ms
         self.millis_behind_latest = max(page.millis_behind_latest, unread_ms)
@@ -312,7 +316,9 @@ class ShardReading:
         if at_tip and (not_before is None or service_time >= not_before):
             self.tip_time = service_time
             return RangeEnd.TIP
-        return RangeEnd.BOUND if self.position == self.range.up_to else None
+        if self.position == self.range.up_to:
+            return RangeEnd.BOUND
+        return RangeEnd.TIME_LIMIT if self._pages.exhausted else None
 
     async def _next_page(self) -> tuple[Page, datetime] | None:
         """Read the page at `position`, with retries; None if the range ends during the retries."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ReadFailed, ShardSilent, ShardThrottled
 from kinesis_assets.kinesis.reading.pages import UNCONFIRMED
-from kinesis_assets.kinesis.records.wire import REPEATED_PAGE
+from kinesis_assets.kinesis.records.wire import RepeatedPage
 from kinesis_assets.kinesis.stream import UNCERTAIN
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _TRANSIENT = frozenset(
     {
         "ExpiredIteratorException",
         "IncompleteBody",
-        REPEATED_PAGE,
+        RepeatedPage.__name__,
         UNCERTAIN,
         UNCONFIRMED,
         # There was no complete response: the names of botocore's exceptions.

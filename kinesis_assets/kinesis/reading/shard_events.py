@@ -1,7 +1,6 @@
-"""The events of one response of SubscribeToShard, as pages.
+"""The events of one response of SubscribeToShard, as they came.
 
-What has arrived is taken at once, so that many small events are one page. Memory for it is reserved once its
-first bytes have arrived, as for a response of GetRecords.
+Of their JSON, only what says where they start and end is decoded: what reads the shard decodes the records.
 """
 
 from __future__ import annotations
@@ -9,29 +8,24 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from botocore.exceptions import BotoCoreError
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.records.wire import WireEvent, page_of_events
+from kinesis_assets.kinesis.records.wire import checked_lag
+from kinesis_assets.kinesis.shards import NUMBER
 from kinesis_assets.kinesis.transport.event_stream import MessageParser
-from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.records.wire import Page
-    from kinesis_assets.kinesis.transport.concurrency import Reservation
     from kinesis_assets.kinesis.transport.event_stream import Message
     from kinesis_assets.kinesis.transport.http2 import Http2Response
 
 SUBSCRIBE = "SubscribeToShard"
-
-_PAGE_BYTES = 1 << 20
-"""The size of the events from which on they are a page, in bytes."""
 
 _LONGEST_EVENT = 10.0
 """Seconds in which the first event must arrive besides the wait for it, if bytes keep arriving: other shards
@@ -45,7 +39,43 @@ _INTERNAL = "Internal"
 _LONGEST_CODE, _LONGEST_TEXT = 100, 1000
 """The number of characters of an exception's name and text that are kept: they go into the log."""
 
-_decoder = msgspec.json.Decoder(WireEvent)
+
+class Event(NamedTuple):
+    """An event.
+
+    Attributes:
+        payload: Its JSON.
+        records: How many records it has.
+        numbers: The sequence numbers of the first and of the last one; None if it has none.
+        millis_behind_latest: Milliseconds from its end to the tip.
+        ends_shard: Whether the shard has no further event.
+        emptied: A time of the service's clock: all that had been sent by then was received before the event.
+        received: The service's clock when it was received.
+    """
+
+    payload: bytes
+    records: int
+    numbers: tuple[str, str] | None
+    millis_behind_latest: int
+    ends_shard: bool
+    emptied: datetime
+    received: datetime
+
+
+class _WireEvent(msgspec.Struct, frozen=True, rename="pascal"):
+    """The parts of an event's JSON that are decoded here. At the end of the shard it has no continuation."""
+
+    records: list[msgspec.Raw]
+    millis_behind_latest: int
+    continuation_sequence_number: str | None = None
+
+
+class _WireNumber(msgspec.Struct, frozen=True, rename="pascal"):
+    sequence_number: str
+
+
+_events = msgspec.json.Decoder(_WireEvent)
+_numbers = msgspec.json.Decoder(_WireNumber)
 
 
 class ShardEvents:
@@ -65,7 +95,7 @@ class ShardEvents:
         self.ended = False
         self._client = client
         self._response = response
-        self._date = self._delivered_until = date
+        self._date = date
         self._clock = client.settings.timing.clock
         self._parser = MessageParser(client.settings.page_sizes.largest_body)
         self._error: CallFailed | None = None
@@ -80,76 +110,44 @@ class ShardEvents:
         """Close the connection."""
         self._response.close()
 
-    async def page(self, wait: float, reservation: Reservation | None) -> tuple[Page, datetime] | None:
-        """Return what has arrived as a page, after waiting for the first event.
-
-        At the end of the shard, the page has no next iterator.
+    async def receive(self, wait: float, most: float) -> list[Event]:
+        """Return the events that have arrived, after waiting for the first one.
 
         Args:
             wait: The maximum time to wait in seconds.
-            reservation: The memory reservation for the page.
+            most: The size in bytes from which on no further event is received.
 
         Returns:
-            The page, and the service's clock: now or, of a page up to the tip, a time before which no other
-            record had arrived. None if no event arrived in time, or there is no further one.
+            The events; none if none arrived in time, or there is no further one.
 
         Raises:
             CallFailed: The response contains an error, is invalid, or was canceled; or bytes keep arriving,
                 but no event.
         """
-        await asyncio.sleep(0)  # while bytes have arrived already, nothing else lets other readings go on
-        since = self._emptied_at
-        events = await self._events(wait, reservation)
-        if not events:
-            return None
-        self.heard_at = self._clock.monotonic()
-        self.ended = not events[-1].continuation_sequence_number
-        try:
-            page = page_of_events(events)
-        except ValueError as error:
-            raise self._failure(error) from None
-        finally:
-            del events  # the traceback of an error must not keep them alive
-        now = self._time_at(self.heard_at)
-        if page.records:  # what had arrived before its last record has been delivered before it
-            arrival = min(now, page.records[-1].arrival)
-            self._delivered_until = max(self._delivered_until, arrival)
-        # At the tip, what may not have arrived yet counts; before it, what may have expired meanwhile.
-        at_tip = page.millis_behind_latest == 0
-        return page, max(self._time_at(since), self._delivered_until) if at_tip else now
-
-    def _time_at(self, monotonic: float) -> datetime:
-        """Return the service's clock at a time of the monotonic clock."""
-        return self._date + timedelta(seconds=monotonic - self.opened_at)
-
-    async def _events(self, wait: float, reservation: Reservation | None) -> list[WireEvent]:
+        await asyncio.sleep(0)  # while bytes have arrived already, nothing else lets other shards go on
         if self._error is not None:
             raise self._error
-        found: list[WireEvent] = []
+        found: list[Event] = []
         size = 0
         time = asyncio.get_running_loop().time
-        left = wait + _LONGEST_EVENT  # without the time for which memory is waited for
+        end = time() + wait + _LONGEST_EVENT
         try:
-            while size < _PAGE_BYTES and not (found and not found[-1].continuation_sequence_number):
-                before = self._parser.buffered
+            while size < most and not self.ended:
                 message = self._parser.next_message()
-                if message is not None:
-                    size += before - self._parser.buffered
-                    found += self._decoded(message)
-                    continue
-                began = time()
-                received = await self._receive(0.0 if found else wait, left)
-                left -= time() - began
-                if not received:
-                    break
-                if reservation is not None:
-                    due = max(self._parser.next_size(), _PAGE_BYTES)
-                    await reservation.acquire_at_least(int(MEMORY_PER_BODY_BYTE * due))
+                if message is None:
+                    if not await self._receive(0.0 if found else wait, end - time()):
+                        break
+                elif (event := self._decoded(message)) is not None:
+                    found.append(event)
+                    size += len(event.payload)
+                    self.ended = event.ends_shard
         except (BotoCoreError, ValueError, CallFailed) as error:
             failure = self._failure(error)
             if not found:
                 raise failure from None
-            self._error = failure  # for the next page
+            self._error = failure  # for the next call
+        if found:
+            self.heard_at = self._clock.monotonic()
         return found
 
     async def _receive(self, wait: float, left: float) -> bool:
@@ -172,7 +170,7 @@ class ShardEvents:
         self._parser.add(data)
         return True
 
-    def _decoded(self, message: Message) -> list[WireEvent]:
+    def _decoded(self, message: Message) -> Event | None:
         """Return the event of a message, if it has one.
 
         Raises:
@@ -181,12 +179,7 @@ class ShardEvents:
         """
         headers = message.headers
         if headers.get(":message-type") == "event":
-            if headers.get(":event-type") != _EVENT:
-                return []
-            try:
-                return [_decoder.decode(message.payload)]
-            except RecursionError as error:  # the JSON is nested too deeply
-                raise ValueError(str(error)) from None
+            return self._event(message.payload) if headers.get(":event-type") == _EVENT else None
         code = str(headers.get(":exception-type") or headers.get(":error-code"))[:_LONGEST_CODE]
         try:
             text = msgspec.json.decode(message.payload, type=dict[str, object]).get("message", "")
@@ -194,6 +187,28 @@ class ShardEvents:
             text = headers.get(":error-message", "")
         status = HTTPStatus.INTERNAL_SERVER_ERROR if code.startswith(_INTERNAL) else None
         raise CallFailed(self._client.stream, SUBSCRIBE, code, str(text)[:_LONGEST_TEXT], status)
+
+    def _event(self, payload: bytes) -> Event:
+        try:
+            wire = _events.decode(payload)
+            ends = [_numbers.decode(wire.records[index]).sequence_number for index in (0, -1) if wire.records]
+        except RecursionError as error:  # the JSON is nested too deeply
+            raise ValueError(str(error)) from None
+        if not all(map(NUMBER.fullmatch, ends)):
+            raise ValueError(f"an event has the sequence numbers {str(ends)[:_LONGEST_TEXT]}")
+        return Event(
+            payload,
+            len(wire.records),
+            (ends[0], ends[1]) if ends else None,
+            checked_lag(wire.millis_behind_latest),
+            not wire.continuation_sequence_number,
+            self._time_at(self._emptied_at),
+            self._time_at(self._clock.monotonic()),
+        )
+
+    def _time_at(self, monotonic: float) -> datetime:
+        """Return the service's clock at a time of the monotonic clock."""
+        return self._date + timedelta(seconds=monotonic - self.opened_at)
 
     def _failure(self, error: Exception) -> CallFailed:
         if isinstance(error, CallFailed):

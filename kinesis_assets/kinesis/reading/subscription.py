@@ -1,8 +1,8 @@
-"""The subscriptions of a consumer with enhanced fan-out, which outlive the readings that use them.
+"""The subscriptions of a consumer with enhanced fan-out, which outlive the readings of what they receive.
 
-A continuous run reads a shard again and again. Between two readings, nobody receives what the service sends:
-it waits in the buffers of the connection. A subscription continues exactly where the previous reading ended,
-or it is closed: it knows the position after what it has delivered.
+A continuous run reads a shard again and again. For each reading, a subscription receives what the service
+has sent; in between, that waits in the buffers of the connection. It keeps the events until a later position
+shows that their records were read. So it continues exactly where the reading ended, or it is closed.
 
 A consumer may subscribe to a shard again five seconds after it has subscribed, which ends the older
 subscription. After five minutes each subscription ends.
@@ -14,31 +14,41 @@ from __future__ import annotations
 
 import random
 import resource
+from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.retries import is_transient
+from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent
+from kinesis_assets.kinesis.reading.retries import StallDetector, is_transient
 from kinesis_assets.kinesis.reading.shard_events import SUBSCRIBE, ShardEvents
-from kinesis_assets.kinesis.records.records import Records
-from kinesis_assets.kinesis.records.wire import REPEATED_PAGE, Page, check_follows
+from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.stream import UNCERTAIN, agree
-from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
+from kinesis_assets.kinesis.transport.concurrency import Turns
 from kinesis_assets.retry import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.transport.concurrency import Reservation
+    from kinesis_assets.kinesis.limits import Allowance
+    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.shard_events import Event
 
 _IN_USE = "ResourceInUseException"
 """The name of the exception if the consumer has subscribed to the shard too recently, or elsewhere since."""
 
 _NO_EVENT = "NoEvent"
 """The code of the `CallFailed` for a subscription that has not had a single event."""
+
+_LONGEST_REASON = 1000
+"""The number of characters of a reason that are kept: they go into the log."""
+
+_INVALID = "InvalidEvent"
+"""The code of the `CallFailed` for an event that the reading of its records has refused."""
 
 _TOO_MANY = "TooManySubscriptions"
 """The code of the `CallFailed` for a subscription that would be one too many."""
@@ -71,13 +81,10 @@ _MOST_OPEN = 512
 `http2.WINDOW`."""
 
 _KEPT_BYTES = 64 << 20
-"""The maximum size of what all subscriptions have received and no reading has used."""
+"""The size of the events from which on nothing more is received. Each event of a shard can exceed it once."""
 
-_RECORD_BYTES = 200
-"""The approximate memory of the Python objects of a record, besides its data, key and sequence number."""
-
-_CONTINUES = "subscription"
-"""What a page of a subscription has in place of its next iterator."""
+_JSON_BYTES = 4 / 3
+"""The bytes of JSON, at least, in which an event has a byte of data."""
 
 
 class Subscriptions:
@@ -89,7 +96,7 @@ class Subscriptions:
         warn: Called with a sentence, once for each reason, if GetRecords reads shards instead.
 
     Attributes:
-        kept_bytes: The size of what they have received and no reading has used.
+        kept_bytes: The size of the events that they keep.
         most_open: How many may be open; half of the files that the process may open remain for the others.
         patience: Seconds to wait for a response, and for an event before the tip.
     """
@@ -119,6 +126,35 @@ class Subscriptions:
             self._shards[shard_id] = Subscription(self, shard_id)
         return self._shards[shard_id]
 
+    def receive(self, ranges: Sequence[ShardRange], allowance: Allowance) -> dict[str, Received]:
+        """Return what has arrived for ranges of different shards, after subscribing to them if necessary.
+
+        Args:
+            allowance: What the ranges may read together.
+
+        Returns:
+            By shard id, what was received from the start of its range on. GetRecords has to read the others:
+            a subscription has ended or failed, or its first event has not arrived.
+        """
+        found: dict[str, Received] = {}
+        turns = Turns(CONNECTIONS, self._clock)
+
+        async def receive(range_: ShardRange) -> None:
+            async with turns:
+                limits = Limits.of(range_, allowance, _KEPT_BYTES // len(ranges))
+                received = await self.of(range_.shard_id).receive(range_.start, limits)
+            if received is not None:
+                found[range_.shard_id] = received
+
+        turns.run(map(receive, ranges))
+        return found
+
+    def note_read(self, shard_id: str, refused: str | None, tip_time: datetime | None) -> None:
+        """Record that a shard was read, see `Subscription.note_read`."""
+        if tip_time is not None:
+            self.note_time(tip_time)
+        self.of(shard_id).note_read(refused, tip_time)
+
     def close(self) -> None:
         """Close all subscriptions."""
         for subscription in self._shards.values():
@@ -130,6 +166,11 @@ class Subscriptions:
         The time at the start is not enough: a monotonic clock stands still while the machine is suspended.
         """
         self._service_time, self._since = service_time, self._clock.monotonic()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be received, because of the memory of what was."""
+        return self.kept_bytes >= _KEPT_BYTES
 
     async def events(self, shard_id: str, position: Position) -> ShardEvents:
         """Subscribe to a shard.
@@ -166,21 +207,75 @@ class Subscriptions:
         )
 
 
+class Limits(NamedTuple):
+    """How much is received for a range, approximately.
+
+    Attributes:
+        bytes: The size of the events.
+        records: The number of their records.
+        seconds: The time in which they arrive.
+    """
+
+    bytes: float
+    records: float
+    seconds: float
+
+    @classmethod
+    def of(cls, range_: ShardRange, allowance: Allowance, most: int) -> Limits:
+        """Return the limits of a range.
+
+        Args:
+            allowance: What it may read together with others.
+            most: The maximum size of the events.
+        """
+        bounds = range_.bounds
+        data = _least(bounds.max_bytes, allowance.bytes)
+        return cls(
+            min(most, _JSON_BYTES * data),
+            _least(bounds.max_records, allowance.records),
+            _least(bounds.max_seconds),
+        )
+
+
+def _least(*limits: float | None) -> float:
+    return min((limit for limit in limits if limit is not None), default=inf)
+
+
+class _Kept(NamedTuple):
+    """An event that is kept.
+
+    Attributes:
+        first: The number of its first record or, without any, that of the last one before it.
+        last: The number of its last record, likewise.
+        size: The size of its JSON in bytes.
+        records: How many records it has.
+    """
+
+    event: ReceivedEvent
+    first: int
+    last: int
+    size: int
+    records: int
+
+
 class Subscription:
     """The subscription to a shard, which is opened, renewed and closed as needed."""
 
     def __init__(self, owner: Subscriptions, shard_id: str) -> None:
         self._owner = owner
         self._shard_id = shard_id
-        self._clock = owner.client.settings.timing.clock
+        self._timing = owner.client.settings.timing
+        self._clock = self._timing.clock
         self._events: ShardEvents | None = None
         self._connecting = False
         self._heard = False  # whether it had an event
-        self._position: Position | None = None  # after what was read
-        self._delivered_at: Position | None = None  # where the last page was read from
-        self._unread: Records | None = None
-        self._tip: tuple[int, datetime] | None = None  # how far the position is from it, and when
-        self._kept = 0
+        self._awaited = False  # whether its first event was waited for
+        self._kept: deque[_Kept] = deque()
+        self._bytes = self._records = self._accounted = 0
+        self._start: Position | None = None  # of what is kept
+        self._end: Position | None = None  # after it
+        self._tip: tuple[int, datetime] | None = None  # how far the end is from it, and when
+        self._stall_detector = StallDetector(None, self._timing)
         self._renewal = self._next_attempt = 0.0
         self._failures = 0
 
@@ -189,67 +284,94 @@ class Subscription:
         """Whether it is open or being opened."""
         return self._connecting or self._events is not None
 
-    async def connect(self, position: Position) -> bool:
-        """Subscribe at a position, if necessary and possible, and return whether there is a subscription."""
-        if position != self._position:
-            self.close()
-            self._position = position
-        due = self._next_attempt if self._events is None else self._renewal
-        if self._clock.monotonic() >= due:
-            await self._subscribe(position)
-        return self._events is not None
+    async def receive(self, position: Position, limits: Limits) -> Received | None:
+        """Return what has arrived after a position, after subscribing there if necessary and possible.
 
-    async def page(self, position: Position, reservation: Reservation | None) -> tuple[Page, datetime] | None:
-        """Return the records that have arrived after a position, and the service's clock.
-
-        If the last page was read to the tip, it does not wait for more.
-
-        Args:
-            position: Where `connect` has found a subscription.
-            reservation: The memory reservation for the page.
+        If the last event was at the tip, it does not wait for more. What it returns, it returns again unless
+        the next position is after it.
 
         Returns:
-            The page; None to request it with GetRecords, because the subscription has ended or failed, or its
-            first event has not arrived.
+            What was received; None to request it with GetRecords.
         """
-        try:
-            found = await self._kept_page(reservation) or await self._new_page(position, reservation)
-        except Exception as error:  # noqa: BLE001  # GetRecords can still read
-            self._fail(error)
+        self._forget(position)
+        due = self._next_attempt if self._events is None else self._renewal
+        if not self._kept and self._clock.monotonic() >= due:
+            await self._subscribe(position)
+        if self._events is not None:
+            try:
+                await self._receive(self._events, limits)
+            except Exception as error:  # noqa: BLE001  # GetRecords can still read
+                self._fail(error)
+            except BaseException:
+                self.close()  # it may have lost events
+                raise
+        if self._tip is None or not (self._kept or self._events):
             return None
-        except BaseException:
-            self.close()  # it may have lost events
-            raise
-        if found is not None:
-            self._delivered_at = position
-            records = found[0].records
-            self._position = Position.after(records.numbers[-1]) if records else position
-        return found
+        return Received(self._start or position, [each.event for each in self._kept], *self._tip)
 
-    def note_polled(self, page: Page, served: datetime) -> None:
-        """Record that GetRecords has returned a page at the position."""
-        self._owner.note_time(served)
-        if not page.records:
-            self._tip = page.millis_behind_latest, served
-        elif self._events is not None and not self._heard:
-            self._fail(self._without_event("GetRecords has read records before the first event"))
+    def note_read(self, refused: str | None, tip_time: datetime | None) -> None:
+        """Record that the shard was read after `receive`.
 
-    def keep_unread(self, records: Records, position: Position) -> None:
-        """Keep the records of the last page that are after a position."""
-        if self._events is None:
+        Args:
+            refused: Why GetRecords has read instead of what was received; None if it has not.
+            tip_time: The service's clock when the tip was reached; None if it was not.
+        """
+        if refused is not None:
+            error = CallFailed(self._owner.client.stream, SUBSCRIBE, _INVALID, refused[:_LONGEST_REASON])
+            self.close()
+            self._note_failure(error)
             return
-        if position != self._delivered_at:
-            index = records.numbers.index(position.sequence_number or "")
-            records = records[index + (position.sub_sequence_number is None) :]
-        self._unread, self._position = records, position
-        self._keep(_size_of(records) + self._events.buffered)
+        if self._events is not None and self._heard:
+            self._failures = 0
+        if self._tip is not None and self._tip[0] == 0 and tip_time is not None:
+            self._tip = 0, max(self._tip[1], tip_time)
 
     def close(self) -> None:
-        """Close the subscription, if it is open."""
+        """Close the subscription, if it is open, and forget what it has received."""
+        self._disconnect()
+        self._clear()
+        self._start = self._end = self._tip = None
+
+    def _disconnect(self) -> None:
         if self._events is not None:
             self._events.close()
-        self._events = self._unread = self._tip = None
-        self._keep(0)
+        self._events = None
+        self._account()
+
+    def _forget(self, position: Position) -> None:
+        """Forget the events up to a position. If the others do not continue there, close the subscription."""
+        if position == self._end:
+            self._clear()
+            self._start = position
+        elif position != self._start and self._has(position):
+            number, inside = int(position.sequence_number or 0), position.sub_sequence_number is not None
+            while self._kept[0].last < number + (not inside):
+                read = self._kept.popleft()
+                self._start = Position.after(str(read.last))
+                self._bytes -= read.size
+                self._records -= read.records
+            self._account()
+        elif position != self._start:
+            if self._events is not None and not self._heard:
+                self._fail(self._without_event("records were read before the first event"))
+            self.close()
+
+    def _has(self, position: Position) -> bool:
+        """Return whether the record at a position is one of those that were received."""
+        if position.kind is not PositionKind.AFTER_SEQUENCE_NUMBER or not self._kept:
+            return False
+        return self._kept[0].first <= int(position.sequence_number or 0) <= self._kept[-1].last
+
+    def _clear(self) -> None:
+        self._kept.clear()
+        self._bytes = self._records = 0
+        self._account()
+
+    def _account(self) -> None:
+        """Account for the memory of what is kept."""
+        size = self._bytes + (0 if self._events is None else self._events.buffered)
+        self._owner.kept_bytes += size - self._accounted
+        self._accounted = size
 
     async def _subscribe(self, position: Position) -> None:
         """Subscribe at a position. If that fails, a subscription that is to be renewed stays open."""
@@ -262,97 +384,101 @@ class Subscription:
             return
         finally:
             self._connecting = False
-        tip = self._tip
-        self.close()
-        self._events, self._position, self._tip = events, position, tip
-        self._heard = False
+        if self._events is None:
+            self._tip = None
+        self._disconnect()
+        self._events, self._start, self._end = events, position, position
+        self._heard = self._awaited = False
+        self._stall_detector = StallDetector(None, self._timing)
         self._next_attempt = events.opened_at + _INTERVAL
         self._renewal = events.opened_at + random.uniform(*_RENEWED_AFTER)  # noqa: S311
 
-    async def _kept_page(self, reservation: Reservation | None) -> tuple[Page, datetime] | None:
-        if self._unread is None or self._tip is None:
-            return None
-        if reservation is not None:
-            await reservation.acquire(int(MEMORY_PER_BODY_BYTE * self._kept))
-        records, self._unread = self._unread, None
-        self._keep(0)
-        behind, seen = self._tip
-        return Page(records, max(behind, 1), _CONTINUES), seen  # more may have arrived meanwhile
+    async def _receive(self, events: ShardEvents, limits: Limits) -> None:
+        """Receive events until the tip or a limit."""
+        began, left = self._clock.monotonic(), limits.seconds
+        while (
+            left > 0
+            and self._bytes < limits.bytes
+            and self._records < limits.records
+            and not (events.ended or self._owner.is_full)
+        ):
+            found = await events.receive(self._wait(events, left), limits.bytes - self._bytes)
+            for event in found:
+                self._keep(event)
+            self._account()
+            if not found:
+                self._check_progress(events)
+                break
+            left = limits.seconds - (self._clock.monotonic() - began)
+        if events.ended:  # the shard, or the five minutes of the subscription
+            self._disconnect()
+        elif not self._kept and self._clock.monotonic() - events.heard_at > _SILENCE:
+            raise self._timeout(f"no event in {_SILENCE:.0f} s")
+        elif self._stall_detector.stalled:
+            raise self._timeout(f"no record in {self._timing.stall_seconds:.0f} s, although it is behind")
 
-    async def _new_page(
-        self, position: Position, reservation: Reservation | None
-    ) -> tuple[Page, datetime] | None:
-        events = self._events
-        if events is None:
-            return None
+    def _wait(self, events: ShardEvents, left: float) -> float:
+        """Return the maximum time in seconds to wait for an event."""
         at_tip = self._tip is not None and self._tip[0] == 0
-        wait = self._owner.patience
         if at_tip or self._tip is None:
-            wait = 0.0 if at_tip and not events.buffered else min(_FIRST_EVENT, wait)
-        found = await events.page(wait, reservation)
-        self._keep(events.buffered)
-        if found is None:
-            return self._page_without_events(events)
-        self._heard = True
-        first = found[0].records.numbers[0] if found[0].records else None
-        check_follows(self._owner.client.stream, first, position, SUBSCRIBE)
-        self._failures = 0
-        self._tip = found[0].millis_behind_latest, found[1]
-        if not events.ended:
-            return found
-        self.close()
-        self._wait_after(failures=1)  # GetRecords reads the end of the shard
-        return found if found[0].records else None
+            waits = events.buffered if at_tip else not self._awaited
+            self._awaited = True
+            return min(_FIRST_EVENT, self._owner.patience) if waits else 0.0
+        return min(left, self._owner.patience) if self._kept else self._owner.patience
 
-    def _page_without_events(self, events: ShardEvents) -> tuple[Page, datetime] | None:
-        stream = self._owner.client.stream
+    def _keep(self, event: Event) -> None:
+        self._heard = True
+        if event.ends_shard:
+            self._wait_after(failures=1)  # GetRecords reads the end of the shard
+        behind = event.millis_behind_latest
+        self._tip = behind, event.emptied if behind == 0 else event.received
+        if behind == 0:
+            self._stall_detector = StallDetector(None, self._timing)
+        else:
+            self._stall_detector.note_response(behind, any_records=event.records > 0)
+        if event.numbers is not None:
+            first, last = map(int, event.numbers)
+            self._end = Position.after(event.numbers[1])
+        elif self._kept:
+            first = last = self._kept[-1].last
+        else:
+            return
+        kept = ReceivedEvent(event.payload, event.emptied, event.received)
+        self._kept.append(_Kept(kept, first, last, len(event.payload), event.records))
+        self._bytes += len(event.payload)
+        self._records += event.records
+
+    def _check_progress(self, events: ShardEvents) -> None:
+        """Check that there may be no event now.
+
+        Raises:
+            CallFailed: The response has ended before the first one, or one before the tip does not arrive.
+        """
         if events.ended and not self._heard:
             raise self._without_event("the response ended before the first event")
-        if events.ended:  # after five minutes
-            self.close()
-        elif self._clock.monotonic() - events.heard_at > _SILENCE:
-            raise CallFailed(stream, SUBSCRIBE, "ReadTimeoutError", f"no event in {_SILENCE:.0f} s")
-        elif self._tip is not None and self._tip[0] == 0:
-            return Page(Records([], [], [], []), 0, _CONTINUES), self._tip[1]
-        elif self._tip is not None:
-            raise CallFailed(
-                stream, SUBSCRIBE, "ReadTimeoutError", f"no event in {self._owner.patience:.0f} s"
-            )
-        return None
+        if not (events.ended or self._kept) and self._tip is not None and self._tip[0] > 0:
+            raise self._timeout(f"no event in {self._owner.patience:.0f} s")
+
+    def _timeout(self, message: str) -> CallFailed:
+        return CallFailed(self._owner.client.stream, SUBSCRIBE, "ReadTimeoutError", message)
 
     def _without_event(self, message: str) -> CallFailed:
         return CallFailed(self._owner.client.stream, SUBSCRIBE, _NO_EVENT, message)
 
-    def _keep(self, size: int) -> None:
-        """Account for bytes that no reading has used, and close the subscription if they are too many."""
-        self._owner.kept_bytes += size - self._kept
-        self._kept = size
-        if size and self._owner.kept_bytes > _KEPT_BYTES:
-            self.close()
-
     def _fail(self, error: Exception) -> None:
-        self.close()
+        self._disconnect()
         self._note_failure(error)
 
     def _note_failure(self, error: Exception) -> None:
-        """Wait longer before the next attempt, and report the failure, unless it may be a short one.
-
-        A record that comes after later ones may be one that a page before it lacked, so it is reported too.
-        """
+        """Wait longer before the next attempt, and report the failure, unless it may be a short one."""
         if not isinstance(error, CallFailed):
             error = CallFailed(self._owner.client.stream, SUBSCRIBE, type(error).__name__, str(error))
         self._failures += 1
         self._wait_after(self._failures)
         may_be_short = error.code in _MAY_BE_SHORT or is_transient(error)
-        if self._failures > 1 or not may_be_short or error.code == REPEATED_PAGE:
+        if self._failures > 1 or not may_be_short:
             self._owner.report(self._shard_id, error)
 
     def _wait_after(self, failures: int) -> None:
         due = self._clock.monotonic() + UNAVAILABLE.wait(failures)
         self._next_attempt, self._renewal = max(self._next_attempt, due), max(self._renewal, due)
-
-
-def _size_of(records: Records) -> int:
-    """Return the approximate memory of records in bytes."""
-    texts = (records.payloads, records.numbers, filter(None, records.keys))
-    return sum(sum(map(len, each)) for each in texts) + _RECORD_BYTES * len(records)

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 from pybase64 import b64decode
 
-from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records.records import Records, bytes_and_offsets
 from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
@@ -163,8 +162,9 @@ def _text(value: str) -> str:
     return value
 
 
-REPEATED_PAGE = "RepeatedPage"
-"""The code of the `CallFailed` that `check_follows` raises."""
+class RepeatedPage(ValueError):
+    """A page starts before the position that it was read from."""
+
 
 EARLIEST_ARRIVAL = 0.0
 LATEST_ARRIVAL = datetime(9998, 1, 1, tzinfo=UTC).timestamp()
@@ -204,7 +204,7 @@ def checked_lag(milliseconds: int) -> int:
     return milliseconds
 
 
-def check_follows(stream: str, first: str | None, position: Position, operation: str = "GetRecords") -> None:
+def check_follows(first: str | None, position: Position) -> None:
     """Reject a page that a read from a position cannot return, such as the previous page again.
 
     Args:
@@ -213,18 +213,15 @@ def check_follows(stream: str, first: str | None, position: Position, operation:
             record that they name; AFTER_SEQUENCE_NUMBER excludes it. Other positions accept any page.
 
     Raises:
-        CallFailed: The first sequence number is before the position; the code is `REPEATED_PAGE`.
+        RepeatedPage: The first sequence number is before the position.
     """
     if first is None or position.sequence_number is None:
         return
     found, number = int(first), int(position.sequence_number)
     inclusive = position.kind is PositionKind.AT_SEQUENCE_NUMBER or position.sub_sequence_number is not None
     if found < number or (found == number and not inclusive):
-        raise CallFailed(
-            stream,
-            operation,
-            REPEATED_PAGE,
-            f"the page starts at sequence number {first}, which a read from {position} must not return",
+        raise RepeatedPage(
+            f"the page starts at sequence number {first}, which a read from {position} must not return"
         )
 
 

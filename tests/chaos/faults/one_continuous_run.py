@@ -50,7 +50,7 @@ def main(arguments: dict[str, Any]) -> None:
     landing: AbstractContextManager[Land] = nullcontext(task.land_group)
     if consumer := arguments.get("consumer"):
         landing = landing_by_subscriptions(
-            client, consumer, client.describe(), otherwise=task.land_group, warn=sys.exit
+            client, consumer, client.describe(), land=task.land_group, warn=sys.exit
         )
     with landing as land:
         continuous_run = ContinuousRun(

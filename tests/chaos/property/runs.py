@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from chaos.property.expected_rows import DAMAGED
@@ -20,6 +22,7 @@ from kinesis_assets.errors import (
     TableRewritten,
     TooManyBadRecords,
 )
+from kinesis_assets.ingest.fan_out import land_received
 from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import encode
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
@@ -34,7 +37,7 @@ from kinesis_assets.operations.replay.task import fill_group, fill_result_of
 from support.timing import REPLAYING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from chaos.property.expected_rows import Row
     from chaos.property.histories import Event, Recover, Run, Step
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.received_pages import Received
     from kinesis_assets.kinesis.reading.subscription import Subscriptions
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.replay.task import FillJob, FillResult
@@ -229,12 +233,17 @@ def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
 def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
     """Run independent tasks that return manifests, as Spark does."""
 
-    def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
+    def land(
+        job: LandingJob,
+        ranges: Sequence[ShardRange],
+        allowance: Allowance,
+        received: Mapping[str, Received] = MappingProxyType({}),
+    ) -> Landing:
         shares = allowance.shares(min(run.tasks, len(ranges)))
         manifests = []
         settings = replace(job.settings, max_pool_connections=run.calls_at_once)
         for task, share in enumerate(shares):
-            group = replace(job, settings=settings), ranges[task :: len(shares)], share, subscriptions
+            group = replace(job, settings=settings), ranges[task :: len(shares)], share, received
             if run.speculative == "before":
                 with suppress(DiskFailed, LogFailed):
                     land_group(*group)
@@ -244,4 +253,4 @@ def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
                     land_group(*group)
         return landing_of(manifests, job, ranges)
 
-    return land
+    return land if subscriptions is None else partial(land_received, subscriptions, land)

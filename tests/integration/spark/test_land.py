@@ -2,18 +2,70 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
+
+import pytest
 from deltalake import DeltaTable
 
+from benchmarks.harness.waiting import wait_until
+from kinesis_assets.ingest import task
+from kinesis_assets.ingest.fan_out import landing_by_subscriptions
+from kinesis_assets.ingest.land import land
 
-def test_a_run_is_one_job_with_one_task_per_core(bench, spark):
+
+@pytest.fixture
+def jobs(spark):
+    """Return the numbers of the tasks of each job since the last time."""
+    tracker = spark.sparkContext.statusTracker()
+    seen = set(tracker.getJobIdsForGroup(None))
+
+    def jobs():
+        new = sorted(set(tracker.getJobIdsForGroup(None)) - seen)
+        seen.update(new)
+        stages = [tracker.getJobInfo(job).stageIds for job in new]
+        return [[tracker.getStageInfo(stage).numTasks for stage in each] for each in stages]
+
+    return jobs
+
+
+def test_a_run_is_one_job_with_one_task_per_core(bench, spark, jobs):
     bench.create(8)
     bench.run()
     for eighth in range(8):
         bench.put(*range(10), part=eighth / 8)
-    tracker = spark.sparkContext.statusTracker()
-    before = set(tracker.getJobIdsForGroup(None))
+    jobs()
     bench.run()
-    (job,) = set(tracker.getJobIdsForGroup(None)) - before
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getJobInfo(job).stageIds]
-    assert [stage.numTasks for stage in stages] == [spark.sparkContext.defaultParallelism]
+    assert jobs() == [[spark.sparkContext.defaultParallelism]]
     assert len(DeltaTable(bench.table.uri).file_uris()) == spark.sparkContext.defaultParallelism
+
+
+def test_tasks_land_what_subscriptions_have_received_and_an_iteration_without_records_is_no_job(
+    bench, spark, jobs, faults, monkeypatch
+):
+    this, land_group = os.getpid(), task.land_group
+
+    def in_task(*group):
+        assert os.getpid() != this, "the process of the run reads a shard"
+        return land_group(*group)
+
+    monkeypatch.setattr(task, "land_group", in_task)
+    bench.create(8)
+    summary = bench.client.describe()
+    bench.client.register_consumer("lake", summary.identity.arn)
+    warnings = []
+    with landing_by_subscriptions(
+        bench.client, "lake", summary, land=partial(land, spark), warn=warnings.append
+    ) as land_ranges:
+        run = partial(bench.run, land=land_ranges)
+        wait_until(lambda: run().errors == {} and jobs() == [])  # the first event of each shard has arrived
+        faults.calls.clear()
+        for eighth in range(8):
+            bench.put(*range(10), part=eighth / 8)
+        wait_until(lambda: run() and len(bench.rows) == 80)
+        assert {tuple(each) for each in jobs()} == {(spark.sparkContext.defaultParallelism,)}
+        run()
+        assert jobs() == []
+    assert faults.count("GetRecords") == 0
+    assert warnings == []
+    bench.assert_exactly_once()

@@ -35,7 +35,7 @@ class FanOutRun(RunHarness):
     def run_as(self, consumer, *shard_ids):
         client = self.bench.client
         with landing_by_subscriptions(
-            client, consumer, client.describe(), otherwise=land_as_in_spark, warn=self.warnings.append
+            client, consumer, client.describe(), land=land_as_in_spark, warn=self.warnings.append
         ) as land:
             self.landing = land
             return self.run(*shard_ids)
@@ -247,6 +247,6 @@ def test_the_consumer_of_another_stream_is_refused(bench):
     with ExitStack() as stack, pytest.raises(InvalidInput, match="not a consumer of stream"):
         stack.enter_context(
             landing_by_subscriptions(
-                bench.client, arn, bench.client.describe(), otherwise=land_as_in_spark, warn=print
+                bench.client, arn, bench.client.describe(), land=land_as_in_spark, warn=print
             )
         )

@@ -60,7 +60,7 @@ WORKER = {
 
 FAN_OUT = {
     "subscribe": ("kinesis_assets.kinesis.client", "StreamClient.subscribing"),
-    "receive events": ("kinesis_assets.kinesis.reading.shard_events", "ShardEvents.page"),
+    "receive events": ("kinesis_assets.kinesis.reading.shard_events", "ShardEvents.receive"),
 }
 """What only a run with a consumer passes."""
 

@@ -1,12 +1,14 @@
-"""The events of a response as pages, from a server whose events are given."""
+"""The events of a response, from a server whose events are given."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 import pytest
 
@@ -15,11 +17,10 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import shard_events
 from kinesis_assets.kinesis.reading.retries import is_transient
 from kinesis_assets.kinesis.reading.shard_events import ShardEvents
-from kinesis_assets.kinesis.reading.subscription import Subscriptions
+from kinesis_assets.kinesis.reading.subscription import Limits, Subscriptions
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, run
+from kinesis_assets.kinesis.transport.concurrency import run
 from support.one_shard import BEGINNING
-from support.recording_limiter import RecordingLimiter
 from support.scripted_http2 import Http2Server, event, exception, message
 from support.timing import READING
 
@@ -78,97 +79,84 @@ def opened(virtual):
         server.__exit__()
 
 
-def page(events, wait=SECONDS, reservation=None):
-    found = run(events.page(wait, reservation))
-    return None if found is None else found[0]
+def receive(events, wait=SECONDS, most=MIB):
+    return run(events.receive(wait, most))
 
 
 def code_of(events, wait=SECONDS):
-    """Read pages until one fails, and return the code of its error."""
+    """Receive events until that fails, and return the code of the error."""
 
     def read():
-        while page(events, wait):
-            pass
+        while True:
+            receive(events, wait)
 
     with pytest.raises(CallFailed) as failed:
         read()
     return failed.value.code
 
 
-def test_an_event_is_a_page(opened):
-    found = page(opened(records(5, 6, behind=7)))
-    assert found.records.numbers == ["5", "6"]
-    assert (found.millis_behind_latest, found.next_shard_iterator) == (7, "6")
-    assert found.records.payloads == [b"x", b"x"]
+def test_an_event_is_passed_on_as_it_came(opened):
+    (found,) = receive(opened(records(5, 6, behind=7)))
+    assert json.loads(found.payload)["Records"] == [record(5), record(6)]
+    assert (found.records, found.numbers) == (2, ("5", "6"))
+    assert (found.millis_behind_latest, found.ends_shard) == (7, False)
 
 
-def test_events_that_have_arrived_are_one_page(opened):
+def test_an_event_without_records_has_no_numbers(opened):
+    (found,) = receive(opened(records()))
+    assert (found.records, found.numbers) == (0, None)
+
+
+def test_events_that_have_arrived_are_returned_together(opened):
     arrived = threading.Event()
     data = b"".join(records(n) for n in range(1, 51))
     events = opened(b"", then=lambda peer: (peer.send(data), arrived.set(), peer.hold()))
     assert arrived.wait(SECONDS)
-    assert page(events).records.numbers == [str(n) for n in range(1, 51)]
+    assert [event.numbers[0] for event in receive(events)] == [str(n) for n in range(1, 51)]
 
 
-def test_other_readings_go_on_before_a_page_that_has_arrived(opened):
+def test_other_shards_go_on_before_events_that_have_arrived(opened):
     arrived = threading.Event()
     events = opened(b"", then=lambda peer: (peer.send(records(1)), arrived.set(), peer.hold()))
     assert arrived.wait(SECONDS)
 
-    async def two_readings():
+    async def two_shards():
         order = []
 
         async def other():
             order.append("other")
 
         task = asyncio.ensure_future(other())
-        assert await events.page(0.0, None) is not None
-        order.append("page")
+        assert await events.receive(0.0, MIB)
+        order.append("events")
         await task
         return order
 
-    assert run(two_readings()) == ["other", "page"]
+    assert run(two_shards()) == ["other", "events"]
 
 
-def test_a_page_has_not_much_more_than_a_mebibyte(opened):
+def test_not_much_more_is_received_than_asked_for(opened):
     sent = b"".join(records(n, size=MIB // 4) for n in range(1, 18))
-    pages = []
+    found = []
     events = opened(sent)
-    while not pages or pages[-1][-1] != "17":
-        pages.append(page(events).records.numbers)
-    assert [number for numbers in pages for number in numbers] == [str(n) for n in range(1, 18)]
-    assert max(map(len, pages)) <= 4
+    while not found or found[-1][-1] != "17":
+        found.append([event.numbers[0] for event in receive(events)])
+    assert [number for numbers in found for number in numbers] == [str(n) for n in range(1, 18)]
+    assert max(map(len, found)) <= 4
 
 
 def test_an_event_that_is_larger_than_all_windows_arrives_whole(opened):
-    found = page(opened(records(1, size=5 * MIB)))
-    assert [len(payload) for payload in found.records.payloads] == [5 * MIB]
+    (found,) = receive(opened(records(1, size=5 * MIB)))
+    assert json.loads(found.payload)["Records"] == [record(1, size=5 * MIB)]
 
 
-def test_memory_is_reserved_for_what_arrives(opened):
-    limiter = RecordingLimiter(100 * MIB)
-    reservation = limiter.reservation()
-    page(opened(records(1)), reservation=reservation)
-    assert limiter.requested == [int(2.5 * MIB)]
-    reservation.release()
-    events = opened(records(1, size=3 * MIB))
-    page(events, reservation=reservation)
-    assert limiter.requested[-1] == int(2.5 * len(records(1, size=3 * MIB)))
-
-
-def test_no_memory_is_reserved_while_nothing_arrives(opened):
-    limiter = RecordingLimiter(MIB)
-    assert page(opened(b""), wait=0.0, reservation=limiter.reservation()) is None
-    assert limiter.requested == []
-
-
-def test_a_part_of_an_event_is_kept_for_the_next_page(opened):
+def test_a_part_of_an_event_is_kept_for_the_next_time(opened):
     whole, more = records(1, size=1000), threading.Event()
     events = opened(whole[:500], then=lambda peer: (more.wait(), peer.send(whole[500:]), peer.hold()))
     while not events.buffered:
-        assert page(events, wait=0.01) is None
+        assert receive(events, wait=0.01) == []
     more.set()
-    assert page(events).records.numbers == ["1"]
+    assert [event.numbers for event in receive(events)] == [("1", "1")]
     assert events.buffered == 0
 
 
@@ -192,33 +180,18 @@ def test_an_event_is_not_waited_for_without_end_while_others_of_no_meaning_arriv
     assert code_of(opened(b"", then=others), wait=0.1) == "ReadTimeoutError"
 
 
-def test_the_time_for_which_memory_is_waited_for_does_not_count_for_an_event(opened, monkeypatch):
-    monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.0)
-    arrived = threading.Event()
-    data = records(1, size=MIB // 3)  # more than is received at once
-    events = opened(b"", then=lambda peer: (peer.send(data), arrived.set(), peer.hold()))
-    assert arrived.wait(SECONDS)
-
-    class SlowReservation:
-        async def acquire_at_least(self, _):
-            await asyncio.sleep(0.6)
-
-    assert page(events, wait=0.5, reservation=SlowReservation()).records.numbers == ["1"]
-
-
-def test_the_end_of_the_shard_is_in_a_page_of_its_own_or_the_last_one(opened):
+def test_nothing_is_received_after_the_end_of_the_shard(opened):
     events = opened(records(1) + END + records(2))
-    found = page(events)
-    while found.next_shard_iterator is not None:
-        found = page(events)
-    assert found.records.numbers in ([], ["1"])
-    assert events.ended
+    found = []
+    while not events.ended:
+        found += receive(events)
+    assert [event.ends_shard for event in found] == [False, True]
 
 
-def test_the_end_of_the_response_is_no_page(opened):
+def test_the_end_of_the_response_is_no_event(opened):
     events = opened(records(1), then=lambda peer: (peer.end(), peer.hold()))
-    page(events)
-    assert page(events) is None
+    while found := receive(events):
+        assert [event.ends_shard for event in found] == [False]
     assert events.ended
 
 
@@ -233,15 +206,13 @@ def test_a_connection_that_is_cut_within_an_event_fails(opened):
 @pytest.mark.parametrize(
     "data",
     [
-        records(2, 2),
-        records(2, 1),
-        records(1) + records(1),
-        event(records=[record(1) | {"Data": "?"}], continuation_sequence_number="1", millis_behind_latest=0),
         event(records=[record("x")], continuation_sequence_number="1", millis_behind_latest=0),
+        event(records=[{}], continuation_sequence_number="1", millis_behind_latest=0),
         event(continuation_sequence_number="1", millis_behind_latest=0),
+        event(records=[], continuation_sequence_number="1", millis_behind_latest=10**15),
         records(1)[:-1] + b"\0",
     ],
-    ids=["twice", "backwards", "repeated", "not base64", "no number", "no records", "another checksum"],
+    ids=["no number", "no record", "no records", "more than a century", "another checksum"],
 )
 def test_an_invalid_event_is_an_incomplete_body(opened, data):
     arrived = threading.Event()
@@ -260,13 +231,13 @@ def test_an_invalid_event_is_an_incomplete_body(opened, data):
 )
 def test_an_exception_of_the_service_itself_is_transient(opened, code, transient):
     with pytest.raises(CallFailed) as failed:
-        page(opened(exception(code, "why")))
+        receive(opened(exception(code, "why")))
     assert is_transient(failed.value) is transient
 
 
 def test_the_text_of_an_exception_is_cut(opened):
     with pytest.raises(CallFailed) as failed:
-        page(opened(exception("X" * 1000, "y" * MIB)))
+        receive(opened(exception("X" * 1000, "y" * MIB)))
     assert failed.value.code == "X" * 100
     assert failed.value.reason == f"SubscribeToShard failed with {'X' * 100}: {'y' * 1000}"
 
@@ -290,69 +261,23 @@ def test_an_exception_has_its_code_and_comes_after_the_events_before_it(opened):
     data = records(1) + exception("ResourceInUseException", "taken over")
     events = opened(b"", then=lambda peer: (peer.send(data), arrived.set(), peer.hold()))
     assert arrived.wait(SECONDS)
-    assert page(events).records.numbers == ["1"]
+    assert [event.numbers for event in receive(events)] == [("1", "1")]
     with pytest.raises(CallFailed, match="ResourceInUseException: taken over"):
-        page(events)
+        receive(events)
 
 
-@pytest.mark.parametrize(("behind", "seconds"), [(0, 10), (1, 30)])
-def test_the_time_of_a_page_up_to_the_tip_is_that_at_which_nothing_else_had_arrived(
-    opened, virtual, behind, seconds
-):
+def test_the_times_of_an_event_are_those_before_which_all_had_arrived_and_when_it_did(opened, virtual):
     sent = threading.Event()
-    events = opened(b"", then=lambda peer: (sent.wait(), peer.send(records(1, behind=behind)), peer.hold()))
+    events = opened(b"", then=lambda peer: (sent.wait(), peer.send(records(1)), peer.hold()))
     virtual.now += 10
-    assert page(events, wait=0.0) is None
+    assert receive(events, wait=0.0) == []
     virtual.now += 20
     sent.set()
-    _, seen = run(events.page(SECONDS, None))
-    assert seen == DATE + timedelta(seconds=seconds)
+    (found,) = receive(events)
+    assert (found.emptied, found.received) == (DATE + timedelta(seconds=10), DATE + timedelta(seconds=30))
 
 
-@pytest.mark.parametrize(("arrived", "seconds"), [(5, 10), (17, 17), (100, 30)])
-def test_the_time_of_the_tip_is_not_before_the_arrival_of_the_last_record(opened, virtual, arrived, seconds):
-    sent = threading.Event()
-    arrival = (DATE + timedelta(seconds=arrived)).timestamp()
-    event = records(1, arrival=arrival)
-    events = opened(b"", then=lambda peer: (sent.wait(), peer.send(event), peer.hold()))
-    virtual.now += 10
-    assert page(events, wait=0.0) is None
-    virtual.now += 20
-    sent.set()
-    _, seen = run(events.page(SECONDS, None))
-    assert seen == DATE + timedelta(seconds=seconds)
-
-
-def test_the_time_of_the_tip_does_not_go_back_while_more_arrives_than_a_page_has(opened, virtual):
-    virtual.now += 10
-    arrival = (DATE + timedelta(seconds=7)).timestamp()
-    events = opened(
-        records(1, arrival=arrival, size=2 * MIB)
-        + event(records=[], continuation_sequence_number="1", millis_behind_latest=0)
-    )
-    virtual.now += 10
-    _, seen = run(events.page(SECONDS, None))
-    _, then = run(events.page(SECONDS, None))
-    assert seen == then == DATE + timedelta(seconds=7)
-
-
-class WaitingLimiter(MemoryLimiter):
-    """A memory limiter in which the second reservation waits for ever."""
-
-    def __init__(self):
-        super().__init__(1 << 30)
-        self.waiting = asyncio.Event()
-        self._amounts = []
-
-    async def acquire(self, amount):
-        self._amounts.append(amount)
-        if len(self._amounts) == 2:
-            self.waiting.set()
-            await asyncio.get_running_loop().create_future()
-        return await super().acquire(amount)
-
-
-def test_a_page_that_is_canceled_closes_the_subscription_because_it_may_lose_events(virtual):
+def test_a_reading_that_is_canceled_closes_the_subscription_because_it_may_lose_events(virtual):
     arrived = threading.Event()
 
     def script(peer):
@@ -362,19 +287,19 @@ def test_a_page_that_is_canceled_closes_the_subscription_because_it_may_lose_eve
         peer.hold()
 
     async def cancels(subscription):
-        limiter = WaitingLimiter()
-        assert await subscription.connect(BEGINNING)
-        task = asyncio.ensure_future(subscription.page(BEGINNING, limiter.reservation()))
-        await limiter.waiting.wait()
+        assert arrived.wait(SECONDS)
+        task = asyncio.ensure_future(subscription.receive(BEGINNING, Limits(inf, inf, SECONDS)))
+        for _ in range(3):  # until it waits for the rest of the event
+            await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not await subscription.connect(BEGINNING)
+        assert not subscription.has_connection
 
     with Http2Server(script) as server:
         settings = ClientSettings("us-east-1", server.url, timing=replace(READING, clock=virtual))
         subscriptions = Subscriptions(StreamClient("s", settings, attempts=1), "arn", DATE, print)
-        run(subscriptions.of("shardId-000000000000").connect(BEGINNING))
-        assert arrived.wait(SECONDS)
-        run(cancels(subscriptions.of("shardId-000000000000")))
+        subscription = subscriptions.of("shardId-000000000000")
+        assert run(subscription.receive(BEGINNING, Limits(1, 1, SECONDS))) is not None
+        run(cancels(subscription))
         subscriptions.close()

@@ -7,14 +7,15 @@ import resource
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Expiry
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
@@ -23,13 +24,9 @@ from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.kinesis.transport.concurrency import run
 from support.aggregates import aggregate_of
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
-from support.recording_limiter import RecordingLimiter
 from support.timing import READING
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
-
-KEPT_RECORD = 1 + 1 + 56 + 200
-"""The size of a record of one byte that is kept: its data, key and sequence number, and the objects."""
 
 CHILD = {
     "ShardId": "shardId-000000000009",
@@ -83,8 +80,15 @@ def read(client, subscriptions):
 
     def read(start=BEGINNING, **bounds):
         range_ = ShardRange(SHARD, start, Bounds(**bounds), ALL_KEYS)
-        reading = ShardReading(client, range_, subscription=subscriptions.of(SHARD))
-        return reading, items(reading)
+        received = subscriptions.receive([range_], Allowance()).get(SHARD)
+        if received is not None and not received.events:
+            end = RangeEnd.TIP if received.millis_behind_latest == 0 else RangeEnd.TIME_LIMIT
+            seen = received.seen
+            return SimpleNamespace(position=start, end=end, tip_time=seen, records=0, last_arrival=None), []
+        reading = ShardReading(client, range_, received=received)
+        found = items(reading)
+        subscriptions.note_read(SHARD, reading.refused, reading.tip_time)
+        return reading, found
 
     return read
 
@@ -176,16 +180,40 @@ def test_a_range_may_end_inside_an_aggregate(put, read, calls):
 def test_another_position_is_read_by_getrecords_until_the_consumer_may_subscribe_again(
     put, read, calls, wait
 ):
+    numbers = put(0, 1, 2)
+    read()
+    calls()
+    other = Position(PositionKind.AT_SEQUENCE_NUMBER, numbers[1])
+    _, found = read(other)
+    assert found == [1, 2]
+    assert calls() == {"GetRecords": 1}
+    wait(5)
+    _, found = read(other)
+    assert found == [1, 2]
+    assert calls() == {"SubscribeToShard": 1}
+
+
+def test_what_was_read_but_not_committed_is_read_again_without_a_call(put, read, calls):
     put(0, 1, 2)
     read()
     calls()
-    _, found = read()
-    assert found == [0, 1, 2]
-    assert calls() == {"GetRecords": 1}
-    wait(5)
-    _, found = read()
-    assert found == [0, 1, 2]
-    assert calls() == {"SubscribeToShard": 1}
+    put(3)
+    found = []
+    while len(found) < 4:
+        reading, found = read()
+    assert found == [0, 1, 2, 3]
+    _, found = read(reading.position)
+    assert found == []
+    assert calls() == {}
+
+
+def test_a_position_that_another_run_has_committed_within_what_was_received_continues(put, read, calls):
+    numbers = put(0, 1, 2)
+    read()
+    calls()
+    _, found = read(Position.after(numbers[1]))
+    assert found == [2]
+    assert calls() == {}
 
 
 @pytest.mark.parametrize("seconds", [280, 305])
@@ -253,7 +281,7 @@ def test_the_tip_of_an_idle_shard_is_not_waited_for(put, read, calls):
     calls()
     for _ in range(50):
         reading, found = read(reading.position)
-        assert (found, reading.end, reading.millis_behind_latest) == ([], RangeEnd.TIP, 0)
+        assert (found, reading.end) == ([], RangeEnd.TIP)
     assert calls() == {}
 
 
@@ -298,7 +326,7 @@ def test_an_unavailable_subscription_is_reported_once(put, read, faults, wait, w
 
 
 @pytest.mark.parametrize("code", ["ResourceInUseException", "InternalFailure", "LimitExceededException"])
-def test_a_short_failure_is_not_reported(put, read, faults, wait, warnings, code):
+def test_a_short_failure_is_not_reported(put, read, subscriptions, faults, wait, warnings, code):
     put(0)
     status = 500 if code == "InternalFailure" else 400
     faults.fail("SubscribeToShard", status=status, code=code, times=1)
@@ -306,6 +334,7 @@ def test_a_short_failure_is_not_reported(put, read, faults, wait, warnings, code
     wait(5)
     read()
     assert warnings == []
+    subscriptions.close()
     faults.fail("SubscribeToShard", status=status, code=code, times=2)
     for _ in range(3):
         read()
@@ -313,9 +342,9 @@ def test_a_short_failure_is_not_reported(put, read, faults, wait, warnings, code
     assert len(warnings) == 1
 
 
-@pytest.mark.parametrize("fault", ["says nothing", "ends"])
+@pytest.mark.parametrize(("fault", "attempted"), [("says nothing", [0, 6, 17, 38]), ("ends", [0, 5, 15, 35])])
 def test_a_subscription_without_an_event_is_tried_again_less_and_less_often_and_reported(
-    put, read, calls, faults, wait, warnings, monkeypatch, fault
+    put, read, calls, faults, wait, warnings, monkeypatch, fault, attempted
 ):
     async def nothing():
         return
@@ -336,7 +365,7 @@ def test_a_subscription_without_an_event_is_tried_again_less_and_less_often_and_
             attempts.append(second)
         wait(1)
     assert found == list(range(40))
-    assert attempts == [0, 5, 15, 35]
+    assert attempts == attempted
     (warning,) = warnings
     assert "NoEvent" in warning
 
@@ -455,7 +484,7 @@ def test_an_end_that_is_not_true_is_not_believed(put, read, faults, wait):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(StreamClient, "subscribing"), (ShardEvents, "page")], ids=["opening", "reading"]
+    ("owner", "name"), [(StreamClient, "subscribing"), (ShardEvents, "receive")], ids=["opening", "receiving"]
 )
 def test_an_error_that_nothing_foresees_does_not_fail_a_reading(
     put, read, warnings, monkeypatch, owner, name
@@ -479,25 +508,28 @@ def test_records_that_expired_before_a_subscription_are_a_loss(put, client, subs
     )
     faults.trim(stream, SHARD, before=numbers[2])
     range_ = ShardRange(SHARD, Position.after(numbers[0]), Bounds(), ALL_KEYS, expiry=expiry)
-    reading = ShardReading(client, range_, subscription=subscriptions.of(SHARD))
+    received = subscriptions.receive([range_], Allowance())
+    reading = ShardReading(client, range_, received=received[SHARD])
     with pytest.raises(DataLost):
         items(reading)
     assert reading.position == range_.start
 
 
-def test_what_is_kept_between_readings_is_bounded(until_found, put, read, subscriptions, calls, monkeypatch):
-    monkeypatch.setattr(subscription, "_KEPT_BYTES", 1000)
-    put(*range(10))
-    first, found = read(max_records=8)
-    assert subscriptions.kept_bytes == 2 * KEPT_RECORD
-    second, more = read(first.position)
-    calls()
-    assert [*found, *more] == list(range(10))
-    put(*range(10, 20))
-    third, found = read(second.position, max_records=1)
-    assert subscriptions.kept_bytes == 0
-    _, more = until_found(third.position, 10 - len(found))
-    assert [*found, *more] == list(range(10, 20))
+def test_what_is_kept_while_readings_are_slower_than_the_stream_is_bounded(
+    put, read, subscriptions, until_found, calls, monkeypatch
+):
+    monkeypatch.setattr(subscription, "_KEPT_BYTES", 2000)
+    position, found, sizes = BEGINNING, [], []
+    for number in range(0, 100, 5):
+        put(*range(number, number + 5))  # about 900 bytes of JSON
+        reading, more = read(position, max_records=1)
+        position = reading.position
+        found += more
+        sizes.append(subscriptions.kept_bytes)
+    assert 2000 <= max(sizes) < 6000
+    _, more = until_found(position, 80)
+    assert [*found, *more] == list(range(100))
+    assert calls()["SubscribeToShard"] == 1
 
 
 def test_the_largest_number_of_subscriptions_may_be_renewed_and_replaced(
@@ -512,13 +544,14 @@ def test_the_largest_number_of_subscriptions_may_be_renewed_and_replaced(
     _, found = until_found(first.position, 1)
     assert found == [1]
     assert calls() == {"SubscribeToShard": 1}
-    other = subscriptions.of("shardId-000000000001")
-    assert not run(other.connect(BEGINNING))
+    other = ShardRange("shardId-000000000001", BEGINNING, Bounds(), ALL_KEYS)
+    assert subscriptions.receive([other], Allowance()) == {}
     (warning,) = warnings
     assert "TooManySubscriptions" in warning
     subscriptions.of(SHARD).close()
     wait(5)
-    assert run(subscriptions.of(SHARD).connect(BEGINNING))
+    read()
+    assert calls() == {"SubscribeToShard": 1}
 
 
 @pytest.mark.parametrize(
@@ -555,19 +588,3 @@ def test_an_event_before_the_position_is_refused_and_reported_at_once(
     assert calls()["GetRecords"] == 1
     (warning,) = warnings
     assert f"starts at sequence number {number}" in warning
-
-
-def test_memory_is_reserved_for_kept_records(put, read, subscriptions):
-    put(0, 1, 2)
-    first, _ = read(max_records=1)
-    limiter = RecordingLimiter(1 << 20)
-    run(subscriptions.of(SHARD).page(first.position, limiter.reservation()))
-    assert limiter.requested == [2.5 * 2 * KEPT_RECORD]
-
-
-def test_kept_records_do_not_end_at_the_tip_of_the_time_at_which_they_arrived(put, read, subscriptions):
-    put(0, 1)
-    first, _ = read(max_records=1)
-    found, _ = run(subscriptions.of(SHARD).page(first.position, None))
-    assert len(found.records) == 1
-    assert found.millis_behind_latest > 0

@@ -10,12 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_assets.errors import CallFailed, ReadFailed
+from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.records.records import Record, Records, record_batch
-from kinesis_assets.kinesis.records.wire import LATEST_ARRIVAL, check_follows, checked, checked_lag
+from kinesis_assets.kinesis.records.wire import (
+    LATEST_ARRIVAL,
+    RepeatedPage,
+    check_follows,
+    checked,
+    checked_lag,
+)
 from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import BEGINNING, SHARD, data
@@ -97,11 +103,11 @@ NUMBER = 10**55
 def test_the_first_number_of_a_page_is_compared_with_the_position_as_an_integer(position, accepted):
     refused = {1, NUMBER - 1, NUMBER} - set(accepted) if position.sequence_number else set()
     for number in accepted:
-        check_follows("orders", str(number), position)
+        check_follows(str(number), position)
     for number in refused:
-        with pytest.raises(CallFailed, match="RepeatedPage"):
-            check_follows("orders", str(number), position)
-    check_follows("orders", None, position)
+        with pytest.raises(RepeatedPage):
+            check_follows(str(number), position)
+    check_follows(None, position)
 
 
 # The order within a page

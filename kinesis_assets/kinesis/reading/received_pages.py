@@ -1,0 +1,171 @@
+"""The pages of one reading from what a subscription has received, and by GetRecords where that is not enough.
+
+A subscription belongs to the process of a run, which passes the events on as they came. They never fail a
+reading: if one is invalid, GetRecords reads on at the same position, with its own checks and retries. The end
+of a shard is read by GetRecords too, so that it is confirmed as always, see `pages`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.records.wire import Page, WireEvent, check_follows, page_of_events
+from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from kinesis_assets.kinesis.reading.pages import PageSource
+    from kinesis_assets.kinesis.transport.concurrency import Reservation
+
+_PAGE_BYTES = 1 << 20
+"""The size of the events from which on they are a page, in bytes."""
+
+
+class ReceivedEvent(msgspec.Struct, frozen=True):
+    """An event of a subscription.
+
+    Attributes:
+        payload: Its JSON.
+        emptied: A time of the service's clock: all that had been sent by then was received before the event.
+        received: The service's clock when it was received.
+    """
+
+    payload: bytes
+    emptied: datetime
+    received: datetime
+
+
+class Received(msgspec.Struct, frozen=True):
+    """What a subscription to a shard has received.
+
+    Attributes:
+        start: The position from which on.
+        events: The events that have records which may be unread, and those after them.
+        millis_behind_latest: Milliseconds from their end to the tip.
+        seen: The service's clock then; if that is the tip, a time before which no other record had arrived.
+    """
+
+    start: Position
+    events: list[ReceivedEvent]
+    millis_behind_latest: int
+    seen: datetime
+
+
+class ReceivedPages:
+    """The pages of one reading, with the methods of `PageSource`.
+
+    Args:
+        received: What was received of the shard, with events, from the start of the reading or before it.
+        polls: The pages by GetRecords.
+        closed: Whether the shard accepts no more records, so that its tip is its end.
+
+    Attributes:
+        refused: Why GetRecords reads on instead of the events; None if it does not.
+    """
+
+    def __init__(self, received: Received, polls: PageSource, *, closed: bool) -> None:
+        self.refused: str | None = None
+        self._start = received.start
+        self._events = list(reversed(received.events))  # the next one is the last
+        self._delivered_until = received.events[0].emptied
+        self._polls = polls
+        self._polled = False
+        self._reads_to_end = closed
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the next page has not been received yet."""
+        return not (self._events or self._reads_to_end or self.refused)
+
+    @property
+    def shard_ended(self) -> bool:
+        """Whether the last page ended the shard."""
+        return self._polls.shard_ended
+
+    @property
+    def end_unconfirmed(self) -> bool:
+        """Whether the next page may confirm the end of the shard."""
+        return self._polls.end_unconfirmed
+
+    @property
+    def uses_shared_rates(self) -> bool:
+        """Whether the last page counts against the rates that all consumers of the shard share."""
+        return self._polled
+
+    def drop_iterator(self) -> None:
+        """Request a new iterator for the next page by GetRecords."""
+        self._polls.drop_iterator()
+
+    def continue_after(self, page: Page, served: datetime) -> None:
+        """Continue after a page that was read."""
+        if self._polled:
+            self._polls.continue_after(page, served)
+
+    async def connect(self, position: Position) -> None:
+        """Get what the next page is read with: nothing, or an iterator."""
+        if not self._events:
+            await self._polls.connect(position)
+
+    async def page(
+        self, limit: int, position: Position, reservation: Reservation | None
+    ) -> tuple[Page, datetime]:
+        """Return the page at a position after `connect`, see `PageSource.page`."""
+        self._polled = not self._events
+        if self._events:
+            try:
+                return await self._received_page(position, reservation)
+            except (ValueError, RecursionError) as error:
+                self.refused = str(error)
+            self._events, self._polled = [], True
+            await self._polls.connect(position)
+        return await self._polls.page(limit, position, reservation)
+
+    async def _received_page(
+        self, position: Position, reservation: Reservation | None
+    ) -> tuple[Page, datetime]:
+        size, events = 0, []
+        while self._events and size < _PAGE_BYTES:
+            events.append(self._events.pop())
+            size += len(events[-1].payload)
+        if reservation is not None:
+            await reservation.acquire(int(MEMORY_PER_BODY_BYTE * size))
+        received, emptied = events[-1].received, events[-1].emptied
+        page = page_of_events([_event_decoder.decode(event.payload) for event in events])
+        del events  # the traceback of an error must not keep them alive
+        if self._start != position:  # the first events were read in part
+            self._start = position
+            index = page.records.numbers.index(position.sequence_number or "")
+            page = replace(page, records=page.records[index + (position.sub_sequence_number is None) :])
+        first = page.records.numbers[0] if page.records else None
+        check_follows(first, position)
+        self._start = Position.after(page.records.numbers[-1]) if page.records else position
+        self._reads_to_end = self._reads_to_end or page.next_shard_iterator is None
+        if page.records:  # what had arrived before its last record has been delivered before it
+            arrival = min(received, page.records[-1].arrival)
+            self._delivered_until = max(self._delivered_until, arrival)
+        # At the tip, what may not have arrived yet counts; before it, what may have expired meanwhile.
+        at_tip = page.millis_behind_latest == 0
+        return page, max(emptied, self._delivered_until) if at_tip else received
+
+
+def encode(received: Mapping[str, Received]) -> bytes:
+    """Encode what was received of some shards, by shard id, for `decode` in another process."""
+    return _encoder.encode(dict(received))
+
+
+def decode(data: bytes | pa.Buffer) -> dict[str, Received]:
+    """Decode what `encode` returned."""
+    return _decoder.decode(data)
+
+
+_event_decoder = msgspec.json.Decoder(WireEvent)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(dict[str, Received])
