@@ -233,9 +233,12 @@ class Evaluation:
             self.progress = msgspec.structs.replace(self.progress, late_mirror=late)
             yield check_lease_table(checks.lease_table, mirror, late, now)
         if self._entries is not None and (catalog := self._opened.settings.catalog):
-            key = self._opened.names.raw_key
-            result = self._entries.check(checks.catalog, key, catalog, state.snapshot)
-            if result is not None:
+            from kinesis_assets.table.delta.version import TableVersion  # noqa: PLC0415  # loads delta-rs
+
+            key, snapshot = self._opened.names.raw_key, state.snapshot
+            if isinstance(snapshot, TableVersion) and (
+                result := self._entries.check(checks.catalog, key, catalog, snapshot)
+            ):
                 yield result
 
 
