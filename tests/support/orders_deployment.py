@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dagster._core.scheduler.instigation import InstigatorTick
 
 RAW = raw_key(STREAM)
+REVENUE = dg.AssetKey("revenue_by_day")
 SHARDS = [f"shardId-{number:012d}" for number in range(4)]
 EIGHT_SHARDS = [f"shardId-{number:012d}" for number in range(8)]
 
@@ -54,7 +55,7 @@ defs = dg.Definitions.merge(
         max_idle_seconds=60,
         checks={{"lag": {{"max_seconds": 300, "severity": "ERROR"}}}},
     ),
-    build_order_tables({derived!r}),
+    {tables},
     dg.Definitions(executor=dg.in_process_executor),
 )
 """
@@ -189,17 +190,21 @@ class OrdersDeployment:
 
 
 @contextmanager
-def deployed(folder: Path, shards: Sequence[str] = SHARDS) -> Iterator[OrdersDeployment]:
+def deployed(
+    folder: Path, shards: Sequence[str] = SHARDS, last: dg.AssetKey = REVENUE
+) -> Iterator[OrdersDeployment]:
     """Run the example until the end of the block. Its sensors have materialized some orders.
 
     Args:
         folder: A folder for everything that it writes.
         shards: The shards of the stream.
+        last: The table that they have materialized last; if it is the raw table, there is no other one.
     """
     table, home = folder / "orders", folder / "home"
     home.mkdir()
     (home / "dagster.yaml").write_text((_PROJECT / "dagster.yaml").read_text() + _RUN_QUEUE)
-    text = _DEFINITIONS.format(table=str(table), derived=str(folder / "derived"))
+    tables = f"build_order_tables({str(folder / 'derived')!r})" if last == REVENUE else "dg.Definitions()"
+    text = _DEFINITIONS.format(table=str(table), tables=tables)
     (folder / f"{_LOCATION}.py").write_text(text)
     (folder / "workspace.yaml").write_text(_WORKSPACE)
     faults, clock = Faults(), ShiftedClock()
@@ -216,11 +221,7 @@ def deployed(folder: Path, shards: Sequence[str] = SHARDS) -> Iterator[OrdersDep
         found.put(400)
         with _dagster(folder, port, {"DAGSTER_HOME": str(home), "SPARK_REMOTE": spark.url}) as process:
             log = folder / "dagster.log"
-            wait_until(
-                lambda: instance.get_latest_materialization_event(dg.AssetKey("revenue_by_day")),
-                process,
-                failure=log,
-            )
+            wait_until(lambda: instance.get_latest_materialization_event(last), process, failure=log)
             wait_until(found.web.version, process, failure=log)
             found.stop_sensors()
             found.wait_until_idle()

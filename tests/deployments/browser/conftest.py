@@ -12,13 +12,14 @@ from playwright.sync_api import expect, sync_playwright
 
 from benchmarks.harness.waiting import SECONDS
 from support.dagster_pages import DagsterPages
-from support.orders_deployment import SHARDS, deployed
+from support.orders_deployment import REVENUE, SHARDS, deployed
 from support.pictures import take_picture
 from support.skipping import give_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import dagster as dg
     from playwright.sync_api import Browser, Locator, Page
 
     from support.orders_deployment import OrdersDeployment
@@ -46,12 +47,22 @@ def shards() -> Sequence[str]:
 
 
 @pytest.fixture(scope="module")
+def last_table() -> dg.AssetKey:
+    """The last table that a module's deployment has materialized."""
+    return REVENUE
+
+
+@pytest.fixture(scope="module")
 def running_shop(
-    environment: None, browser: Browser, shards: Sequence[str], tmp_path_factory: pytest.TempPathFactory
+    environment: None,
+    browser: Browser,
+    shards: Sequence[str],
+    last_table: dg.AssetKey,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[OrdersDeployment]:
     """The deployment of a module's tests."""
     del environment, browser  # without a browser, nothing is started
-    with deployed(tmp_path_factory.mktemp("shop"), shards) as shop:
+    with deployed(tmp_path_factory.mktemp("shop"), shards, last_table) as shop:
         yield shop
 
 

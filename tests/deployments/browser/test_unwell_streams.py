@@ -29,6 +29,11 @@ def shards():
 
 
 @pytest.fixture(scope="module")
+def last_table():
+    return RAW
+
+
+@pytest.fixture(scope="module")
 def shop_with_failures(running_shop):
     """The deployment after a run over all shards in which two of them were refused."""
     running_shop.put(400)
