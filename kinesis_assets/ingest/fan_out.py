@@ -44,6 +44,7 @@ def landing_by_subscriptions(
     *,
     land: LandReceived,
     warn: Callable[[str], object],
+    note: Callable[[Mapping[str, str | None]], object] = lambda _: None,
 ) -> Iterator[Land]:
     """Yield the function that lands ranges by the subscriptions of a consumer, and close them afterwards.
 
@@ -52,6 +53,8 @@ def landing_by_subscriptions(
         summary: A recent description of the stream.
         land: Lands ranges, and what was received of them.
         warn: Called with a sentence, once for each reason, if ranges are read with GetRecords instead.
+        note: Called after each landing with the reasons why GetRecords reads shards, by shard id; None for
+            those that are read by the consumer.
 
     Raises:
         InvalidInput: The consumer is that of another stream.
@@ -63,8 +66,12 @@ def landing_by_subscriptions(
         if search.due:
             search.attempt(client_of(job.stream, job.settings))  # which does not retry: shards wait
         if search.found is None:
-            return land(job, ranges, allowance, {})
-        return land_received(search.found, land, job, ranges, allowance)
+            landing = land(job, ranges, allowance, {})
+            note({range_.shard_id: search.failure for range_ in ranges})
+        else:
+            landing = land_received(search.found, land, job, ranges, allowance)
+            note(search.found.reasons())
+        return landing
 
     try:
         yield land_ranges
@@ -126,12 +133,14 @@ class ConsumerSearch:
 
     Attributes:
         found: The subscriptions of the consumer; None until it is found.
+        failure: Why the last attempt did not find it.
     """
 
     def __init__(
         self, client: StreamClient, consumer: str, summary: StreamSummary, warn: Callable[[str], object]
     ) -> None:
         self.found: Subscriptions | None = None
+        self.failure = ""
         self._client = client
         self._consumer = consumer
         self._summary = summary
@@ -163,14 +172,15 @@ class ConsumerSearch:
             self.found = Subscriptions(self._client, arn, self._summary.service_time + passed, self._warn)
 
     def _report(self, error: CallFailed) -> None:
+        if error.code == _NOT_FOUND:
+            reason = f"is not there: {error.reason}. Register it with `kinesis-assets consumer register`"
+        else:
+            reason = f"cannot be described: {error.reason}"
+        self.failure = f"consumer {self._consumer} {reason}"
         if error.code in self._reported:
             return
         self._reported.add(error.code)
-        reason, advice = f"cannot be described: {error.reason}", ""
-        if error.code == _NOT_FOUND:
-            reason = f"is not there: {error.reason}"
-            advice = "Register it with `kinesis-assets consumer register`. "
         self._warn(
-            f"stream {self._client.stream}: GetRecords reads all shards, because consumer {self._consumer} "
-            f"{reason}. {advice}The run tries again at least every {UNAVAILABLE.longest:.0f} s"
+            f"stream {self._client.stream}: GetRecords reads all shards, because {self.failure}. The run "
+            f"tries again at least every {UNAVAILABLE.longest:.0f} s"
         )

@@ -318,6 +318,11 @@ STREAM: list[Row | Elsewhere] = [
         "unit/dagster/checks/test_mirror_check.py::test_a_mirror_that_keeps_failing_turns_the_check_red",
     ),
     Elsewhere(
+        "shards are read with GetRecords instead of the [consumer](continuous-runs.md#enhanced-fan-out)",
+        {"consumer": "15 min"},
+        "unit/dagster/checks/test_consumer_check.py::test_a_shard_may_be_read_with_getrecords_up_to_the_bound",
+    ),
+    Elsewhere(
         "a record is in the table twice",
         {"no_duplicates": "when you execute it"},
         "integration/dagster/test_asset_checks.py::test_duplicates_are_found_by_a_scan",

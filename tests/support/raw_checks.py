@@ -1,7 +1,7 @@
-"""The checks of a raw table that no mirror is written of, with their defaults."""
+"""The checks of a raw table of which no mirror is written, by no consumer, with their defaults."""
 
 from __future__ import annotations
 
 from kinesis_assets.dagster.settings.check_settings import Checks
 
-CHECKS = Checks().without(["lease_table", "catalog"], "only of a stream with the setting")
+CHECKS = Checks().without(["lease_table", "catalog", "consumer"], "only of a stream with the setting")

@@ -15,6 +15,7 @@ from kinesis_assets.dagster.checks.commit_checks import (
     gaps_of_table,
     verify_new_commits,
 )
+from kinesis_assets.dagster.checks.consumer_check import check_consumer
 from kinesis_assets.dagster.checks.mirror_check import (
     LateMirror,
     check_lease_table,
@@ -232,6 +233,9 @@ class Evaluation:
             late = lateness(mirror, state.positions.commit_id, before.late_mirror, now)
             self.progress = msgspec.structs.replace(self.progress, late_mirror=late)
             yield check_lease_table(checks.lease_table, mirror, late, now)
+        if checks.consumer is not None and (consumer := self._opened.settings.consumer) is not None:
+            table, now = self._opened.table, self._now.timestamp()
+            yield check_consumer(checks.consumer, table, consumer, self._readable.keys(), now)
         if self._entries is not None and (catalog := self._opened.settings.catalog):
             from kinesis_assets.table.delta.version import TableVersion  # noqa: PLC0415  # loads delta-rs
 

@@ -7,6 +7,7 @@ a value are omitted. What only code needs is the last entry, as JSON. `exact_val
 from __future__ import annotations
 
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -134,7 +135,10 @@ def seek_metadata(facts: Mapping[str, Any]) -> dict[str, dg.MetadataValue[Any]]:
 
 
 def totals_metadata(
-    totals: RunTotals | None, state: StreamState | None, table: TableTotals | None
+    totals: RunTotals | None,
+    state: StreamState | None,
+    table: TableTotals | None,
+    by_get_records: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of the event of the stream as a whole.
 
@@ -144,6 +148,7 @@ def totals_metadata(
         totals: The totals of a run's shards; None if rows were added in another way.
         state: The state of all shards; None if it is not known.
         table: The totals of the table; None if they are not known.
+        by_get_records: Why shards are read with GetRecords instead of a consumer, by shard id.
     """
     facts: dict[str, Fact] = {} if state is None else _state_facts(state)
     if totals is not None:
@@ -156,6 +161,9 @@ def totals_metadata(
             "total speed (MB/s)": _speed(totals.bytes, totals.seconds),
             "duration (s)": round(totals.seconds, 3),
         }
+    if by_get_records:
+        facts["shards read with GetRecords"] = len(by_get_records)
+        facts["read with GetRecords because"] = next(iter(by_get_records.values()))
     return _values(facts) | table_metadata(table)
 
 

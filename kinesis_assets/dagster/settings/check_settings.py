@@ -229,6 +229,20 @@ class CatalogCheck(CheckSettings):
     severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
+class ConsumerCheck(CheckSettings):
+    """Continuous runs read by the consumer of the settings, not with GetRecords."""
+
+    max_seconds: float = Field(
+        default=900.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Maximum time for which a shard may be read with GetRecords instead.",
+        examples=[300],
+        json_schema_extra={UNIT: "seconds"},
+    )
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
+
+
 class NoDuplicatesCheck(CheckSettings):
     """Each record is in the table once. It reads the keys of all rows, and only when it is executed."""
 
@@ -245,6 +259,7 @@ class Checks(NamedChecks):
     compaction_debt: CompactionDebtCheck | None = CompactionDebtCheck()
     lease_table: LeaseTableCheck | None = LeaseTableCheck()
     catalog: CatalogCheck | None = CatalogCheck()
+    consumer: ConsumerCheck | None = ConsumerCheck()
     no_duplicates: NoDuplicatesCheck | None = NoDuplicatesCheck()
 
 

@@ -298,11 +298,10 @@ class RunSettings(SparkSettings, RegisteredTable, ReadSettings, StreamTable):
     def checks_of_stream(self, checks: Mapping[str, Any]) -> Checks:
         """Return the checks that the stream has."""
         parsed = Checks.parse(checks)
-        if not self.catalog:
-            parsed = parsed.without(["catalog"], "only of a stream with the setting catalog")
-        if self.lease_table is not None:
-            return parsed
-        return parsed.without(["lease_table"], "only of a stream with the setting lease_table")
+        for name in ("lease_table", "catalog", "consumer"):
+            if not getattr(self, name):
+                parsed = parsed.without([name], f"only of a stream with the setting {name}")
+        return parsed
 
     @model_validator(mode="after")
     def _check_stream_of_consumer(self) -> Self:

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kinesis_assets.dagster.checks.consumer_check import ConsumerRecord
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.derived.continuous_tables import continuous_derivations, tag_of
@@ -56,9 +57,12 @@ def run_continuously(
     checks = RunChecks(step, stream, plan.listing, clock.time)
     summary = plan.listing.summary
     totals_events = TotalsEvents(context.asset_key, stream, step.instance, summary, clock.time)
+    consumer = stream.settings.consumer
+    record = None if consumer is None else ConsumerRecord(stream.table, consumer, clock, context.log.warning)
 
     def report_stream(totals: RunTotals, failed: AbstractSet[str]) -> None:
-        report_events(step, [totals_events.event(totals, failed)])
+        reasons = {} if record is None else record.reasons
+        report_events(step, [totals_events.event(totals, failed, by_get_records=reasons)])
         checks.report_after(totals.outcomes, failed)
 
     totals_report = TotalsReport(report_stream)
@@ -81,7 +85,7 @@ def run_continuously(
         derivations.consume()
         mirror.note_commit()
 
-    with _landing(context, stream, plan, spark) as land_ranges:
+    with _landing(context, stream, plan, spark, record) as land_ranges:
         continuous = ContinuousRun(
             land_ranges,
             stream.client,
@@ -116,11 +120,15 @@ def run_continuously(
 
 
 def _landing(
-    context: dg.AssetExecutionContext, stream: OpenStream, plan: RunPlan, spark: SparkSession
+    context: dg.AssetExecutionContext,
+    stream: OpenStream,
+    plan: RunPlan,
+    spark: SparkSession,
+    record: ConsumerRecord | None,
 ) -> AbstractContextManager[Land]:
     """Return how ranges are landed: by GetRecords, or by the subscriptions of the stream's consumer."""
     in_spark = partial(land, spark)
-    if stream.settings.consumer is None:
+    if stream.settings.consumer is None or record is None:
         return nullcontext(in_spark)
     from kinesis_assets.ingest.fan_out import landing_by_subscriptions  # noqa: PLC0415  # few runs need it
 
@@ -130,4 +138,5 @@ def _landing(
         plan.listing.summary,
         land=in_spark,
         warn=context.log.warning,
+        note=record.note,
     )

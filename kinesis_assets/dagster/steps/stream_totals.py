@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -63,12 +64,16 @@ class TotalsEvents:
         self._table: TableTotals | None = None
 
     def event(
-        self, totals: RunTotals | None, failed: AbstractSet[str] = frozenset()
+        self,
+        totals: RunTotals | None,
+        failed: AbstractSet[str] = frozenset(),
+        by_get_records: Mapping[str, str] = MappingProxyType({}),
     ) -> dg.AssetMaterialization | dg.AssetObservation:
         """Return the event of what was committed since the one before.
 
         Args:
             totals: What a run committed; None if a replay added rows.
+            by_get_records: Why some are read with GetRecords instead of a consumer, by shard id.
         """
         outcomes = {} if totals is None else totals.outcomes
         now = self._clock()
@@ -84,7 +89,7 @@ class TotalsEvents:
             state = StreamState.of(self._shards, outcomes, failing, self._losses, time)
         is_added = totals is None or totals.has_success
         kind = dg.AssetMaterialization if is_added else dg.AssetObservation
-        return kind(self._key, metadata=totals_metadata(totals, state, self._table))
+        return kind(self._key, metadata=totals_metadata(totals, state, self._table, by_get_records))
 
     def _read(self, now: float) -> None:
         """Read the table, and what the sensor knows about shards of other runs."""

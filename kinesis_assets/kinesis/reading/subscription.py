@@ -155,6 +155,14 @@ class Subscriptions:
             self.note_time(tip_time)
         self.of(shard_id).note_read(refused, tip_time)
 
+    def reasons(self) -> dict[str, str | None]:
+        """Return why GetRecords reads shards, by shard id; None for those with a subscription.
+
+        Shards that GetRecords may read only briefly are left out.
+        """
+        shards = self._shards.items()
+        return {shard_id: each.unavailable for shard_id, each in shards if each.is_heard or each.unavailable}
+
     def close(self) -> None:
         """Close all subscriptions."""
         for subscription in self._shards.values():
@@ -259,9 +267,14 @@ class _Kept(NamedTuple):
 
 
 class Subscription:
-    """The subscription to a shard, which is opened, renewed and closed as needed."""
+    """The subscription to a shard, which is opened, renewed and closed as needed.
+
+    Attributes:
+        unavailable: Why GetRecords reads the shard; None if it does not, or maybe briefly.
+    """
 
     def __init__(self, owner: Subscriptions, shard_id: str) -> None:
+        self.unavailable: str | None = None
         self._owner = owner
         self._shard_id = shard_id
         self._timing = owner.client.settings.timing
@@ -283,6 +296,11 @@ class Subscription:
     def has_connection(self) -> bool:
         """Whether it is open or being opened."""
         return self._connecting or self._events is not None
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it is open, and had an event."""
+        return self._events is not None and self._heard
 
     async def receive(self, position: Position, limits: Limits) -> Received | None:
         """Return what has arrived after a position, after subscribing there if necessary and possible.
@@ -321,8 +339,8 @@ class Subscription:
             self.close()
             self._note_failure(error)
             return
-        if self._events is not None and self._heard:
-            self._failures = 0
+        if self.is_heard:
+            self._failures, self.unavailable = 0, None
         if self._tip is not None and self._tip[0] == 0 and tip_time is not None:
             self._tip = 0, max(self._tip[1], tip_time)
 
@@ -477,6 +495,7 @@ class Subscription:
         self._wait_after(self._failures)
         may_be_short = error.code in _MAY_BE_SHORT or is_transient(error)
         if self._failures > 1 or not may_be_short:
+            self.unavailable = error.reason
             self._owner.report(self._shard_id, error)
 
     def _wait_after(self, failures: int) -> None:

@@ -19,7 +19,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError  # noqa: TC002  # botocore has no types
+from botocore.exceptions import BotoCoreError
 
 from kinesis_assets.kinesis.transport.http import FAILURES, opened, sdk_error, until_ready
 
@@ -68,8 +68,14 @@ _HTTP_1 = b"HTTP/1."
 _STATUS = re.compile(r"[1-9][0-9]{2}")
 
 
-class NoHttp2(ConnectionError):
+_NO_PROTOCOL = "NO_APPLICATION_PROTOCOL"
+"""The alert of a server that speaks nothing that is offered (RFC 7301, 3.2), in an error of OpenSSL."""
+
+
+class NoHttp2(BotoCoreError):  # type: ignore[misc]  # botocore has no types
     """The endpoint, or a proxy in front of it, does not speak HTTP/2."""
+
+    fmt = "no HTTP/2, which enhanced fan-out needs: {reason}"
 
 
 class _TlsContext(ssl.SSLContext):
@@ -198,10 +204,11 @@ class Http2Response:
         proxy = self._pool.pool.proxy
         if proxy is not None and not (self._pool.uses_tunnel and proxy.scheme == "http"):
             # Through TLS to a proxy, the HTTP library cannot send without blocking.
-            raise NoHttp2("only a proxy of http:// for an endpoint of https:// lets HTTP/2 through")
+            reason = "only a proxy of http:// for an endpoint of https:// lets it through"
+            raise NoHttp2(reason=reason)
         await opened(self._pool, self._connection)
         if parts.scheme == "https" and self._connection.sock.selected_alpn_protocol() != _PROTOCOL:
-            raise NoHttp2("the server does not speak HTTP/2")
+            raise NoHttp2(reason="the server, or a proxy before it, does not offer it")
         self._socket.setblocking(False)
         named = {name.lower(): value for name, value in headers}
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -243,7 +250,7 @@ class Http2Response:
         if not found:
             raise ConnectionResetError("the connection was closed before the end of the response")
         if not self.status and found.startswith(_HTTP_1):
-            raise NoHttp2("the server responds with HTTP/1")  # the parser would wait for the rest of a frame
+            raise NoHttp2(reason="the server responds with HTTP/1")  # the parser would wait for more
         return self._http.receive_data(found)
 
     def _handle(self, events: Iterable[Event]) -> None:
@@ -282,6 +289,8 @@ class Http2Response:
         return not self._unsent
 
     def _failure(self, error: Exception) -> BotoCoreError:
+        if isinstance(error, ssl.SSLError) and _NO_PROTOCOL in str(error):
+            return NoHttp2(reason="the server, or a proxy before it, does not offer it")
         if isinstance(error, H2Error):
             error = HTTPException(f"the response is not HTTP/2: {error}")
         return sdk_error(error.with_traceback(None), self._connection, self._pool, self._url)

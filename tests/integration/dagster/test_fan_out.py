@@ -37,6 +37,15 @@ def warnings_of(runs, run):
     return [entry.user_message for entry in entries if "GetRecords reads" in entry.user_message]
 
 
+def reasons_of(runs, run):
+    """Return what the events of the stream say about GetRecords."""
+    entries = [entry.dagster_event for entry in runs.instance.all_logs(run.run_id) if entry.is_dagster_event]
+    events = [event.asset_materialization for event in entries if event.is_step_materialization]
+    of_stream = [event.metadata for event in events if event and event.partition is None]
+    reasons = [metadata.get("read with GetRecords because") for metadata in of_stream]
+    return [None if reason is None else reason.value for reason in reasons]
+
+
 @pytest.mark.usefixtures("spark")
 def test_runs_read_by_the_consumer_through_a_split_and_a_restart(source, runs, register, faults):
     source.create(1)
@@ -81,6 +90,9 @@ def test_a_run_whose_consumer_is_deregistered_goes_on_with_getrecords_and_warns_
     assert run.status is Status.SUCCESS
     (warning,) = warnings_of(runs, run)
     assert arn in warning
+    reasons = reasons_of(runs, run)
+    assert reasons[0] is None
+    assert "ResourceNotFoundException" in reasons[-1]
 
 
 @pytest.mark.usefixtures("spark")

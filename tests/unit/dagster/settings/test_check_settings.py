@@ -23,11 +23,13 @@ NAMES = [
     "compaction_debt",
     "no_duplicates",
 ]
-MIRRORED = [*NAMES[:-1], "lease_table", "catalog", "no_duplicates"]
-"""The checks of a stream of which mirrors are written."""
+ALL = [*NAMES[:-1], "lease_table", "catalog", "consumer", "no_duplicates"]
+"""The checks of a stream of which mirrors are written, and that has a consumer."""
 
 MIRRORS = {"lease_table": "mirror", "catalog": {"database": "lake"}}
 """The settings with which they are."""
+
+BY_CONSUMER = {"follow_for": 600.0, "consumer": "lake"}
 
 
 def names_of(definitions):
@@ -35,20 +37,30 @@ def names_of(definitions):
 
 
 def test_every_check_is_defined_by_default():
-    assert [name for name, _ in Checks().defined] == MIRRORED
-    assert names_of(build_kinesis_stream("clicks", table="clicks", **MIRRORS)) == set(MIRRORED)
+    assert [name for name, _ in Checks().defined] == ALL
+    definitions = build_kinesis_stream("clicks", table="clicks", **MIRRORS, **BY_CONSUMER)
+    assert names_of(definitions) == set(ALL)
 
 
-def test_only_streams_with_a_mirror_have_its_check():
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("lease_table", {"lease_table": "mirror"}),
+        ("catalog", {"catalog": MIRRORS["catalog"]}),
+        ("consumer", BY_CONSUMER),
+    ],
+)
+def test_only_streams_with_the_setting_have_its_check(name, settings):
     assert names_of(build_kinesis_stream("clicks", table="clicks")) == set(NAMES)
-    off = {"lease_table": "off", "catalog": "off"}
+    off = {name: "off"}
     assert names_of(build_kinesis_stream("clicks", table="clicks", checks=off)) == set(NAMES)
-    mirrored = build_kinesis_stream("clicks", table="clicks", checks=off, **MIRRORS)
-    assert names_of(mirrored) == set(NAMES)
+    assert names_of(build_kinesis_stream("clicks", table="clicks", **settings)) == {*NAMES, name}
+    definitions = build_kinesis_stream("clicks", table="clicks", checks=off, **settings)
+    assert names_of(definitions) == set(NAMES)
 
 
 def test_a_scan_is_requested_by_a_run_without_the_table_or_by_a_selection_of_the_scan_alone():
-    only = Checks.parse(dict.fromkeys(MIRRORED[:-1], "off"))
+    only = Checks.parse(dict.fromkeys(ALL[:-1], "off"))
     scan = ["no_duplicates"]
     assert Checks().scan_is_requested(NAMES, materializes=False)
     assert Checks().scan_is_requested(scan, materializes=True)
@@ -60,7 +72,7 @@ def test_a_scan_is_requested_by_a_run_without_the_table_or_by_a_selection_of_the
 @pytest.mark.parametrize("off", ["off", False, None])
 def test_a_check_can_be_off(off):
     checks = Checks.parse({"lag": off})
-    assert [name for name, _ in checks.defined] == MIRRORED[1:]
+    assert [name for name, _ in checks.defined] == ALL[1:]
     assert names_of(build_kinesis_stream("clicks", table="clicks", checks={"lag": off})) == set(NAMES[1:])
 
 
@@ -76,7 +88,7 @@ def test_a_bound_and_a_severity_can_be_set():
 
 def test_the_runs_and_the_sensor_have_the_checks():
     checks = {"continuity": {"since": "2026-01-31T12:00:00Z"}, "lag": False}
-    definitions = build_kinesis_stream("clicks", table="clicks", checks=checks, **MIRRORS)
+    definitions = build_kinesis_stream("clicks", table="clicks", checks=checks, **MIRRORS, **BY_CONSUMER)
     opened = definitions.resources[io_manager_key("clicks")].opened
     assert opened.checks == Checks.parse(checks)
 
@@ -90,6 +102,7 @@ def test_the_runs_and_the_sensor_have_the_checks():
         ({"lag": {"severity": "FATAL"}}, "checks: lag: severity .*'WARN'.*'ERROR'.*'FATAL'"),
         ({"lease_table": {"max_seconds": 60}}, "checks: lease_table: only of a stream with .* lease_table"),
         ({"catalog": {}}, "checks: catalog: only of a stream with the setting catalog"),
+        ({"consumer": {"max_seconds": 60}}, "checks: consumer: only of a stream with the setting consumer"),
         ({"lag": 5}, r"checks: lag .*\boff\b.*\b5\b"),
         ({"continuity": {"since": "yesterday"}}, "checks: continuity: since"),
         ({"continuity": {"since": "2026-01-31T12:00:00"}}, "checks: continuity: since"),
