@@ -78,6 +78,7 @@ wheel: $(READY)
 docs: $(READY)
 	@$(BIN)/python docs/cli_reference.py docs/cli.md
 	@$(BIN)/python docs/settings_table.py docs/reading.md
+	@$(BIN)/python docs/settings_table.py docs/catalog.md
 	@$(BIN)/python docs/settings_table.py docs/decoders.md
 	@$(BIN)/python docs/settings_table.py docs/derived.md
 	@$(BIN)/python docs/settings_table.py docs/spark.md

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.schema_maps import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _SETTINGS: dict[str, dict[str, type[Settings] | Mapping[str, type[Settings]]]] = {
     "reading.md": {"settings": StreamSettings},
+    "catalog.md": {"settings of an entry": CatalogSettings},
     "decoders.md": {
         "settings of a registered schema": RegisteredSchema,
         "settings of a registry": RegistrySettings,

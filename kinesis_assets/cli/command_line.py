@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kinesis_assets.cli.catalog import catalog
 from kinesis_assets.cli.compare import compare
 from kinesis_assets.cli.consumer import consumer
 from kinesis_assets.cli.derived import rebuild, redrive
@@ -51,6 +52,7 @@ for _command in (
     redrive,
     adopt,
     leases,
+    catalog,
     compare,
     doctor,
     infer,

@@ -20,10 +20,12 @@ from kinesis_assets.cli.options import (
 from kinesis_assets.cli.output import progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.operations.doctor.examine import AuditEvents
+    from kinesis_assets.operations.doctor.finding import Finding
     from kinesis_assets.operations.doctor.row_scan import Scan
 
 
@@ -62,9 +64,21 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
             probes_store=not dry_run,
         )
         with progress_bar("verifying", as_json=as_json):
-            findings = list(examination.findings())
+            findings = [*examination.findings(), *_of_catalog(project, opened)]
     print_rows([facts_of_finding(project.stream, finding) for finding in findings], as_json=as_json)
     sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
+
+
+def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]:
+    """Compare the entries in the Data Catalog with the tables, if any table has one."""
+    from kinesis_assets.dagster.catalog_status import entry_findings, registered_tables  # noqa: PLC0415
+    from kinesis_assets.operations.doctor.finding import or_ok  # noqa: PLC0415
+
+    tables = registered_tables(opened, project.definitions.get_repository_def().assets_defs_by_key)
+    if tables:
+        yield from or_ok(
+            "catalog", entry_findings(tables), "all tables with the setting catalog are registered"
+        )
 
 
 def _read_rows(opened: OpenStream, files: Sequence[tuple[str, int]]) -> Scan:

@@ -108,8 +108,11 @@ def entry_of(
     )
 
 
-def open_catalog(opened: OpenStream, connection: Connection) -> GlueCatalog:
+def open_catalog(opened: OpenStream, connection: Connection, attempts: int = 1) -> GlueCatalog:
     """Open the Data Catalog of a table, by default with the region and the role of the stream.
+
+    Args:
+        attempts: Attempts of each call.
 
     Raises:
         CatalogFailed: Its client cannot be created.
@@ -125,7 +128,7 @@ def open_catalog(opened: OpenStream, connection: Connection) -> GlueCatalog:
         session = default_session_name(opened.name, opened.run_id)
         role = AssumedRole(connection.role_arn, session, connection.external_id, profile, region)
     timing = ReadTiming(connect_timeout=_CONNECT_TIMEOUT, read_timeout=_READ_TIMEOUT)
-    return GlueCatalog(ClientSettings(region, None, profile, timing=timing, role=role))
+    return GlueCatalog(ClientSettings(region, None, profile, timing=timing, role=role), attempts)
 
 
 def check_catalog(check: CatalogCheck, state: CatalogState) -> CheckResult:

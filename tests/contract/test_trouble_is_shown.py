@@ -323,6 +323,11 @@ STREAM: list[Row | Elsewhere] = [
         "unit/dagster/checks/test_consumer_check.py::test_a_shard_may_be_read_with_getrecords_up_to_the_bound",
     ),
     Elsewhere(
+        "the table cannot be registered in the [Data Catalog](catalog.md)",
+        {"catalog": "at once"},
+        "unit/dagster/test_catalog_entries.py::test_a_denied_registration_of_a_raw_table_turns_its_check_red",
+    ),
+    Elsewhere(
         "a record is in the table twice",
         {"no_duplicates": "when you execute it"},
         "integration/dagster/test_asset_checks.py::test_duplicates_are_found_by_a_scan",
@@ -423,6 +428,12 @@ DERIVED = [
         "the table has too many small files",
         {"compaction_debt": "1 h"},
         f"{_DERIVED}test_the_number_of_small_files_is_bounded",
+    ),
+    Elsewhere(
+        "the table cannot be registered in the [Data Catalog](catalog.md)",
+        {"catalog": "at once"},
+        "unit/dagster/test_catalog_entries.py"
+        "::test_a_service_that_is_down_turns_the_check_red_and_the_tick_goes_on",
     ),
     Elsewhere(
         "a key is in the table twice",

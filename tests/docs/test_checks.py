@@ -61,7 +61,7 @@ def test_the_yaml_sets_the_checks_of_a_derived_table():
     )
     names = {name for name, _ in checks.defined}
     assert names == {key.name for key in asset.check_keys}
-    assert {*DerivedChecks.model_fields} - names == {"compaction_debt", "unmatched_records"}
+    assert {*DerivedChecks.model_fields} - names == {"compaction_debt", "unmatched_records", "catalog"}
 
 
 @dagsters_own_warnings

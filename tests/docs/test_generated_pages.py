@@ -24,6 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     [
         ("cli_reference.py", "cli.md"),
         ("settings_table.py", "reading.md"),
+        ("settings_table.py", "catalog.md"),
         ("settings_table.py", "decoders.md"),
         ("settings_table.py", "derived.md"),
         ("settings_table.py", "routes.md"),

@@ -57,7 +57,7 @@ def called(module: Path) -> set[str]:
 
 
 def test_every_policy_is_one_that_aws_accepts() -> None:
-    assert len(POLICIES) == 11
+    assert len(POLICIES) == 12
     for policy in POLICIES:
         assert policy["Version"] == "2012-10-17"
         for statement in policy["Statement"]:
@@ -78,7 +78,17 @@ def test_no_other_module_creates_a_client_of_kinesis() -> None:
         if re.search(r"\bsdk_client\(", path.read_text())
     }
     leases = "operations/leases/lease_table.py"  # of DynamoDB
-    assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk.py", leases}
+    catalog = "operations/catalog/glue_catalog.py"  # of Glue
+    assert using == {"kinesis/account.py", "kinesis/client.py", "kinesis/sdk.py", leases, catalog}
+
+
+def test_the_catalog_policy_has_the_operations_that_register_tables() -> None:
+    source = (PACKAGE / "operations" / "catalog" / "glue_catalog.py").read_text()
+    used = {f"glue:{name}" for name in re.findall(r"self\._call\(\"(\w+)\"", source)}
+    assert (allowed("RegisterTables") | allowed("ListEntries"), allowed("ListEntries")) == (
+        used,
+        {"glue:GetTables"},
+    )
 
 
 def test_the_lease_policy_has_the_operations_that_the_commands_call() -> None:

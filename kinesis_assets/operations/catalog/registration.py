@@ -35,6 +35,9 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 """Attempts, if others change the entry first."""
 
+WAYS_OUT = "Use another database or name, or replace it with `kinesis-assets catalog register --force`"
+"""The advice about an entry that belongs to somebody else."""
+
 
 class Done(StrEnum):
     """What was done to an entry."""
@@ -64,14 +67,21 @@ def register(catalog: GlueCatalog, entry: Entry, *, force: bool = False) -> Done
         if refusal is None and entry.is_in(found):
             return Done.NOTHING
         if refusal is not None and not force:
-            raise CatalogFailed(
-                f"{refusal}, so it was left as it is",
-                advice="Use another database or name, or replace it with `kinesis-assets catalog register "
-                "--force`",
-            )
+            raise CatalogFailed(f"{refusal}, so it was left as it is", advice=WAYS_OUT)
         if catalog.replace(entry, found):
             return Done.REPLACED
     raise CatalogFailed(f"others change the entry: it was not replaced in {_ATTEMPTS} attempts")
+
+
+def register_and_record(
+    catalog: GlueCatalog, table: StoredTable, entry: Entry, *, force: bool = False
+) -> Done:
+    """Register a table as `register` does, and record that for the check."""
+    now = table.clock.time()
+    done = register(catalog, entry, force=force)
+    before = CatalogState(entry=str(entry))
+    _recorded(table, before, before.registered_at(now, entry.content))
+    return done
 
 
 SECONDS = 5.0

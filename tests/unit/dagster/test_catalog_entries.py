@@ -25,6 +25,8 @@ from support.plain_derived import PlainDerived
 from support.shard_ids import A
 from support.stream_names import io_manager_key
 
+pytestmark = pytest.mark.slow  # starts moto
+
 OFF = dict.fromkeys(
     ["lag", "continuity", "no_accepted_data_loss", "bad_records", "compaction_debt", "no_duplicates"], "off"
 )
@@ -193,6 +195,24 @@ def test_a_table_on_a_disk_is_not_registered(ticks, tmp_path):
     ticks.tick()
     assert (ticks.reasons, ticks.observed) == ({"orders": None}, {})
     assert ticks.database.glue.get_tables(DatabaseName=ticks.database.name)["TableList"] == []
+
+
+def test_a_denied_registration_of_a_raw_table_turns_its_check_red(
+    daemon, source, make_project, lake, registries, monkeypatch
+):
+    denied = {
+        "__type": "AccessDeniedException",
+        "Message": "Insufficient Lake Formation permission(s): Required Create Table on lake",
+    }
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", registries.start(400, denied))
+    source.create(1)
+    daemon.project = make_project(table=f"{lake}/raw", catalog={"database": "lake"})
+    daemon.commit([A], None)
+    events = {getattr(each, "check_name", type(each).__name__): each for each in daemon.tick().asset_events}
+    assert (events["catalog"].passed, events["continuity"].passed) == (False, True)
+    reason = events["catalog"].description
+    assert "Grant the caller CREATE_TABLE and DESCRIBE on the database lake" in reason
+    assert "Create Table on lake" in events["AssetObservation"].description
 
 
 def test_a_tick_of_the_sensor_registers_the_raw_table(daemon, source, make_project, lake, moto):

@@ -18,6 +18,8 @@ from kinesis_assets.table.run_files.mirror_state import CATALOG_FILE
 from kinesis_assets.table.table import PositionedTable
 from support.catalog_tables import Database, entry_of
 
+pytestmark = pytest.mark.slow  # starts moto
+
 FIRST, SECOND = {"id": "long"}, {"id": "long", "amount": "double"}
 AGAIN = "22222222-2222-4222-8222-222222222222"
 

@@ -1,0 +1,76 @@
+"""`catalog show` and `catalog register`: the entries of a stream's tables in the AWS Glue Data Catalog."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kinesis_assets.cli.options import FAILED, json_option, print_rows, project_of, stream_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinesis_assets.dagster.catalog_status import EntryStatus
+
+_asset_option = click.option("--asset", help="Asset key of the only table. [default: all of the stream]")
+
+
+@click.group()
+def catalog() -> None:
+    """Show and register the entries of a stream's tables in the AWS Glue Data Catalog.
+
+    They are the raw table and the tables derived from it that have the setting `catalog`. Runs and the sensor
+    register them too.
+    """
+
+
+@catalog.command()
+@stream_options
+@_asset_option
+@json_option
+def show(*, asset: str | None, as_json: bool, **stream: Any) -> None:
+    """Compare the entries with the tables, and change nothing.
+
+    Entries whose asset was removed are listed too. The exit code is 0 only if all tables that exist are
+    registered.
+    """
+    from kinesis_assets.dagster.catalog_status import entries_without_asset, registered_tables  # noqa: PLC0415  # each command imports only what it needs
+
+    project = project_of(**stream)
+    assets = project.definitions.get_repository_def().assets_defs_by_key
+    with project.open_stream() as opened:
+        tables = registered_tables(opened, assets, asset)
+        found = [each.compared() for each in tables]
+        if asset is None:
+            found += entries_without_asset(tables)
+    _finish(project.stream, found, as_json=as_json)
+
+
+@catalog.command()
+@stream_options
+@_asset_option
+@click.option("--force", is_flag=True, help="Replace an entry also if somebody else made or changed it.")
+@json_option
+def register(*, asset: str | None, force: bool, as_json: bool, **stream: Any) -> None:
+    """Register the tables now. The exit code is 0 only if all tables that exist are registered.
+
+    An entry that somebody else made or changed stays as it is, unless --force is given.
+    """
+    from kinesis_assets.dagster.catalog_status import registered_tables  # noqa: PLC0415  # as above
+
+    project = project_of(**stream)
+    assets = project.definitions.get_repository_def().assets_defs_by_key
+    with project.open_stream() as opened:
+        found = [each.register(force=force) for each in registered_tables(opened, assets, asset)]
+    _finish(project.stream, found, as_json=as_json)
+
+
+def _finish(stream: str, found: Sequence[EntryStatus], *, as_json: bool) -> None:
+    from kinesis_assets.dagster.catalog_status import GOOD, HARMLESS  # noqa: PLC0415  # as above
+
+    print_rows([{"stream": stream, **each.facts} for each in found], as_json=as_json)
+    if not found:
+        click.echo("No table of the stream has the setting catalog.", err=True)
+    sys.exit(0 if all(each.state in GOOD | HARMLESS for each in found) else FAILED)
