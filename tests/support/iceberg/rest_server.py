@@ -19,21 +19,25 @@ BUILDS = Path(__file__).parents[3] / ".local" / "iceberg"
 SERVER = "org.apache.iceberg.rest.RestCatalogServer"
 
 
-def class_path() -> str:
-    """Return the class path of the compiled server. What has not been built here before is built.
-
-    Maven downloads the libraries on first use, with its own settings.
-    """
-    pom, source = FOLDER / "pom.xml", FOLDER / "RestCatalogServer.java"
-    libraries = BUILDS / "libraries"
+def libraries() -> list[str]:
+    """Return the paths of Iceberg's Java libraries. Maven downloads them on first use, with its own settings."""
+    pom, found = FOLDER / "pom.xml", BUILDS / "libraries"
     BUILDS.mkdir(parents=True, exist_ok=True)
     with locked(BUILDS / "lock"):  # several test sessions may share the folder
-        if changed(pom):
+        if _changed(pom):
             goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
-            _run(["mvn", "-q", "-B", "-f", str(pom), goal, f"-Dmdep.outputFile={libraries}"])
-        if changed(source):
-            _run(["javac", "-nowarn", "-cp", libraries.read_text(), "-d", str(BUILDS), str(source)])
-    return f"{libraries.read_text()}:{BUILDS}"
+            _run(["mvn", "-q", "-B", "-f", str(pom), goal, f"-Dmdep.outputFile={found}"])
+    return found.read_text().split(":")
+
+
+def class_path() -> str:
+    """Return the class path of the server, which is compiled if it has not been compiled here before."""
+    of_server = [path for path in libraries() if "spark-runtime" not in path]
+    source = FOLDER / "RestCatalogServer.java"
+    with locked(BUILDS / "lock"):
+        if _changed(source):
+            _run(["javac", "-nowarn", "-cp", ":".join(of_server), "-d", str(BUILDS), str(source)])
+    return ":".join([*of_server, str(BUILDS)])
 
 
 @contextmanager
@@ -66,7 +70,7 @@ def running(properties: Mapping[str, str], folder: Path) -> Iterator[str]:
         server.communicate()
 
 
-def changed(source: Path) -> bool:
+def _changed(source: Path) -> bool:
     """Whether a source has changed since the last call. A copy of it is kept."""
     copy = BUILDS / source.name
     if copy.exists() and copy.read_bytes() == source.read_bytes():
