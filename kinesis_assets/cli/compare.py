@@ -109,7 +109,7 @@ def compare(
     as_json: bool,
     **stream: Any,
 ) -> None:
-    """Compare a range of a stream with a table that another system writes, with Spark.
+    """Compare a range of a stream with another system's table.
 
     A record can be missing in the table, and a row can be doubled, different, or extra: without a record.
     Rows of records outside of the range are counted, but are no differences. Expressions see times in UTC.

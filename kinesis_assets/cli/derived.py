@@ -29,11 +29,12 @@ from kinesis_assets.cli.output import progress_bar
 @apply_option
 @json_option
 def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: bool, as_json: bool) -> None:
-    """Delete the rows of a derived table, so that its next run derives all rows of its source again.
+    """Start a derived table again.
 
-    This also accepts a changed key or by, another owner, a restored table, and a missing position. What was
-    derived from rows that the source no longer has is lost: lost_rows is their number, if it is known. The
-    tables in below consume this one, so they must start again too.
+    Its rows are deleted, and its next run derives all rows of its source again. This also accepts a changed
+    key or by, another owner, a restored table, and a missing position. What was derived from rows that the
+    source no longer has is lost: lost_rows is their number, if it is known. The tables in below consume this
+    one, so they must start again too.
     """
     from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.dagster.jobs.rebuild import rebuild_asset  # noqa: PLC0415
@@ -52,11 +53,12 @@ def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: 
 @apply_option
 @json_option
 def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bool) -> None:
-    """Decode the bad records of a table again, after its schema or an expression was corrected.
+    """Decode the bad records of a table again.
 
-    Those that can be decoded now become rows of the table, each exactly once and by the same rules as new
-    records. The others stay as they are, with their new reason. Without --apply, the records are decoded too,
-    and the result is only reported: how many could be decoded, and why the others cannot.
+    Do this after its schema or an expression was corrected. Those that can be decoded now become rows of the
+    table, each exactly once and by the same rules as new records. The others stay as they are, with their new
+    reason. Without --apply, the records are decoded too, and the result is only reported: how many could be
+    decoded, and why the others cannot.
     """
     from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415  # each command imports only what it needs
     from kinesis_assets.dagster.jobs.redrive import redrive_asset  # noqa: PLC0415

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Do not add missing events, and write no probe.")
 @json_option
 def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
-    """Verify a table against its log, its stream and Dagster's events.
+    """Verify a table against its log, stream and Dagster's events.
 
     Missing events are added. In a bucket, a probe is written and deleted, to check that the store supports
     conditional puts. Nothing else is changed. The exit code is 0 only if no problem is found.

@@ -22,13 +22,14 @@ from kinesis_assets.errors.redaction import without_secrets
     help="Maximum number of records to read, from the newest files of the table.",
 )
 def infer(*, sample: int, **stream: Any) -> None:
-    """Propose the YAML of a typed table, or of routes, from a sample of a stream's raw table.
+    """Propose the YAML of a typed table, or of routes.
 
-    Recognized are gzip, zlib, zstd and snappy; several documents in a record; JSON, CSV and TSV; changes of
-    DynamoDB, AWS DMS and Debezium; Avro object containers; and records of the Glue Schema Registry and of
-    Confluent's, for which you give the schema. If the value of a field decides which other fields there are,
-    each value gets a table. A field with values of different types becomes VARIANT, and its column has their
-    JSON text. Comments have the evidence, and what does not fit, with counts.
+    It is made from a sample of the raw table. Recognized are gzip, zlib, zstd and snappy; several documents
+    in a record; JSON, CSV and TSV; changes of DynamoDB, AWS DMS and Debezium; Avro object containers; and
+    records of the Glue Schema Registry and of Confluent's, for which you give the schema. If the value of a
+    field decides which other fields there are, each value gets a table. A field with values of different
+    types becomes VARIANT, and its column has their JSON text. Comments have the evidence, and what does not
+    fit, with counts.
     """
     from kinesis_assets.decoders.proposal import propose  # noqa: PLC0415  # each command imports what it needs
     from kinesis_assets.derive.sample import sample_payloads  # noqa: PLC0415  # as above

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 @stream_options()
 @json_option
 def positions(*, as_json: bool, **stream: Any) -> None:
-    """Print the position of each shard, and those of deleted streams that had the same name."""
+    """Print the position of each shard.
+
+    Those of deleted streams that had the same name follow.
+    """
     project = project_of(**stream)
     with project.open_stream() as opened:
         identity = opened.client.describe().identity
@@ -39,6 +42,8 @@ def positions(*, as_json: bool, **stream: Any) -> None:
             current = snapshot.with_all_archived(current)
     rows = [] if current is None else [{"stream": project.stream, **row} for row in _rows(current, amendment)]
     print_rows(rows, as_json=as_json)
+    if not rows:
+        click.echo("The table has no positions of the stream.", err=True)
 
 
 def _rows(current: StreamPositions, amendment: Amendment | None) -> Iterator[dict[str, Any]]:
@@ -90,7 +95,7 @@ def _given_up(predecessor: Predecessor) -> Iterator[dict[str, Any]]:
 @stream_options(*PLANNING, "follow_for", "commit_interval", "retention_days")
 @json_option
 def plan(*, as_json: bool, **stream: Any) -> None:
-    """Print what the next run would do with the configuration, and change nothing.
+    """Print what the next run would do, and change nothing.
 
     One row is about the table, one about each shard, and one about each setting that has no effect or an
     effect beyond the run. If the stream is paused, a row says so. The exit code is 0 only if nothing would be
@@ -133,11 +138,11 @@ def _plan_row(of: str, name: str, effect: str, position: object, reason: str | N
 @stream_options(*ALL)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of YAML.")
 def show(*, as_json: bool, **stream: Any) -> None:
-    """Print all settings of a stream, defaults included, as the YAML of its component.
+    """Print all settings of a stream as the YAML of its component.
 
-    Values of environment variables and templates are inserted, and secrets are masked.
+    Defaults are included. Values of environment variables and templates are inserted, and secrets are masked.
     """
     from kinesis_assets.dagster.components.effective_settings import component_yaml, effective_settings  # noqa: PLC0415  # each command imports only what it needs
 
-    component = effective_settings(project_of(**stream))
+    component = effective_settings(project_of(**stream, quiet_spark=False))
     click.echo(json.dumps(component) if as_json else component_yaml(component), nl=as_json)

@@ -55,7 +55,7 @@ def _table_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def leases() -> None:
-    """Hand a stream over from another consumer to a new table, and back."""
+    """Hand a stream over from another consumer, and back."""
 
 
 @leases.command("import")
@@ -152,7 +152,7 @@ def export(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write the positions of a table as leases of the Kinesis Client Library, which continues there.
+    """Write the positions of a table as leases of the KCL.
 
     Pause the stream and stop the application first. Each lease is written on the condition that nobody has
     changed it. Afterwards the stream stays paused; start the application.

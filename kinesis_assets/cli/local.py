@@ -16,7 +16,10 @@ _PORT = click.IntRange(0, 65535)
 
 @click.command()
 def demo() -> None:
-    """Ingest records from the embedded stream, and verify that each one arrives exactly once."""
+    """Ingest records from the embedded stream, and verify them.
+
+    Each one must be in the table exactly once.
+    """
     _require("demo", "h2", "uvicorn", "duckdb", "duckdb_extension_delta")
     from kinesis_assets.demo.run import run_demo  # noqa: PLC0415  # each command imports only what it needs
 
@@ -26,7 +29,10 @@ def demo() -> None:
 @click.command()
 @click.option("--port", type=_PORT, default=3000, show_default=True, help="Port of the UI on loopback.")
 def dev(port: int) -> None:
-    """Start the Dagster UI and the embedded stream with sample orders. Run it in the project's folder."""
+    """Start the Dagster UI and the embedded stream with orders.
+
+    Run it in the project's folder.
+    """
     _require("demo", "h2", "uvicorn", "dagster_webserver")
     from kinesis_assets.demo.dev import run_dev  # noqa: PLC0415
 
@@ -39,7 +45,7 @@ def dev(port: int) -> None:
 @click.command()
 @click.option("--port", type=_PORT, default=4567, show_default=True, help="Loopback port; 0 for a free port.")
 def local(port: int) -> None:
-    """Serve the embedded stream: a Kinesis endpoint that keeps its records in memory."""
+    """Serve the embedded stream, a Kinesis endpoint in memory."""
     _require("emulator", "h2", "uvicorn")
     from kinesis_assets.emulator import serve  # noqa: PLC0415
 

@@ -54,12 +54,12 @@ def maintain(
     as_json: bool,
     **stream: Any,
 ) -> None:
-    """Compact, vacuum and prune the tables of a stream with its Dagster job. Runs may be in progress.
+    """Compact, vacuum and prune the tables of a stream.
 
-    These are the raw table and the tables of the project that are derived from it; with --table that table
-    alone, which may also be a derived one. A step that conflicts with another commit is left to the next
-    maintenance. This is not a failure. Nothing is deleted if this machine's clock and the service's differ by
-    more than an hour.
+    This executes its Dagster job, while runs may be in progress. The tables are the raw table and the tables
+    of the project that are derived from it; with --table that table alone, which may also be a derived one. A
+    step that conflicts with another commit is left to the next maintenance. This is not a failure. Nothing is
+    deleted if this machine's clock and the service's differ by more than an hour.
     """
     if floor is not None or properties:
         from kinesis_assets.table.maintenance.set_properties import parse_property  # noqa: PLC0415  # as below
@@ -75,6 +75,8 @@ def maintain(
                 rows.append(row)  # noqa: PERF402  # so that they are printed after an error too
     finally:
         print_rows(rows, as_json=as_json)
+    if not rows:
+        click.echo("Only a checkpoint of the log would be written.", err=True)
 
 
 def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[dict[str, Any]]:

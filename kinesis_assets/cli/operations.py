@@ -41,12 +41,12 @@ CATCH_UP_FIELDS = ("stream", "shard", "from", "to", "gap", "rows", "gaps_filled"
 def catch_up(
     *, shard_ids: tuple[str, ...], by: str | None, apply: bool, as_json: bool, **stream: Any
 ) -> None:
-    """Continue with the newest records now, and add the records in between while runs continue.
+    """Continue with the newest records, and add those in between.
 
-    One commit moves the positions, and records the skipped range of each shard as a gap. The next runs read
-    new records, while this command adds those of the gaps in steps of ten minutes. No row is added twice, and
-    a gap is cleared in the commit of its last rows. If the command is interrupted, run it again: it continues
-    where the last step ended. The exit code is 0 only if all gaps are filled.
+    Runs continue meanwhile. One commit moves the positions, and records the skipped range of each shard as a
+    gap. The next runs read new records, while this command adds those of the gaps in steps of ten minutes. No
+    row is added twice, and a gap is cleared in the commit of its last rows. If the command is interrupted,
+    run it again: it continues where the last step ended. The exit code is 0 only if all gaps are filled.
     """
     from kinesis_assets.dagster.in_process import run_catch_up  # noqa: PLC0415
     from kinesis_assets.operations.catch_up import jump  # noqa: PLC0415  # each command imports only what it needs

@@ -133,8 +133,13 @@ _NO_TABLE = "none"
 """The table in the definitions of a stream whose table the command does not open."""
 
 
-def project_of(stream: str, *, settings: Mapping[str, Any], **options: Any) -> StreamProject:
+def project_of(
+    stream: str, *, settings: Mapping[str, Any], quiet_spark: bool = True, **options: Any
+) -> StreamProject:
     """Return the stream that the options of `stream_options` select.
+
+    Args:
+        quiet_spark: Whether a session for a stream that no YAML defines prints errors only.
 
     Raises:
         InvalidInput: Neither the options nor the Dagster project of the current directory define the stream,
@@ -148,7 +153,7 @@ def project_of(stream: str, *, settings: Mapping[str, Any], **options: Any) -> S
     opens_table = "table" in options
     if "table" in given or (not opens_table and (given or settings)):
         # A Spark Connect server has its own settings and warns of others.
-        quiet = {} if os.environ.get("SPARK_REMOTE") else _QUIET_SPARK
+        quiet = _QUIET_SPARK if quiet_spark and not os.environ.get("SPARK_REMOTE") else {}
         spark_config = {**quiet, **settings.get("spark_config", {})}
         fields = {"table": _NO_TABLE, **given, **settings, "spark_config": spark_config}
         return StreamProject.from_settings(stream, **fields)
@@ -248,9 +253,8 @@ def parse_settings(pairs: Iterable[str], names: Collection[str] = ALL) -> dict[s
         if not separator:
             raise InvalidInput(f"--set {pair[:80]!r}: give name=value, as in --set max_records=1000")
         if name not in names:
-            is_known = name in StreamSettings.model_fields
-            reason = "this command does not read it" if is_known else "unknown setting"
-            raise InvalidInput(f"--set {name[:80]}: {reason}; its settings are {', '.join(names)}")
+            reason = "has no effect here" if name in StreamSettings.model_fields else "unknown setting"
+            raise InvalidInput(f"--set {name[:80]}: {reason}; this command reads {', '.join(names)}")
         if name in found:
             raise InvalidInput(f"--set {name}: given twice; give it once")
         found[name] = _value(name, text)

@@ -73,6 +73,8 @@ def resume(*, as_json: bool, **stream: Any) -> None:
         pauses.resume(opened.table)
     if damaged:
         click.echo("The file of the pause could not be read. It was deleted.", err=True)
+    elif ended is None:
+        click.echo("The stream was not paused.", err=True)
     _print(project.stream, ended, paused=False, safe_until=safe_until, as_json=as_json)
 
 

@@ -25,10 +25,11 @@ import click
 )
 @click.pass_context
 def spark(context: click.Context, port: int, *, archive: bool) -> None:
-    """Serve Spark Connect on loopback until interrupted, so that runs do not have to start Spark.
+    """Serve Spark Connect, so that runs do not have to start Spark.
 
-    Runs with the printed SPARK_REMOTE use the server. Their tasks run with the environment of this command,
-    so it needs the AWS settings. The token in SPARK_REMOTE allows its holder to run code as you.
+    It is served on loopback until it is interrupted. Runs with the printed SPARK_REMOTE use the server. Their
+    tasks run with the environment of this command, so it needs the AWS settings. The token in SPARK_REMOTE
+    allows its holder to run code as you.
     """
     if context.invoked_subcommand is not None:
         return
@@ -61,10 +62,11 @@ def spark(context: click.Context, port: int, *, archive: bool) -> None:
     help="Version of Python on the executors.",
 )
 def environment(archive: Path, python: str) -> None:
-    """Pack the Python packages of executors into ARCHIVE (.tar.gz), for the setting python_environment.
+    """Pack the Python packages of executors into ARCHIVE.
 
-    It contains what tasks import, in the versions that are installed here, but not this package, which each
-    run sends itself. Executors need Python in the same version as the run. Prints what was packed.
+    This is a .tar.gz, for the setting python_environment. It contains what tasks import, in the versions that
+    are installed here, but not this package, which each run sends itself. Executors need Python in the same
+    version as the run. Prints what was packed.
     """
     from kinesis_assets.spark.packages import pack_environment  # noqa: PLC0415  # as above
 

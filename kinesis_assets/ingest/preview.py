@@ -10,7 +10,6 @@ from kinesis_assets.errors import (
     InvalidInput,
     ShardListIncomplete,
     ShardListStale,
-    StreamError,
     StreamRecreated,
     TableError,
     TableUnreachable,
@@ -33,7 +32,6 @@ from kinesis_assets.table.ownership import refuse_other_stream
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kinesis_assets.errors import KinesisAssetsError
     from kinesis_assets.ingest.plan import ReadPolicy
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
@@ -111,11 +109,9 @@ def preview_run(client: StreamClient, table: PositionedTable, policy: ReadPolicy
     except TableUnreachable:
         raise
     except (InvalidInput, ShardListIncomplete, ShardListStale, StreamRecreated, TableError) as error:
-        return Preview((), Effect.REFUSED, _sentence(error))
-
-
-def _sentence(error: KinesisAssetsError) -> str:
-    return str(error).removeprefix(f"stream {error.stream}: " if isinstance(error, StreamError) else "")
+        # The row names the table, and the command the stream.
+        sentence = str(error).removeprefix(f"stream {client.stream}: ").removeprefix(f"table {table.uri}: ")
+        return Preview((), Effect.REFUSED, sentence)
 
 
 def _preview(

@@ -88,8 +88,10 @@ def pack_environment(archive: Path, python: str) -> list[str]:
 
     Raises:
         ExecutorUnsuitable: A package cannot be downloaded or written.
-        InvalidInput: The version is not one of Python 3.
+        InvalidInput: The file is not a .tar.gz, or the version is not one of Python 3.
     """
+    if not archive.name.endswith((".tar.gz", ".tgz")):
+        raise InvalidInput(f"invalid archive {str(archive)!r}: give a name that ends with .tar.gz")
     if not _VERSION.fullmatch(python):
         raise InvalidInput(f"invalid Python version {python!r}: give the first two numbers, as in 3.12")
     requirements = task_requirements()

@@ -41,10 +41,8 @@ class ReplayWindow(msgspec.Struct, frozen=True):
         number, time = self.start.sequence_number, self.start.timestamp
         backward = number is not None and self.last is not None and int(self.last) < int(number)
         if backward or (time is not None and self.until is not None and self.until <= time):
-            raise InvalidInput(
-                f"invalid replay: nothing is between {self.start} and {self.last or self.until}; "
-                "use a later end"
-            )
+            end = self.last if self.until is None else Position.at_timestamp(self.until)
+            raise InvalidInput(f"invalid replay: nothing is between {self.start} and {end}; use a later end")
 
     @classmethod
     def of(cls, start: str, end: str | None = None) -> ReplayWindow:
@@ -89,8 +87,8 @@ def _time(name: str, text: str) -> datetime:
         time = None
     if time is None or time.tzinfo is None:
         raise InvalidInput(
-            f"invalid {name} of a replay {text[:200]!r}: use a sequence number or a time with a UTC offset, "
-            "such as 2026-01-31T12:00:00Z"
+            f"invalid {name} of a replay {text[:200]!r}: use a sequence number; a time with a UTC offset, "
+            f"such as 2026-01-31T12:00:00Z; or, as its start, {OLDEST}"
         )
     return time.astimezone(UTC)
 

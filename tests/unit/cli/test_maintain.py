@@ -44,11 +44,17 @@ def test_json_output_has_one_object_per_step(cli, stream_options, stream, empty_
 
 
 @pytest.mark.slow
-def test_default_output_is_a_table_with_a_header(cli, stream_options, empty_table):
-    del empty_table
+@pytest.mark.usefixtures("empty_table")
+def test_default_output_is_a_table_with_a_header(cli, stream_options):
     header, row = (line.split() for line in cli("maintain", *stream_options).out.splitlines())
     assert header == COLUMNS[1:]
     assert row[1:4] == ["checkpoint", "_delta_log", "done"]
+
+
+@pytest.mark.usefixtures("empty_table")
+def test_a_dry_run_without_a_step_says_so(cli, stream_options):
+    done = cli("maintain", *stream_options, "--dry-run")
+    assert (done.exit_code, done.out, len(done.err.splitlines())) == (0, "", 1)
 
 
 def test_a_dry_run_prints_the_steps_and_changes_nothing(cli, stream_options, empty_table, table):

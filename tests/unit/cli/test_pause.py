@@ -82,7 +82,9 @@ def test_resume_prints_the_pause_that_it_ends(paused, bench):
     assert list(row) == COLUMNS
     assert (row["paused"], row["reason"], row["by"]) == (False, "schema change", "ann")
     bench.run()
-    (row,) = paused("resume", "--json").lines
+    done = paused("resume", "--json")
+    assert done.err == "The stream was not paused.\n"
+    (row,) = done.lines
     assert (row["paused"], row["reason"], row["by"], row["at"]) == (False, None, None, None)
 
 

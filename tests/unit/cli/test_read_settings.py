@@ -123,7 +123,7 @@ def test_a_command_has_the_options_of_the_settings_that_it_reads(
     place = ["--stream", stream, "--endpoint-url", str(settings.endpoint_url)]
     place += ["--table", table.uri] if opens_table else []
     arguments = [*name.split(), *place, *ARGUMENTS.get(name, [])]
-    (accepted,) = re.findall("its settings are (.+)", cli(*arguments, "--set", "=").err)
+    (accepted,) = re.findall("this command reads (.+)", cli(*arguments, "--set", "=").err)
     accepted = {*accepted.split(", ")}
 
     read.clear()

@@ -31,6 +31,7 @@ OTHERS = {
     "max_idle_seconds": 3600.5,
     "consumer": "lake",
     "lease_table": "clicks-positions",
+    "catalog": {"database": "lake"},
     "region_name": "eu-west-1",
     "endpoint_url": "http://127.0.0.1:1",
     "profile_name": "reader",
@@ -104,8 +105,8 @@ def test_a_value_is_read_as_the_setting_wants_it(pair, value):
     ("pairs", "reason"),
     [
         (["max_records"], "give name=value"),
-        (["max_record=1"], "unknown setting.*start, max_records"),
-        (["table=s3://lake/clicks"], "table: this command does not read it"),
+        (["max_record=1"], "unknown setting; this command reads start, max_records"),
+        (["table=s3://lake/clicks"], "table: has no effect here"),
         (["max_records=many"], "--set: max_records .*integer.*'many'"),
         (["max_records=1.5"], "--set: max_records"),
         (["sdk_parser=7"], "--set: sdk_parser"),
@@ -128,7 +129,7 @@ def test_a_value_out_of_range_is_refused_as_in_the_yaml(cli, stream_options):
 def test_a_setting_that_the_command_does_not_read_is_refused(cli, stream_options):
     done = cli("pause", *stream_options, "--reason", "a test", "--set", "max_records=1")
     assert done.exit_code == 2
-    assert_mentions(single_line_error(done.err), "max_records: this command does not read it", "role_arn")
+    assert_mentions(single_line_error(done.err), "max_records: has no effect here", "role_arn")
 
 
 def test_an_option_and_the_same_setting_are_refused(cli, stream_options):

@@ -134,6 +134,7 @@ def test_json_output_is_one_object_with_the_same_values(cli, tmp_path):
     (found,) = done.lines
     assert found == yaml.safe_load(text.out)
     assert (found["attributes"]["max_records"], found["attributes"]["start"]) == (7, "LATEST")
+    assert found["attributes"]["spark_config"] == {}
 
 
 def test_the_shown_values_are_accepted_by_set(cli, tmp_path):

@@ -56,3 +56,8 @@ def test_an_invalid_version_of_python_is_refused(version, tmp_path):
     with pytest.raises(InvalidInput, match=r"as in 3\.12"):
         pack_environment(tmp_path / "environment.tar.gz", version)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_archive_that_spark_would_not_unpack_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match=r"environment\.zip.*\.tar\.gz"):
+        pack_environment(tmp_path / "environment.zip", "3.12")
