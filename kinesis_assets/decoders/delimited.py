@@ -26,6 +26,7 @@ from kinesis_assets.decoders.decoder import Decoding, Undecodable
 from kinesis_assets.decoders.json_documents import json_reader
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.schemas.inference import JSON_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,8 +39,6 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 _TEXTS = (StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 """The types whose values are text in JSON."""
-
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _writer(field: StructField) -> Callable[[str], bytes]:
 
 
 def _written_number(value: str) -> bytes:
-    return value.encode() if _NUMBER.fullmatch(value) else msgspec.json.encode(value)
+    return value.encode() if JSON_NUMBER.fullmatch(value) else msgspec.json.encode(value)
 
 
 def _written_boolean(value: str) -> bytes:

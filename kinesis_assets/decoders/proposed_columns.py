@@ -18,7 +18,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
 from kinesis_assets.schemas.ddl import RECORD, Field, column_names, columns, readable
 from kinesis_assets.schemas.ddl_parser import parse_columns
-from kinesis_assets.schemas.inference import infer_type, infer_values
+from kinesis_assets.schemas.inference import JSON_NUMBER, infer_type, infer_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -213,7 +213,6 @@ def _flattened(fields: Sequence[Field], unnested: str) -> dict[str, Any]:
 
 
 _NAME = re.compile(r"[^\W\d][\w .-]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def _header(rows: Sequence[Sequence[str]]) -> list[str] | None:
@@ -243,7 +242,7 @@ def _value(text: str) -> Any:
     """Return a delimited value as that of JSON which its decoder makes of it."""
     if text in ("true", "false"):
         return text == "true"
-    if _NUMBER.fullmatch(text):
+    if JSON_NUMBER.fullmatch(text):
         number = float(text) if {*text} & {*".eE"} else int(text)
         return number if math.isfinite(number) else text
     return text or None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.schemas.ddl import Field, struct
-from kinesis_assets.schemas.inference import ValueSet
+from kinesis_assets.schemas.inference import JSON_NUMBER, ValueSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -121,9 +121,6 @@ def sample_dms(documents: Sequence[bytes]) -> SampledChanges:
     return SampledChanges(rows, **_identified(rows, partial), notes=notes)
 
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-
-
 def _convert_numbers(rows: Sequence[_Row], name: str) -> str:
     """Convert the texts of a column to numbers if they are numbers of a database, and return a note on it.
 
@@ -132,7 +129,7 @@ def _convert_numbers(rows: Sequence[_Row], name: str) -> str:
     texts = [value for row in rows if isinstance(value := row.get(name), str)]
     others = [value for row in rows if not isinstance(value := row.get(name), str | None)]
     is_numeric = others and all(type(each) in (int, float, Decimal) for each in others)
-    if not texts or not all(map(_NUMBER.fullmatch, texts)):
+    if not texts or not all(map(JSON_NUMBER.fullmatch, texts)):
         return ""
     if not is_numeric and (others or not any("." in text for text in texts)):
         return ""

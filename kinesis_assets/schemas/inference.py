@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ _TEXTS: tuple[tuple[str, Any], ...] = (
     ("TIMESTAMP_NTZ", Annotated[datetime, msgspec.Meta(tz=False)]),
 )
 """Types that are text in JSON, with the Python types by which `Json` decodes them."""
+
+JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 class ValueSet(list[Any]):
