@@ -384,7 +384,7 @@ def read_rows(
     """Return the next rows of a source as a DataFrame.
 
     Args:
-        in_order: Add the column of their order, see `read`.
+        in_order: Add the column of the order of the rows, see `read`.
     """
     return read(
         spark,

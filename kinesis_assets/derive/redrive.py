@@ -145,7 +145,7 @@ class _Attempt:
 
     Attributes:
         present: The version of the table whose bad records are decoded again.
-        checked: What the transformation returned for them.
+        checked: What the transformation returned for these records.
         rows: The rows of the table among that, and those of records that could not be decoded.
         changed: The identities of the records that are no longer bad, or are bad for another reason.
     """

@@ -218,7 +218,7 @@ class DerivedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a table's checks from tick to tick. If it is lost, they count from the start again.
 
     Attributes:
-        unmatched: The same of those that no route matches.
+        unmatched: The records that no route matches, counted as `records`.
         read_at: When the table and its source were last read, in seconds since the epoch. If they never were,
             when that was first tried.
         next_run: What the next run does; None if the table has consumed its source.

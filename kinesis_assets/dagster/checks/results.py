@@ -48,7 +48,7 @@ class CheckResult:
     """The result of one check.
 
     Attributes:
-        severity: Severity if it did not.
+        severity: Severity if it did not pass.
         description: What was found, and what to do about it.
     """
 

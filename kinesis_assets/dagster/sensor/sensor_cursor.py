@@ -42,9 +42,9 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
             it come first, so that each gets its turn if there are more ranges than runs in a tick.
         commits: How far the commits of positions were compared with the events.
         fills: The same for the commits that changed rows behind the positions.
-        derived_liveness: The same of the runs that materialize only derived tables.
+        derived_liveness: The liveness of the runs that materialize only derived tables.
         signals: What was found in shards that were idle, see `DueShards`.
-        derived_checks: What those of each derived table remember, by `CheckedTable.name`.
+        derived_checks: What the checks of each derived table remember, by `CheckedTable.name`.
         failing_tables: The derived tables whose last run failed, by asset key.
     """
 
