@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +23,8 @@ from kinesis_assets.cli.output import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import dagster as dg
 
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
@@ -55,7 +59,13 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
         if instance is not None:
             from kinesis_assets.dagster.event_audit import EventAudit  # noqa: PLC0415  # only with an instance
 
-            audit_events = EventAudit(instance, project.names, opened.table, add_events=not dry_run)
+            audit_events = EventAudit(
+                instance,
+                project.names,
+                opened.table,
+                add_events=not dry_run,
+                totals=partial(_totals, opened, instance),
+            )
         examination = Doctor(
             client=opened.client,
             table=opened.table,
@@ -79,6 +89,16 @@ def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]
         yield from or_ok(
             "catalog", entry_findings(tables), "all tables with the setting catalog are registered"
         )
+
+
+def _totals(opened: OpenStream, instance: dg.DagsterInstance) -> dg.AssetMaterialization:
+    """Return the event of the stream as a whole as it is now."""
+    from kinesis_assets.dagster.checks.remembered import sensor_memory  # noqa: PLC0415  # only with an instance
+    from kinesis_assets.dagster.sensor.tick_reports import stream_event  # noqa: PLC0415
+
+    now = time.time()
+    failing = sensor_memory(instance, opened.names).failing_at(now)
+    return stream_event(opened, opened.listed_shards(), failing, now)
 
 
 def _read_rows(opened: OpenStream, files: Sequence[tuple[str, int]]) -> Scan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
@@ -16,11 +17,12 @@ from kinesis_assets.dagster.events.missing_events import (
 )
 from kinesis_assets.dagster.sensor.sensor_cursor import dead_runs
 from kinesis_assets.dagster.sensor.sensor_runs import DEAD
+from kinesis_assets.errors import StreamError
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     import dagster as dg
 
@@ -40,6 +42,8 @@ class EventAudit:
 
     Attributes:
         max_commits: Events are added for this many newest commits, and as many newest amendments.
+        totals: Returns the event of the stream as a whole. It follows those that are added, because the
+            asset's page shows the latest one.
     """
 
     instance: dg.DagsterInstance
@@ -47,6 +51,7 @@ class EventAudit:
     table: PositionedTable
     add_events: bool = False
     max_commits: int = MAX_FILES
+    totals: Callable[[], dg.AssetMaterialization] | None = None
 
     def __call__(self, history: History) -> Iterator[Finding]:
         """Report dead runs, missing events, and events of rows that no commit added."""
@@ -73,6 +78,7 @@ class EventAudit:
             for commit in newest_first[self.max_commits :]
         }
         skipped: list[CommitLink] = []
+        are_added = False
         links = iter(commits)
         while some := list(islice(links, _COMMITS_PER_QUERY)):
             without_events, unfinished = commits_without_events(self.instance, self.names, some, dead)
@@ -93,8 +99,12 @@ class EventAudit:
             if self.add_events:
                 events = [event_of(link, self.names, shard_id) for link, shard_id in missing]
                 report_outside_of_runs(self.instance, events)
+                are_added = are_added or bool(events)
             for link, shard_id in missing:
                 yield self._missing_event(link, shard_id)
+        if are_added and self.totals is not None:
+            with suppress(StreamError):  # the next run reports them too
+                report_outside_of_runs(self.instance, [self.totals()])
         if skipped:
             yield Finding(
                 "events",

@@ -74,7 +74,19 @@ def test_missing_events_are_added_unless_it_is_a_dry_run(cli: RunCommand, stream
 
     assert cli("doctor", *stream_options).exit_code == 0
     assert cli("doctor", *stream_options, "--dry-run").exit_code == 0
-    assert events() == 1
+    assert events() == 2  # and the totals of the stream
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unreported")
+def test_the_latest_event_is_that_of_the_stream_after_events_were_added(
+    cli: RunCommand, stream_options, stream, instance
+):
+    assert cli("doctor", *stream_options).exit_code == 0
+    (record,) = instance.fetch_materializations(raw_key(stream), limit=1).records
+    facts = {name: value.value for name, value in record.asset_materialization.metadata.items()}
+    assert record.partition_key is None
+    assert (facts["open shards"], facts["dagster/row_count"]) == (1, 10)
 
 
 def test_a_problem_is_one_line_in_the_default_output(cli: RunCommand, stream_options, kinesis, stream):
