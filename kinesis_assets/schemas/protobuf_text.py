@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
 
 _NAME = "definition.proto"
-_SECONDS = 60
+_SECONDS = 300
 _REASON_CHARACTERS = 300
 
 _LOGGED = re.compile(r"WARNING: |[IWEF]\d{4} ")
