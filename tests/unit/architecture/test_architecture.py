@@ -34,7 +34,6 @@ MOST_LINES = 600
 FEW_LINES = 60
 
 ALONE = {
-    "cli.local": "commands that need the extra `demo`",
     "dagster.components.stream_component": "the component of a stream, apart from the base of all components",
     "dagster.spark_resource": "the only module of the definitions that loads dagster_pyspark",
     "definitions": "what Dagster loads",

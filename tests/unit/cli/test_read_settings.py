@@ -40,6 +40,8 @@ ARGUMENTS = {
     "consumer deregister": ["--name", "lake"],
     "leases import": ["--from", "json", "--path", "positions.json"],
     "leases export": ["--lease-table", "t"],
+    "catalog show": ["--set", "catalog=lake"],
+    "catalog register": ["--set", "catalog=lake"],
 }
 """What a command needs besides the stream, to read all settings that it ever reads."""
 

@@ -22,7 +22,8 @@ from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from kinesis_assets.testing import Faults
-    from support.bench import Bench
+from support.bench import Bench
+from support.conditions import Condition
 
 HOSTILE = {
     "path": "../../../../outside",
@@ -216,8 +217,8 @@ def test_a_text_in_a_predicate_is_escaped(bench: Bench, faults: Faults, name: st
     bench.run()
     identity = bench.client.describe().identity
     remove = bench.table.snapshot().remove
-    assert remove(f"shard_id = {sql_text(name)}", identity=identity) == 0
-    assert remove(f"partition_key = {sql_text(name)}", identity=identity) == 1
+    assert remove(Condition(f"shard_id = {sql_text(name)}"), identity=identity) == 0
+    assert remove(Condition(f"partition_key = {sql_text(name)}"), identity=identity) == 1
     assert bench.items == [2, 3]
 
 

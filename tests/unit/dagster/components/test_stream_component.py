@@ -76,6 +76,7 @@ def test_the_component_builds_the_same_definitions_as_the_builder(tmp_path):
         "max_idle_seconds": 7200.0,
         "consumer": "lake",
         "lease_table": "clicks-positions",
+        "catalog": {"database": "lake", "name": "all_clicks", "region_name": "eu-west-1"},
         "key_prefix": ["eu", "shop"],
         "sensor_interval_seconds": 40,
         "retention_days": 60,
