@@ -15,6 +15,7 @@ from kinesis_assets.kinesis.sdk import ATTEMPTS
 from kinesis_assets.operations.catalog.entry import ASSET, STREAM
 from kinesis_assets.operations.catalog.registration import WAYS_OUT, register_and_record
 from kinesis_assets.operations.doctor.finding import Finding, Level
+from kinesis_assets.table.delta.version import TableVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
-    from kinesis_assets.table.version import StoredTable, TableVersion
+    from kinesis_assets.table.table import PositionedTable
 
 
 class State(StrEnum):
@@ -81,7 +82,7 @@ class RegisteredTable:
     opened: OpenStream
     key: dg.AssetKey
     settings: CatalogSettings
-    table: StoredTable
+    table: PositionedTable | DerivedTable
 
     @property
     def name(self) -> str:
@@ -97,11 +98,14 @@ class RegisteredTable:
         if self.table.folder.bucket is None:
             return self.status(State.ON_A_DISK, "only a table on S3 is registered")
         try:
-            return self.table.snapshot()
+            snapshot = self.table.snapshot()
+            if isinstance(snapshot, TableVersion):
+                return snapshot
         except TableMissing:
             return self.status(State.NO_TABLE, "the first run creates the table")
         except TableError as error:
             return self.status(State.FAILED, str(error))
+        return self.status(State.FAILED, "only a Delta table is registered")
 
     def catalog(self) -> GlueCatalog:
         """Open its Data Catalog. Raises `CatalogFailed`."""

@@ -135,6 +135,10 @@ FOLLOWED = {
     "operations/doctor/examine.py": {
         "wrong clock; lower it": f"{_ADVICE}test_a_floor_in_the_future_is_lowered",
     },
+    "operations/catalog/registration.py": {
+        "or replace it with": "unit/cli/test_catalog.py::"
+        "test_an_entry_is_shown_registered_and_left_to_its_owner",
+    },
     "operations/leases/hand_over.py": {
         "Resume the stream until a run has read": "unit/operations/leases/test_export.py::"
         "test_a_time_is_handed_over_as_its_first_record_or_refused_without_one",
