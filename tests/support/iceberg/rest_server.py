@@ -20,7 +20,10 @@ SERVER = "org.apache.iceberg.rest.RestCatalogServer"
 
 
 def libraries() -> list[str]:
-    """Return the paths of Iceberg's Java libraries. Maven downloads them on first use, with its own settings."""
+    """Return the paths of Iceberg's libraries for Java.
+
+    Maven downloads them on first use, with its own settings.
+    """
     pom, found = FOLDER / "pom.xml", BUILDS / "libraries"
     BUILDS.mkdir(parents=True, exist_ok=True)
     with locked(BUILDS / "lock"):  # several test sessions may share the folder

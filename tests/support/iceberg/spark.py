@@ -1,4 +1,4 @@
-"""Spark with Iceberg's runtime, in a process and an environment of its own: it needs another version of Spark."""
+"""Spark with Iceberg's runtime, in an environment of its own, because it needs another version of Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class IcebergSpark:
         except PeerUnavailable as error:
             give_up(f"PySpark cannot be installed: {error}")
         jars = [path for path in libraries() if Path(path).name.startswith(JARS)]
-        self._errors = TemporaryFile()  # noqa: SIM115  # closed at the end of the context
+        self._errors = TemporaryFile()  # closed at the end of the context
         environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         tests = Path(__file__).parents[2]
         self._process = subprocess.Popen(
@@ -44,7 +44,7 @@ class IcebergSpark:
             stderr=self._errors,
             text=True,
         )
-        assert self._read_line() == "ready"
+        assert self._read() == "ready"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,15 +61,15 @@ class IcebergSpark:
         assert self._process.stdin is not None
         request = [catalog.name, dict(catalog.spark), statement]
         print(json.dumps(request), file=self._process.stdin, flush=True)
-        answer = json.loads(self._read_line())
+        answer = self._read()
         if "error" in answer:
             raise SparkFailed(answer["error"])
         rows: list[dict[str, Any]] = answer["rows"]
         return rows
 
-    def _read_line(self) -> str:
+    def _read(self) -> Any:
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
             self._errors.seek(0)
             raise AssertionError(self._errors.read().decode()[-3000:])
-        return line.strip()
+        return json.loads(line)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -33,7 +34,7 @@ def main() -> None:
         .getOrCreate()
     )
     sessions: dict[str, SparkSession] = {}
-    print("ready", flush=True)
+    reply("ready")
     for line in sys.stdin:
         name, properties, statement = json.loads(line)
         key = json.dumps([name, properties])
@@ -41,9 +42,14 @@ def main() -> None:
             if key not in sessions:
                 sessions[key] = connected(first.newSession(), name, properties)
             rows = [plain(row.asDict()) for row in sessions[key].sql(statement).collect()]
-            print(json.dumps({"rows": rows}), flush=True)
+            reply({"rows": rows})
         except Exception as error:  # noqa: BLE001  # it is the answer
-            print(json.dumps({"error": str(error).partition("JVM stacktrace")[0]}), flush=True)
+            reply({"error": str(error).partition("JVM stacktrace")[0]})
+
+
+def reply(content: Any) -> None:
+    sys.stdout.write(f"{json.dumps(content)}\n")
+    sys.stdout.flush()
 
 
 def connected(session: SparkSession, name: str, properties: dict[str, str]) -> SparkSession:
