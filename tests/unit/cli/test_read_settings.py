@@ -11,6 +11,7 @@ import click
 import pytest
 
 from kinesis_assets.cli.command_line import commands
+from kinesis_assets.cli.options import CONNECTION
 from kinesis_assets.dagster import in_process
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.resources import KinesisResource
@@ -40,8 +41,8 @@ ARGUMENTS = {
     "consumer deregister": ["--name", "lake"],
     "leases import": ["--from", "json", "--path", "positions.json"],
     "leases export": ["--lease-table", "t"],
-    "catalog show": ["--set", "catalog=lake"],
-    "catalog register": ["--set", "catalog=lake"],
+    "catalog show": ["--set", "catalog={database: lake}"],
+    "catalog register": ["--set", "catalog={database: lake}"],
 }
 """What a command needs besides the stream, to read all settings that it ever reads."""
 
@@ -130,6 +131,9 @@ def test_a_command_has_the_options_of_the_settings_that_it_reads(
 
     read.clear()
     cli(*arguments)
+    if name == "doctor":
+        cli(*arguments[:-1])  # with --rows, it ends before it compares catalogs, without Spark
 
-    assert accepted <= read | (OF_A_ROLE if "role_arn" in read else set())
+    unread = {*CONNECTION} if name.startswith("catalog ") else set()  # but of a table in a bucket
+    assert accepted - unread <= read | (OF_A_ROLE if "role_arn" in read else set())
     assert SETTINGS & read <= accepted | WITHOUT_EFFECT

@@ -22,7 +22,7 @@ from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from kinesis_assets.testing import Faults
-from support.bench import Bench
+    from support.bench import Bench
 from support.conditions import Condition
 
 HOSTILE = {
