@@ -21,8 +21,8 @@ _asset_option = click.option("--asset", help="Asset key of the only table. [defa
 def catalog() -> None:
     """Show and register tables in the AWS Glue Data Catalog.
 
-    They are the raw table of a stream and the tables derived from it that have the setting `catalog`. Runs and
-    the sensor register them too.
+    They are the raw table of a stream and the tables derived from it that have the setting `catalog`. Runs
+    and the sensor register them too.
     """
 
 
