@@ -31,6 +31,7 @@ MODULES = [
     "cluster",
     "scale",
     "continuous",
+    "fan_out",
     "derived",
     "commits",
     "requests",
@@ -42,7 +43,7 @@ MODULES = [
 ]
 """The sections that have targets, in the order of the report. README.md describes what a section is."""
 
-FULL_MODULES = ["start", "events", "finished_shards", "fan_out"]
+FULL_MODULES = ["start", "events", "finished_shards"]
 """The sections without targets, which follow them and are measured only with FULL=1."""
 
 ENVIRONMENT = {

@@ -80,6 +80,14 @@ class Goal(Enum):
         "time from put to visible row in a continuous run, with a steady trickle of records, p95",
         "at most 3 s",
     )
+    FAN_OUT_FRESHNESS = (
+        "the same with a consumer, beside three others that poll as often as a shard allows",
+        "at most 1.2 s",
+    )
+    FAN_OUT_CPU = (
+        "CPU of a continuous run with a consumer and of its Spark, for each MB that it lands",
+        "at most 15 ms",
+    )
     DERIVED_FRESHNESS = (
         "time from put to visible row in a typed table that the same continuous run moves, p95",
         "at most 5 s",

@@ -35,6 +35,7 @@ try:
         StreamReset,
     )
     from h2.exceptions import H2Error
+    from h2.settings import SettingCodes
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "enhanced fan-out needs h2: pip install 'kinesis-assets[fan-out]'", name="h2"
@@ -219,6 +220,8 @@ class Http2Response:
             ":path": path,
         }
         self._http.initiate_connection()
+        # Each frame costs CPU, and by default they have 16 KB at most.
+        self._http.update_settings({SettingCodes.MAX_FRAME_SIZE: WINDOW})
         self._http.increment_flow_control_window(WINDOW - _FIRST_WINDOW)
         self._stream_id = self._http.get_next_available_stream_id()
         self._http.send_headers(self._stream_id, [*first.items(), *named.items()])

@@ -18,6 +18,9 @@ _RUN = """
 from kinesis_assets.spark.session import start_session
 spark = start_session({"spark.master": "local[1]"})
 print(spark.range(3).mapInArrow(lambda batches: batches, "id long").count())
+import pyarrow as pa
+received = pa.table({"received": [bytes(3 << 20)]})  # as a task gets it of a subscription
+print(spark.createDataFrame(received).mapInArrow(lambda batches: batches, "received binary").count())
 """
 
 
@@ -37,5 +40,5 @@ def test_a_session_logs_no_warning_and_removes_its_temporary_folders(folder):
     )
     javas_own = ("Picked up JAVA_TOOL_OPTIONS", "WARNING: Using incubator modules")
     lines = [line for line in done.stderr.splitlines() if line and not line.startswith(javas_own)]
-    assert (done.stdout.split(), lines) == (["3"], [])
+    assert (done.stdout.split(), lines) == (["3", "1"], [])
     wait_until(lambda: not list(folder.iterdir()))  # the JVM ends after this process
