@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_assets.derive.commit_entry import (
     FORMAT,
-    NO_TOMBSTONES,
+    NO_DELETIONS,
     UNMATCHED,
     DerivedCommit,
     Kind,
@@ -33,7 +33,7 @@ from kinesis_assets.table.commits.commit_loop import commit_until_known, find_co
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_assets.derive.commit_entry import Definition, Expiry, Redriven, Tombstones
+    from kinesis_assets.derive.commit_entry import Definition, Expiry, Redriven, RememberedDeletions
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
@@ -65,7 +65,7 @@ def commit(
     decision: Decision = NOTHING_DELETED,
     definition: Definition | None = None,
     consumed: int | None = None,
-    tombstones: Tombstones | None = None,
+    deletions: RememberedDeletions | None = None,
     maintains: bool = False,
     expiry: Expiry | None = None,
     by: str | None = None,
@@ -84,7 +84,7 @@ def commit(
         restarts: Whether the commit starts a new chain, because the table was emptied.
         columns: The schema that the table gets; None to keep its own. All files of *base* must be removed, or
             none, see `DerivedSnapshot.commit`.
-        tombstones: All deletions that the table remembers from now on; None for those of the commit before,
+        deletions: All deletions that the table remembers from now on; None for those of the commit before,
             unless *restarts*.
         expiry: The rows of removed files that are deleted because of their age; None if there are none.
 
@@ -120,8 +120,8 @@ def commit(
             refuse_rewritten(snapshot)
         if may_commit:
             before = None if restarts else snapshot.newest
-            known = NO_TOMBSTONES if before is None else before.tombstones or NO_TOMBSTONES
-            remembered = known if tombstones is None else tombstones
+            known = NO_DELETIONS if before is None else before.deletions or NO_DELETIONS
+            remembered = known if deletions is None else deletions
             new = [file for file in remembered.files if file not in known.files]
             written: list[WrittenFile] = [*manifest.files, *manifest.replaced, *(errors or ()), *new]
             check_files(table, batch_id, written + list(() if redriven is None else redriven.files))
@@ -150,7 +150,7 @@ def commit(
                 definition=definition,
                 routed=_routed(manifest, definition),
                 consumed=consumed,
-                tombstones=remembered if remembered.files else None,
+                deletions=remembered if remembered.files else None,
                 maintains=maintains,
                 floor=expiry.floor if expiry is not None else None if before is None else before.floor,
                 expired=() if expiry is None else expiry.batches,

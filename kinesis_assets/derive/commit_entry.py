@@ -48,9 +48,7 @@ class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: int
 
 
-class TombstoneFile(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class DeletionFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A file with keys that were deleted, and the columns that say whether a row is older than the deletion.
 
     Attributes:
@@ -79,7 +77,7 @@ class TombstoneFile(
         )
 
 
-class Tombstones(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RememberedDeletions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The deletions that a table remembers, see `derive.upsert`.
 
     Attributes:
@@ -89,10 +87,10 @@ class Tombstones(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     order_by: tuple[str, ...] = ()
     seconds: int = 0
-    files: tuple[TombstoneFile, ...] = ()
+    files: tuple[DeletionFile, ...] = ()
 
 
-NO_TOMBSTONES = Tombstones()
+NO_DELETIONS = RememberedDeletions()
 
 
 class Redriven(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -242,7 +240,7 @@ class DerivedCommit(
             empty text that of rows with null.
         consumed: Number of rows of the source that were consumed since the table was last started, also by
             earlier commits; None if it is unknown, or if the source replaces rows.
-        tombstones: All deletions that the table remembers; None if there are none.
+        deletions: All deletions that the table remembers; None if there are none.
         maintains: Whether a maintenance made it, which leaves the position where it was.
         floor: The first date of the rows that the table keeps; None if it keeps all.
         expired: The rows that it deleted because of their age: by batch, and together those of batches that
@@ -270,7 +268,7 @@ class DerivedCommit(
     definition: Definition | None = None
     routed: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     consumed: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    tombstones: Tombstones | None = None
+    deletions: RememberedDeletions | None = msgspec.field(default=None, name="tombstones")
     maintains: bool = False
     floor: Floor | None = None
     expired: tuple[DeletedRows, ...] = ()

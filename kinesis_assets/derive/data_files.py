@@ -85,7 +85,7 @@ CHANGES_FOLDER = "_kinesis/changes"
 ERRORS_FOLDER = "_kinesis/errors"
 """The folder, in that of the table, with the records that could not be decoded and are separated."""
 
-TOMBSTONES_FOLDER = "_kinesis/tombstones"
+DELETIONS_FOLDER = "_kinesis/tombstones"
 """The folder, in that of the table, with the keys whose deletion an upsert remembers."""
 
 GROWTH_FOLDER = "_kinesis/growth"

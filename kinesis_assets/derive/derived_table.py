@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.derive.commit_entry import (
     REBUILD_COMMAND,
+    DeletionFile,
     DerivedCommit,
-    TombstoneFile,
     decode_entry,
     entry_path,
 )
@@ -139,18 +139,18 @@ class DerivedSnapshot(TableVersion):
         """
         return None if self.commit_id is None else self.table.entries.at(self.commit_id)
 
-    def tombstones(self, order_by: Sequence[str]) -> tuple[TombstoneFile, ...]:
+    def deletions(self, order_by: Sequence[str]) -> tuple[DeletionFile, ...]:
         """Return the files with the deletions that it remembers, if they are compared by these columns.
 
         Raises the errors of `newest`.
         """
-        known = None if self.newest is None else self.newest.tombstones
+        known = None if self.newest is None else self.newest.deletions
         return known.files if known is not None and known.order_by == tuple(order_by) else ()
 
     @property
     def is_empty(self) -> bool:
         """Whether it has no rows and remembers no deletions. Only then its columns can get any types."""
-        return (self.newest is None or self.newest.tombstones is None) and not self.data_files()
+        return (self.newest is None or self.newest.deletions is None) and not self.data_files()
 
     def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
         """Check that the table belongs to a source and has some partition columns.

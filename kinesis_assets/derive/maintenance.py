@@ -9,7 +9,7 @@ Deletes commit entries, the files that they name, and heartbeats that nothing ca
 consumer of the table reads the entries from the newest one back to the one at its position, a roll-up also
 the files with the rows that these commits replaced, and a table of errors those with the records that they
 separated. Entries are kept as long as positions of a raw table. The deletions that an upsert remembers are
-those that the newest entry names, see `derive.tombstones`. A consumer that is further behind misses
+those that the newest entry names, see `derive.remembered_deletions`. A consumer that is further behind misses
 one of them, and fails with `SourceCommitsMissing`.
 
 Performs the due maintenance of a derived table, in the order of its steps. Every step is a commit of its
@@ -32,13 +32,13 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER, NO_TOMBSTONES, entry_path
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER, NO_DELETIONS, entry_path
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
+    DELETIONS_FOLDER,
     ERRORS_FOLDER,
     GROWTH_FOLDER,
-    TOMBSTONES_FOLDER,
     DerivedFile,
     DerivedFileWriter,
     statistics_of,
@@ -46,7 +46,7 @@ from kinesis_assets.derive.data_files import (
 from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.expiry import expire
 from kinesis_assets.derive.read import check_rows_read, rows_of_file
-from kinesis_assets.derive.tombstones import forget
+from kinesis_assets.derive.remembered_deletions import forget
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CommitFailed,
@@ -251,8 +251,8 @@ def prune(
     for folder in (CHANGES_FOLDER, ERRORS_FOLDER):
         unnamed = _written_before(table, folder, attempt, clock.now() - CHAIN_NEEDED - _OLDER)
         yield from prune_folder(table.files, folder, unnamed, dry_run=dry_run)
-    unnamed = _unnamed_tombstones(table, clock.now() - CHAIN_NEEDED - _OLDER)
-    yield from prune_folder(table.files, TOMBSTONES_FOLDER, unnamed, dry_run=dry_run)
+    unnamed = _unnamed_deletions(table, clock.now() - CHAIN_NEEDED - _OLDER)
+    yield from prune_folder(table.files, DELETIONS_FOLDER, unnamed, dry_run=dry_run)
 
 
 def _previous_of(entries: CommitEntries, commit_id: int) -> int | None:
@@ -262,12 +262,12 @@ def _previous_of(entries: CommitEntries, commit_id: int) -> int | None:
         return None
 
 
-def _unnamed_tombstones(table: DerivedTable, old: datetime) -> Iterator[str]:
+def _unnamed_deletions(table: DerivedTable, old: datetime) -> Iterator[str]:
     """Yield the files that the newest commit does not name, and that no other attempt can still name."""
     newest = table.snapshot().newest
-    known = NO_TOMBSTONES if newest is None else newest.tombstones or NO_TOMBSTONES
+    known = NO_DELETIONS if newest is None else newest.deletions or NO_DELETIONS
     named = {file.path for file in known.files}
-    written = _written_before(table, TOMBSTONES_FOLDER, old.timestamp(), old)
+    written = _written_before(table, DELETIONS_FOLDER, old.timestamp(), old)
     return (path for path in written if path not in named)
 
 

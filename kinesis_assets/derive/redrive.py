@@ -39,6 +39,7 @@ from kinesis_assets.derive.derivation import Rollup, Upsert
 from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.growth import grow
 from kinesis_assets.derive.read import shuffle_tasks
+from kinesis_assets.derive.remembered_deletions import remembered
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.derive.schema import (
     accept_columns,
@@ -48,7 +49,6 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source_tables import open_source
-from kinesis_assets.derive.tombstones import remembered
 from kinesis_assets.derive.upsert import ChangedRows, matching, stored_rows, upserted
 from kinesis_assets.derive.write import write, writing_job
 from kinesis_assets.errors import (
@@ -277,7 +277,7 @@ class _Attempt:
         base = self.accepting()
         newest = self.newest_of(base)
         changed, batch_id = self.plan(base), new_id(table.clock)
-        tombstones = remembered(derivation, changed, base, batch_id)
+        deletions = remembered(derivation, changed, base, batch_id)
         schema = accepted_schema(base, self.columns)
         manifest = write(
             table, schema, changed, writing_job(table, schema, derivation.partition_by, batch_id)
@@ -303,7 +303,7 @@ class _Attempt:
                 base=base,
                 definition=derivation.definition.after(table.uri, newest),
                 consumed=newest.consumed,
-                tombstones=tombstones,
+                deletions=deletions,
                 by=self.by,
             )
 

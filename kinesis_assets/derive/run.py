@@ -20,6 +20,7 @@ from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_d
 from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
 from kinesis_assets.derive.policy import NOTHING_DELETED, Decision, OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
+from kinesis_assets.derive.remembered_deletions import remembered
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
@@ -29,7 +30,6 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source_tables import open_source
-from kinesis_assets.derive.tombstones import remembered
 from kinesis_assets.derive.upsert import ChangedRows
 from kinesis_assets.derive.write import discard, write, writing_job
 from kinesis_assets.errors import (
@@ -358,9 +358,9 @@ class _Step:
         if base is None:  # rows that are refused create neither the table nor columns
             refuse_other_types(self.accepting(), schema)
         errors = self.write_errors(counts, manifest, batch_id)
-        tombstones = None
+        deletions = None
         if base is not None:
-            tombstones = remembered(self.derivation, changed, base, batch_id)
+            deletions = remembered(self.derivation, changed, base, batch_id)
         return commit(
             table,
             expected=self.expected,
@@ -374,7 +374,7 @@ class _Step:
             decision=self.decision,
             definition=self.definition,
             consumed=self.consumed,
-            tombstones=tombstones,
+            deletions=deletions,
             by=self.by,
         )
 

@@ -20,7 +20,7 @@ the table never had the key. A remembered deletion is to later rows what a row i
 - A deletion that is newer or equal takes its place, and an older deletion changes nothing.
 
 So of all rows and deletions of a key the newest one decides, for as long as deletions are remembered. One
-is forgotten `deleted_for` after its commit or later, see `derive.tombstones`; at once by the first
+is forgotten `deleted_for` after its commit or later, see `derive.remembered_deletions`; at once by the first
 commit without `deleted_for` or with another `order_by`, by which it cannot be compared; and with all rows if
 the table starts again. Deletions that were committed before `deleted_for` was set are not remembered.
 
@@ -76,7 +76,7 @@ _PLACE_COLUMN = "__place"
 
 _RANK, _NEWEST, _DELETES, _LATER_DELETION = "__rank", "__newest", "__deletes", "__later_deletion"
 
-_IS_TOMBSTONE, _IS_BURIED = "__is_tombstone", "__is_buried"
+_IS_REMEMBERED, _IS_BURIED = "__is_remembered", "__is_buried"
 """Whether a row is a deletion that the table remembers; and whether it is one to remember, if it is new."""
 
 _INTERNAL = "__"
@@ -126,8 +126,8 @@ def upserted(
     keyed = new.where(has_key)
     compared, unknown = without_place(keyed), _unknown(keyed, upsert)
     limits = _limits(keyed, upsert.key)
-    files, tombstones = _files_within(snapshot, limits), _tombstones_within(snapshot, upsert, limits)
-    if files or tombstones:
+    files, deletions = _files_within(snapshot, limits), _deletions_within(snapshot, upsert, limits)
+    if files or deletions:
         names = {field["name"] for field in snapshot.schema["fields"]}
         columns = [name for name in _compared_columns(new, upsert) if name in names]
         keys = keyed.select(*(F.col(f"`{name}`") for name in upsert.key))
@@ -136,17 +136,17 @@ def upserted(
             present = _read_ordered(spark, snapshot, files, read_columns, order, with_place=True)
             known = present.join(keys, list(upsert.key), "left_semi")
             compared = compared.unionByName(known, allowMissingColumns=True)
-        if tombstones:
-            remembered = _read_ordered(spark, snapshot, tombstones, columns, order)
+        if deletions:
+            remembered = _read_ordered(spark, snapshot, deletions, columns, order)
             known = remembered.join(keys, list(upsert.key), "left_semi")
-            known = known.withColumn(_IS_TOMBSTONE, F.lit(True))
+            known = known.withColumn(_IS_REMEMBERED, F.lit(True))
             compared = compared.unionByName(known, allowMissingColumns=True)
     if unknown:
         compared = _filled(compared, upsert, unknown, tasks)
     if (unchanged := unchanged_of(new)) and not unknown:
         compared = compared.drop(*unchanged)
     ranked = _ranked(compared, upsert, tasks)
-    internal = (ORDER_COLUMN, _PLACE_COLUMN, _NEWEST, _IS_TOMBSTONE)
+    internal = (ORDER_COLUMN, _PLACE_COLUMN, _NEWEST, _IS_REMEMBERED)
     without_key = without_place(new.where(~has_key).drop(*internal, *unchanged))
     is_new, is_newest = _marks(ranked, upsert).is_new, F.col(_NEWEST)
     if upsert.deleted_for is None:
@@ -233,12 +233,12 @@ class _Marks(NamedTuple):
 def _marks(rows: DataFrame, upsert: Upsert) -> _Marks:
     is_new = F.col(POSITION_COLUMN).isNull()
     deletes = F.coalesce(F.expr(upsert.delete_where or "false"), F.lit(False))
-    if _IS_TOMBSTONE not in rows.columns:
+    if _IS_REMEMBERED not in rows.columns:
         return _Marks(is_new, (is_new,), is_new & deletes)
-    is_tombstone = F.coalesce(F.col(_IS_TOMBSTONE), F.lit(False))
-    is_new &= ~is_tombstone
+    is_remembered = F.coalesce(F.col(_IS_REMEMBERED), F.lit(False))
+    is_new &= ~is_remembered
     # A row of the table that is equal to a remembered deletion was inserted after it.
-    return _Marks(is_new, (is_new, ~is_tombstone), is_tombstone | (is_new & deletes))
+    return _Marks(is_new, (is_new, ~is_remembered), is_remembered | (is_new & deletes))
 
 
 def _filled(rows: DataFrame, upsert: Upsert, unknown: Sequence[str], tasks: int) -> DataFrame:
@@ -331,13 +331,13 @@ def _files_within(snapshot: DerivedSnapshot, limits: Mapping[str, tuple[Any, Any
     return [file for file in snapshot.data_files(list(limits)) if _may_contain(file, limits)]
 
 
-def _tombstones_within(
+def _deletions_within(
     snapshot: DerivedSnapshot, upsert: Upsert, limits: Mapping[str, tuple[Any, Any]] | None
 ) -> list[TableFile]:
     """Return the files with the deletions that a table remembers that may have a key within some limits."""
     if limits is None or upsert.deleted_for is None:
         return []
-    files = (file.as_data_file(limits) for file in snapshot.tombstones(upsert.order_by))
+    files = (file.as_data_file(limits) for file in snapshot.deletions(upsert.order_by))
     return [file for file in files if _may_contain(file, limits)]
 
 
@@ -400,13 +400,13 @@ class ChangedRows:
             has no position, and may have a file, after whose rows it is written.
         removed: The files of the table that are replaced by copies without these rows, by their number in
             `FILE_COLUMN`.
-        tombstones: The deletions that the table is to remember besides, with the columns by which they are
+        deletions: The deletions that the table is to remember besides, with the columns by which they are
             compared; None if there are none.
     """
 
     rows: DataFrame
     removed: Mapping[int, TableFile] = field(default_factory=dict)
-    tombstones: DataFrame | None = None
+    deletions: DataFrame | None = None
 
 
 def removed_files(placed: DataFrame, files: Sequence[TableFile]) -> dict[int, TableFile]:

@@ -58,7 +58,7 @@ those that the table of errors removes."""
 
 REMEMBERING = {
     "write files": STEPS["write files"],
-    "write deletions": ("kinesis_assets.derive.tombstones", "write"),
+    "write deletions": ("kinesis_assets.derive.remembered_deletions", "write"),
     **{name: STEPS[name] for name in ("verify file", "write entry", "commit request")},
 }
 """The steps of a run that remembers deletions which write, in order."""

@@ -169,8 +169,8 @@ def test_a_killed_run_that_remembers_deletions_is_repeated_exactly_once(
     with killed("after", step):
         events.newest.run()
     events.newest.run()
-    tombstones = events.newest.table.snapshot().tombstones(mode.order_by)
-    assert [(file.rows, file.smallest["key"], file.greatest["key"]) for file in tombstones] == [(1, 2, 2)]
+    deletions = events.newest.table.snapshot().deletions(mode.order_by)
+    assert [(file.rows, file.smallest["key"], file.greatest["key"]) for file in deletions] == [(1, 2, 2)]
     events.land(1, 2, 3)
     events.newest.run()
     assert events.newest.values("key", "number") == [(1, 0), (3, 4)]

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.decoders import from_json
-from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER
+from kinesis_assets.derive.data_files import DELETIONS_FOLDER
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
@@ -64,9 +64,9 @@ def consume(bench, remembering):
     return consume
 
 
-def tombstones(table: DerivedBench) -> list[tuple[int, ...]]:
+def deletions(table: DerivedBench) -> list[tuple[int, ...]]:
     """Return the number of rows of the files with remembered deletions, and the bounds of their ids."""
-    found = table.table.snapshot().newest.tombstones
+    found = table.table.snapshot().newest.deletions
     files = [] if found is None else found.files
     return [(file.rows, file.smallest["id"], file.greatest["id"]) for file in files]
 
@@ -102,14 +102,14 @@ def test_a_row_stays_that_is_equal_to_the_deletion_after_which_it_was_inserted(c
 
 def test_a_deletion_of_a_key_that_the_table_never_had_is_remembered(consume, remembering):
     assert consume(gone(1, 5), gone(7, 5)) == []
-    assert tombstones(remembering) == [(2, 1, 7)]
+    assert deletions(remembering) == [(2, 1, 7)]
     assert consume(event(1, 4, 10)) == []
 
 
 def test_the_newest_of_several_deletions_decides(consume, remembering):
     consume(gone(1, 5), gone(1, 3))
     consume(gone(1, 4), gone(2, 1))
-    assert tombstones(remembering) == [(1, 1, 1), (1, 2, 2)]
+    assert deletions(remembering) == [(1, 1, 1), (1, 2, 2)]
     assert consume(event(1, 4, 10), event(2, 1, 20)) == [(2, 20)]
     consume(gone(1, 8))
     assert consume(event(1, 7, 11)) == [(2, 20)]
@@ -118,7 +118,7 @@ def test_the_newest_of_several_deletions_decides(consume, remembering):
 def test_a_deletion_that_is_older_than_the_row_of_the_table_changes_nothing(consume, remembering):
     consume(event(1, 5, 10))
     assert consume(gone(1, 4)) == [(1, 10)]
-    assert tombstones(remembering) == []
+    assert deletions(remembering) == []
 
 
 def test_within_a_step_a_deletion_is_remembered_too(consume):
@@ -129,7 +129,7 @@ def test_readers_of_the_table_see_no_remembered_deletions(consume, remembering):
     consume(event(1, 1, 10), gone(2, 5))
     assert remembering.values("id") == [1]
     assert remembering.rows.column_names == ["id", "at", "v", "w", "gone", "_batch_id"]
-    assert len(files_of(remembering.table, f"{TOMBSTONES_FOLDER}/*")) == 1
+    assert len(files_of(remembering.table, f"{DELETIONS_FOLDER}/*")) == 1
 
 
 def test_deletions_are_remembered_from_the_commit_that_has_the_setting_on_until_one_without_it(
@@ -139,7 +139,7 @@ def test_deletions_are_remembered_from_the_commit_that_has_the_setting_on_until_
     assert consume(event(2, 4, 20)) == [(1, 10), (2, 20)]
     assert consume(gone(2, 5)) == [(1, 10)]
     assert consume(event(3, 1, 30), mode=FORGETTING) == [(1, 10), (3, 30)]
-    assert tombstones(remembering) == []
+    assert deletions(remembering) == []
     assert consume(event(2, 4, 21)) == [(1, 10), (2, 21), (3, 30)]
 
 
@@ -147,16 +147,16 @@ def test_deletions_are_forgotten_if_they_can_no_longer_be_compared(consume, reme
     consume(gone(1, 5))
     by_value = replace(REMEMBERING, order_by=("v",))
     assert consume(event(1, 4, 10), mode=by_value) == [(1, 10)]
-    assert tombstones(remembering) == []
+    assert deletions(remembering) == []
 
 
 def test_a_rebuilt_table_remembers_what_its_source_has(consume, bench, remembering):
     consume(gone(1, 5))
     source, definition = open_source(bench.table.uri), remembering.derivation.definition
     rebuild(remembering.table, source, definition, (), by="ann", apply=True)
-    assert tombstones(remembering) == []
+    assert deletions(remembering) == []
     assert consume(event(1, 4, 10)) == []
-    assert tombstones(remembering) == [(1, 1, 1)]
+    assert deletions(remembering) == [(1, 1, 1)]
 
 
 def test_a_table_that_is_taken_over_remembers_deletions(consume, remembering):

@@ -9,12 +9,12 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.commit_entry import Definition, Kind, Tombstones
+from kinesis_assets.derive.commit_entry import Definition, Kind, RememberedDeletions
 from kinesis_assets.derive.cursor import Cursor
-from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER, DerivedFileWriter
+from kinesis_assets.derive.data_files import DELETIONS_FOLDER, DerivedFileWriter
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.rebuild import prepare_columns, restarted
-from kinesis_assets.derive.tombstones import tombstone_files
+from kinesis_assets.derive.remembered_deletions import deletion_files
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
@@ -58,15 +58,15 @@ def test_a_table_that_only_remembers_deletions_forgets_them_before_it_gets_other
     table, definition = snapshot.table, Definition(kind=Kind.UPSERT, key=("at",))
     batch_id = new_id(table.clock)
     job = writing_job(table, schema("string"), (), batch_id)
-    writer = DerivedFileWriter(job, f"{TOMBSTONES_FOLDER}/")
+    writer = DerivedFileWriter(job, f"{DELETIONS_FOLDER}/")
     writer.write(pa.RecordBatch.from_pylist([{"_batch_id": batch_id, "at": "a"}], job.schema))
-    files = tombstone_files(writer.close(), job.schema, ("at",), datetime.now(UTC))
+    files = deletion_files(writer.close(), job.schema, ("at",), datetime.now(UTC))
     commit(
         table,
         expected=None,
         cursor=Cursor(source=SOURCE, commit=7),
         batch_id=batch_id,
-        tombstones=Tombstones(order_by=("at",), seconds=60, files=files),
+        deletions=RememberedDeletions(order_by=("at",), seconds=60, files=files),
     )
     assert not table.snapshot().is_empty
     restarted(Source(), table.snapshot(), schema("long"), definition, "a test")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinesis_assets.derive import tombstones as tombstones_module
+from kinesis_assets.derive import remembered_deletions as remembered_module
 from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.commit_entry import Definition, Kind, Tombstones
+from kinesis_assets.derive.commit_entry import Definition, Kind, RememberedDeletions
 from kinesis_assets.derive.cursor import Cursor
-from kinesis_assets.derive.data_files import BATCH_COLUMN, TOMBSTONES_FOLDER, DerivedFileWriter
-from kinesis_assets.derive.tombstones import tombstone_files, with_few_files
+from kinesis_assets.derive.data_files import BATCH_COLUMN, DELETIONS_FOLDER, DerivedFileWriter
+from kinesis_assets.derive.remembered_deletions import deletion_files, with_few_files
 from kinesis_assets.derive.upsert import _may_contain
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import ClocksDisagree, CursorConflict, UpsertOvertaken
@@ -26,10 +26,10 @@ from support.maintained_table import days_from_now
 from support.plain_derived import steps_of
 from support.table_folder import files_of, set_age
 
-FILES = f"{TOMBSTONES_FOLDER}/*"
+FILES = f"{DELETIONS_FOLDER}/*"
 SCHEMA = pa.schema({"key": pa.int64(), "value": pa.int64(), BATCH_COLUMN: pa.int64()})
 WEEK = timedelta(days=7)
-FORGET = ("forget", TOMBSTONES_FOLDER)
+FORGET = ("forget", DELETIONS_FOLDER)
 
 
 def committed(derived, remembered, **options):
@@ -40,7 +40,7 @@ def committed(derived, remembered, **options):
         cursor=Cursor(source="source", commit=1),
         batch_id=new_id(derived.table.clock),
         definition=Definition(kind=Kind.UPSERT, key=("key",)),
-        tombstones=remembered,
+        deletions=remembered,
         **options,
     )
 
@@ -49,23 +49,23 @@ def written(derived, *keys, at=None):
     """Write a file with the deletions of some keys, as a step does."""
     base, batch_id = derived.table.snapshot(), new_id(derived.table.clock)
     job = replace(writing_job(derived.table, base.schema, (), batch_id), schema=SCHEMA)
-    writer = DerivedFileWriter(job, f"{TOMBSTONES_FOLDER}/")
+    writer = DerivedFileWriter(job, f"{DELETIONS_FOLDER}/")
     rows = [{"key": key, "value": 5, BATCH_COLUMN: batch_id} for key in keys]
     writer.write(pa.RecordBatch.from_pylist(rows, SCHEMA))
-    return tombstone_files(writer.close(), SCHEMA, ("key",), at or datetime.now(UTC))
+    return deletion_files(writer.close(), SCHEMA, ("key",), at or datetime.now(UTC))
 
 
 def bury(derived, *keys, at=None):
     """Commit the deletions of some keys, beside those that the table remembers."""
-    before = derived.table.snapshot().tombstones(["value"])
+    before = derived.table.snapshot().deletions(["value"])
     files = (*before, *written(derived, *keys, at=at))
     seconds = int(WEEK.total_seconds())
-    return committed(derived, Tombstones(order_by=("value",), seconds=seconds, files=files))
+    return committed(derived, RememberedDeletions(order_by=("value",), seconds=seconds, files=files))
 
 
 def named(derived):
     """Return the files with the deletions that the table remembers."""
-    return derived.table.snapshot().tombstones(["value"])
+    return derived.table.snapshot().deletions(["value"])
 
 
 def keys_of(derived):
@@ -83,7 +83,7 @@ def test_a_commit_names_the_deletions_before_it_unless_it_says_others(derived):
     derived.upsert((1, 2, "a"))
     assert keys_of(derived) == [1, 2]
     assert (named(derived)[0].smallest, named(derived)[0].greatest) == ({"key": 1}, {"key": 2})
-    committed(derived, Tombstones())
+    committed(derived, RememberedDeletions())
     assert keys_of(derived) == []
 
 
@@ -107,7 +107,7 @@ def test_a_date_is_compared_as_the_bounds_of_a_step_are():
         path, size, rows = "path", 1, 1
         statistics = '{"minValues": {"day": "1970-01-02"}, "maxValues": {"day": "1970-01-31"}}'
 
-    (file,) = tombstone_files([File()], schema, ["day"], datetime.now(UTC))
+    (file,) = deletion_files([File()], schema, ["day"], datetime.now(UTC))
     assert (file.smallest, file.greatest) == ({"day": 1}, {"day": 30})
 
 
@@ -175,7 +175,7 @@ def test_a_step_merges_files_if_there_are_too_many(derived):
     bury(derived, 0)
     base = derived.table.snapshot()
     files = (*named(derived), *(written(derived, key)[0] for key in range(1, 49)))
-    many = msgspec.structs.replace(base.newest.tombstones, files=files)
+    many = msgspec.structs.replace(base.newest.deletions, files=files)
     enough = msgspec.structs.replace(many, files=files[:-1])
     assert with_few_files(base, enough, ("key",), 1) == enough
     (merged,) = with_few_files(base, many, ("key",), new_id(derived.table.clock)).files
@@ -218,7 +218,7 @@ def test_a_step_that_has_read_deletions_is_planned_again_if_a_maintenance_came_f
 
 def test_a_maintenance_leaves_deletions_if_a_run_came_first(derived, when):
     bury(derived, 1)
-    when(tombstones_module, "commit", lambda: derived.append((1, 1, "a")))
+    when(remembered_module, "commit", lambda: derived.append((1, 1, "a")))
     step = steps_of(derived, days_from_now(7.4))[FORGET]
     assert step.state is State.LEFT
     assert keys_of(derived) == [1]

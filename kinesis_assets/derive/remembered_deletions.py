@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.commit_entry import NO_TOMBSTONES, TombstoneFile, Tombstones
-from kinesis_assets.derive.data_files import TOMBSTONES_FOLDER, DerivedFileWriter
+from kinesis_assets.derive.commit_entry import NO_DELETIONS, DeletionFile, RememberedDeletions
+from kinesis_assets.derive.data_files import DELETIONS_FOLDER, DerivedFileWriter
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.schema import table_schema
@@ -62,7 +62,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 def remembered(
     derivation: Derivation, changed: ChangedRows, base: DerivedSnapshot, batch_id: int
-) -> Tombstones | None:
+) -> RememberedDeletions | None:
     """Write the deletions of a step that are to be remembered to files of their own.
 
     Returns:
@@ -72,21 +72,21 @@ def remembered(
     if not isinstance(mode, Upsert):
         return None
     if mode.deleted_for is None:
-        return NO_TOMBSTONES
-    table, files = base.table, base.tombstones(mode.order_by)
-    if changed.tombstones is not None:
-        schema = table_schema(table.uri, changed.tombstones, (), ())
-        job = replace(writing_job(table, schema, (), batch_id), prefix=f"{TOMBSTONES_FOLDER}/")
-        written = write(table, schema, ChangedRows(changed.tombstones), job)
-        files += tombstone_files(written.files, job.schema, mode.key, utc_now(table.clock))
+        return NO_DELETIONS
+    table, files = base.table, base.deletions(mode.order_by)
+    if changed.deletions is not None:
+        schema = table_schema(table.uri, changed.deletions, (), ())
+        job = replace(writing_job(table, schema, (), batch_id), prefix=f"{DELETIONS_FOLDER}/")
+        written = write(table, schema, ChangedRows(changed.deletions), job)
+        files += deletion_files(written.files, job.schema, mode.key, utc_now(table.clock))
     seconds = int(mode.deleted_for.total_seconds())
-    all_files = Tombstones(order_by=mode.order_by, seconds=seconds, files=files)
+    all_files = RememberedDeletions(order_by=mode.order_by, seconds=seconds, files=files)
     return with_few_files(base, all_files, mode.key, batch_id)
 
 
-def tombstone_files(
+def deletion_files(
     written: Iterable[DerivedFile], schema: pa.Schema, key: Sequence[str], at: datetime
-) -> tuple[TombstoneFile, ...]:
+) -> tuple[DeletionFile, ...]:
     """Return files that were written as a commit names them.
 
     Args:
@@ -94,7 +94,7 @@ def tombstone_files(
         at: Time of the last commit that deleted one of the keys.
     """
     return tuple(
-        TombstoneFile(
+        DeletionFile(
             path=file.path,
             size=file.size,
             rows=file.rows,
@@ -118,29 +118,34 @@ def _bounds(file: DerivedFile, kind: str, schema: pa.Schema, key: Sequence[str])
 
 
 def with_few_files(
-    snapshot: DerivedSnapshot, tombstones: Tombstones, key: Sequence[str], batch_id: int
-) -> Tombstones:
+    snapshot: DerivedSnapshot, deletions: RememberedDeletions, key: Sequence[str], batch_id: int
+) -> RememberedDeletions:
     """Return the deletions that a step leaves, in fewer files if there are too many small ones."""
-    small = [file for file in tombstones.files if file.size < _SMALL_BYTES]
+    small = [file for file in deletions.files if file.size < _SMALL_BYTES]
     if len(small) <= _MAX_SMALL_FILES:
-        return tombstones
-    return _merged(snapshot, tombstones, key, batch_id, at_least=2)
+        return deletions
+    return _merged(snapshot, deletions, key, batch_id, at_least=2)
 
 
 def _merged(
-    snapshot: DerivedSnapshot, tombstones: Tombstones, key: Sequence[str], batch_id: int, *, at_least: int
-) -> Tombstones:
+    snapshot: DerivedSnapshot,
+    deletions: RememberedDeletions,
+    key: Sequence[str],
+    batch_id: int,
+    *,
+    at_least: int,
+) -> RememberedDeletions:
     """Merge the small files of each part of the time that has as many, without committing the new ones."""
     table = snapshot.table
-    files: list[TombstoneFile] = []
-    for small in _mergeable(tombstones):
+    files: list[DeletionFile] = []
+    for small in _mergeable(deletions):
         if len(small) < at_least:
             continue
         try:
             names = set().union(*(_columns_of(table, file) for file in small))
             schema = pa.schema([each for each in arrow_schema(snapshot.schema) if each.name in names])
             job = writing_job(table, snapshot.schema, (), batch_id)
-            writer = DerivedFileWriter(replace(job, schema=schema), f"{TOMBSTONES_FOLDER}/")
+            writer = DerivedFileWriter(replace(job, schema=schema), f"{DELETIONS_FOLDER}/")
             for file in small:
                 for rows in rows_of_file(table.files, file.as_data_file(()), schema):
                     writer.write(rows)
@@ -149,23 +154,23 @@ def _merged(
             raise TableUnreachable(
                 table.uri, f"the files with its deletions cannot be merged: {error}"
             ) from None
-        files += tombstone_files(written, schema, key, max(file.at for file in small))
-        tombstones = msgspec.structs.replace(
-            tombstones, files=tuple(file for file in tombstones.files if file not in small)
+        files += deletion_files(written, schema, key, max(file.at for file in small))
+        deletions = msgspec.structs.replace(
+            deletions, files=tuple(file for file in deletions.files if file not in small)
         )
-    return msgspec.structs.replace(tombstones, files=(*tombstones.files, *files))
+    return msgspec.structs.replace(deletions, files=(*deletions.files, *files))
 
 
-def _mergeable(tombstones: Tombstones) -> list[list[TombstoneFile]]:
+def _mergeable(deletions: RememberedDeletions) -> list[list[DeletionFile]]:
     """Return the small files, those whose deletions were committed at about the same time together."""
-    found: defaultdict[int, list[TombstoneFile]] = defaultdict(list)
-    for file in tombstones.files:
+    found: defaultdict[int, list[DeletionFile]] = defaultdict(list)
+    for file in deletions.files:
         if file.size < _SMALL_BYTES:
-            found[int(file.at.timestamp() * _PERIODS // tombstones.seconds)].append(file)
+            found[int(file.at.timestamp() * _PERIODS // deletions.seconds)].append(file)
     return list(found.values())
 
 
-def _columns_of(table: DerivedTable, file: TombstoneFile) -> list[str]:
+def _columns_of(table: DerivedTable, file: DeletionFile) -> list[str]:
     with table.files.open_input_file(file.path) as opened:
         names: list[str] = pq.read_schema(opened).names
         return names
@@ -181,16 +186,16 @@ def forget(
     """
     snapshot = table.snapshot()
     newest = snapshot.newest
-    if newest is None or newest.tombstones is None:
+    if newest is None or newest.deletions is None:
         return
-    known = newest.tombstones
+    known = newest.deletions
     old = _forgotten(table, known, clock.now())
     kept = msgspec.structs.replace(known, files=tuple(file for file in known.files if file not in old))
     due = [small for small in _mergeable(kept) if len(small) >= limits.small_files]
     if not old and not due:
         return
     gone = [*old, *(file for small in due for file in small)]
-    step = Step("forget", TOMBSTONES_FOLDER, State.DONE, sum(file.rows for file in old), *_size(gone))
+    step = Step("forget", DELETIONS_FOLDER, State.DONE, sum(file.rows for file in old), *_size(gone))
     if dry_run:
         yield replace(step, state=State.PLANNED)
         return
@@ -204,7 +209,7 @@ def forget(
             batch_id=batch_id,
             definition=newest.definition,
             consumed=newest.consumed,
-            tombstones=_merged(snapshot, kept, key, batch_id, at_least=limits.small_files),
+            deletions=_merged(snapshot, kept, key, batch_id, at_least=limits.small_files),
             base=snapshot,
             maintains=True,
         )
@@ -213,22 +218,22 @@ def forget(
     yield step
 
 
-def _forgotten(table: DerivedTable, tombstones: Tombstones, now: datetime) -> list[TombstoneFile]:
+def _forgotten(table: DerivedTable, deletions: RememberedDeletions, now: datetime) -> list[DeletionFile]:
     """Return the files all of whose deletions are old enough by both clocks.
 
     A commit in the future was made by a wrong clock, so only the clock of the store decides about it. A file
     may have been written as long before its commit as an attempt takes.
     """
-    before = now - timedelta(seconds=tombstones.seconds) - MAX_ATTEMPT_AGE
-    written = {info.path: info.mtime for info in files_in(table.files, TOMBSTONES_FOLDER)}
+    before = now - timedelta(seconds=deletions.seconds) - MAX_ATTEMPT_AGE
+    written = {info.path: info.mtime for info in files_in(table.files, DELETIONS_FOLDER)}
     return [
         file
-        for file in tombstones.files
+        for file in deletions.files
         if (file.at < before or file.at > now + TOLERANCE)
         and file.path in written
         and written[file.path] < before
     ]
 
 
-def _size(files: Sequence[TombstoneFile]) -> tuple[int, int]:
+def _size(files: Sequence[DeletionFile]) -> tuple[int, int]:
     return len(files), sum(file.size for file in files)
