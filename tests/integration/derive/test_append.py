@@ -5,14 +5,6 @@ from __future__ import annotations
 from support.derived import order
 
 
-def test_the_first_run_consumes_the_whole_history(bench, derived):
-    for number in range(3):
-        bench.put(order(number))
-        bench.run()
-    derived.run()
-    assert derived.values("id") == [0, 1, 2]
-
-
 def test_a_later_run_consumes_only_what_is_new(bench, derived):
     bench.put(order(1))
     bench.run()

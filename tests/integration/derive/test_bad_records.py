@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 from kinesis_assets.dagster.derived.derived_asset import with_bad_records
 from kinesis_assets.decoders import from_json
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
+from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS
 from support.derived import order
 
 BAD = b'{"id": "one"}'
@@ -64,3 +65,16 @@ def test_a_limit_requires_the_column_error(consume, derived):
     with pytest.raises(InvalidInput, match=r"max_bad_share: .*column error"):
         consume(order(1), function=without_error, max_bad_share=0.5)
     assert not DeltaTable.is_deltatable(derived.table.folder.uri)
+
+
+def test_a_run_records_its_rows_and_the_records_that_it_could_not_decode(bench, derived, measurements):
+    bench.put(order(1), order(2), BAD)
+    bench.run()
+    uri = derived.table.uri
+    derived.run(transform=with_bad_records(decoded, uri, None))
+    measurements.read()
+    assert measurements.of(DERIVED_ROWS) == {(uri,): 3}
+    assert measurements.of(DERIVED_BAD_RECORDS) == {(uri,): 1}
+    derived.run(transform=with_bad_records(decoded, uri, None))
+    measurements.read()
+    assert (measurements.of(DERIVED_ROWS), measurements.of(DERIVED_BAD_RECORDS)) == ({}, {})

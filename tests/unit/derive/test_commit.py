@@ -1,4 +1,4 @@
-"""Which commit of a derived table is the attempt's own, without Spark."""
+"""Commits of a derived table without Spark: which is the attempt's own, and their metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.errors import CursorConflict
+from kinesis_assets.metrics.instruments import COMMIT_DURATION
 from support.plain_derived import PlainDerived
 
 
@@ -59,3 +60,19 @@ def test_an_attempt_conflicts_with_a_rebuild_although_the_chain_no_longer_has_it
     with pytest.raises(CursorConflict):
         late()
     assert derived.rows.keys() == {(3, 3, "a")}
+
+
+def test_a_commit_records_how_long_it_took(derived, measurements):
+    derived.append((2, 2, "a"))
+    measurements.read()
+    assert measurements.of(COMMIT_DURATION) == {(derived.table.uri,): 1}
+
+
+def test_a_conflict_is_recorded_as_the_error_of_the_commit(derived, measurements):
+    late = derived.planned([(2, 2, "a")])
+    derived.append((3, 3, "a"))
+    with pytest.raises(CursorConflict):
+        late()
+    measurements.read()
+    uri = derived.table.uri
+    assert measurements.of(COMMIT_DURATION) == {(uri,): 1, (uri, "CursorConflict"): 1}

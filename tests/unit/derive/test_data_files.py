@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, WritingJob
+from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, RecordCounts, WritingJob, counts_of
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.table.store.storage import TableFolder
 
@@ -83,3 +83,33 @@ def test_partitions_of_texts_that_are_not_utf_8_are_those_of_the_written_texts(t
 def test_texts_within_other_values_that_are_not_utf_8_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"\bvalue\b.*UTF-8"):
         write(tmp_path, pa.ListArray.from_arrays([0, 1, 2, 3, 4], INVALID))
+
+
+# Records that could not be decoded
+
+
+def batch(errors, **columns):
+    return pa.record_batch({"error": pa.array(errors, pa.string()), **columns})
+
+
+def test_records_with_an_error_are_counted():
+    assert counts_of(batch([None, "json: bad", "json: worse"]), "error") == RecordCounts(3, 2, "json: bad")
+    assert counts_of(batch([None]), "error") == RecordCounts(1)
+    assert counts_of(batch([]), "error") == RecordCounts()
+
+
+def test_the_example_names_the_shard_and_the_sequence_number_where_rows_have_them():
+    columns = {"shard_id": ["a", "b", None], "sequence_number": ["1", "2", None]}
+    assert counts_of(batch([None, "bad", None], **columns), "error").example == "b: 2: bad"
+    assert counts_of(batch([None, None, "bad"], **columns), "error").example == "bad"
+
+
+def test_a_long_reason_is_cut():
+    found = counts_of(batch(["x" * 10_000]), "error").example
+    assert found is not None
+    assert len(found) == 500
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, "b"), ("b", "c")])
+def test_the_counts_of_several_batches_are_added_with_the_first_example(first, second):
+    assert RecordCounts(3, 1, first) + RecordCounts(2, 2, second) == RecordCounts(5, 3, "b")

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, INSTRUMENTS, LAG, ROWS, SHARD, STREAM, TABLE
-from kinesis_assets.metrics.recording import measure, timed
+from kinesis_assets.metrics.recording import CURRENT_SECONDS, CurrentValues, measure, timed
 
 RECORD = """
 from kinesis_assets.metrics.instruments import INSTRUMENTS, ROWS
@@ -129,3 +129,36 @@ def test_a_provider_that_is_not_installed_is_logged():
     done = run(f"{name}\n{RECORD}\nflush()\nprint('done')")
     assert done.stdout == "done\n"
     assert "provider" in done.stderr
+
+
+# Which values of a gauge are exported
+
+A, B = {"shard": "a"}, {"shard": "b"}
+
+
+@pytest.fixture
+def clock():
+    return [100.0]
+
+
+@pytest.fixture
+def values(clock):
+    return CurrentValues(lambda: clock[0])
+
+
+def test_the_last_value_of_each_shard_is_current(values):
+    values.set(1, A)
+    values.set(2, B)
+    values.set(3, A)
+    for _ in range(2):  # each reader of the SDK asks for them
+        assert values.all() == [(3, A), (2, B)]
+
+
+def test_a_value_that_is_not_set_again_is_not_exported_for_ever(values, clock):
+    values.set(1, A)
+    values.set(2, B)
+    clock[0] += CURRENT_SECONDS - 1
+    values.set(3, B)
+    assert values.all() == [(1, A), (3, B)]
+    clock[0] += 1
+    assert values.all() == [(3, B)]

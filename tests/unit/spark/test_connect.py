@@ -1,4 +1,4 @@
-"""Files that a session on Spark Connect sends, which are checked before the server is called."""
+"""What a session on Spark Connect is given, which is checked before the server is called."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def test_a_wheel_is_refused_because_executors_would_not_import_it(tmp_path):
         wheel.touch()
     with pytest.raises(InvalidInput, match=rf"{wheels[0]}.*{PY_FILES}.*\.zip, \.egg, \.py"):
         attach(NO_SERVER, {PY_FILES: ",".join(map(str, wheels))})
+
+
+def test_a_token_in_the_url_is_not_in_the_representation():
+    server = ConnectServer("sc://spark.example.com:15002/;use_ssl=true;token=secret")
+    assert repr(server) == "ConnectServer('sc://spark.example.com:15002')"
