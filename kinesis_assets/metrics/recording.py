@@ -1,10 +1,6 @@
 """Records measurements by OpenTelemetry's API, which does nothing unless the process has configured an SDK.
 
 No failure here fails its caller: a run that has committed must report it, whatever happens to its metrics.
-
-The values of a gauge that are current. The SDK exports the last value of a synchronous gauge for as long as
-the process lives, so a shard that is finished, or all shards of a sensor that is stopped, would keep their
-last value. An observable gauge exports what its callback returns.
 """
 
 from __future__ import annotations
@@ -108,7 +104,12 @@ CURRENT_SECONDS = 300.0
 
 
 class CurrentValues:
-    """The current values of one gauge, by their attributes. Threads may share it."""
+    """The current values of one gauge, by their attributes. Threads may share it.
+
+    The SDK exports the last value of a synchronous gauge for as long as the process lives, so a shard that is
+    finished, or all shards of a sensor that is stopped, would keep their last value. An observable gauge
+    exports what its callback returns.
+    """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
