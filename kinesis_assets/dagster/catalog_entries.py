@@ -15,6 +15,8 @@ import dagster as dg
 from kinesis_assets.dagster.checks.results import CheckResult
 from kinesis_assets.dagster.settings.catalog_settings import catalog_of
 from kinesis_assets.kinesis.stream import StreamAddress
+from kinesis_assets.metrics.instruments import CATALOG_LAG, STREAM, TABLE
+from kinesis_assets.metrics.recording import measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +69,8 @@ class CatalogEntries:
         if snapshot.folder.bucket is None:
             return None if check is None else CheckResult("catalog", True, check.severity, _LOCAL)
         state = self._kept(key, settings, snapshot)
-        return None if check is None or state.at is None else check_catalog(check, state)
+        is_known = state.at is not None or state.error is not None
+        return check_catalog(check, state) if check is not None and is_known else None
 
     def _kept(self, key: dg.AssetKey, settings: CatalogSettings, snapshot: TableVersion) -> CatalogState:
         """Register a table if that is due, and return the state of its entry."""
@@ -82,6 +85,9 @@ class CatalogEntries:
             lambda: entry_of(self._opened, key, settings, snapshot),
             lambda: self._open_catalog(settings.connection),
         )
+        since = state.failing_since
+        lag = 0.0 if since is None else max(0.0, snapshot.table.clock.time() - since)
+        measure(CATALOG_LAG, lag, {STREAM: self._opened.name, TABLE: snapshot.uri})
         if is_news:
             said = f"registered as {name}" if state.error is None else f"{_failing(name)}: {state.error}"
             self._events.append(dg.AssetObservation(key, description=said, metadata={"catalog": said}))

@@ -52,6 +52,8 @@ def setting_effects(opened: OpenStream, preview: Preview) -> Iterator[SettingEff
         )
     elif settings.commit_interval != RunSettings.model_fields["commit_interval"].default:
         yield SettingEffect("commit_interval", NO_EFFECT, "only continuous runs use it; see follow_for")
+    if settings.catalog and opened.table.folder.bucket is None:
+        yield SettingEffect("catalog", NO_EFFECT, "only a table on S3 is registered")
     yield from _retention(settings, preview)
 
 

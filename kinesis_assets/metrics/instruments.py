@@ -98,6 +98,13 @@ LEASE_TABLE_LAG = Instrument(
     "Time since the first update of the lease table that failed, if none has succeeded since; 0 otherwise",
     (STREAM,),
 )
+CATALOG_LAG = Instrument(
+    "kinesis_assets.catalog.lag",
+    Kind.GAUGE,
+    "s",
+    "Time since the first registration of the table that failed, if none has succeeded since; 0 otherwise",
+    (STREAM, TABLE),
+)
 DERIVED_ROWS = Instrument(
     "kinesis_assets.derived.rows", Kind.COUNTER, "{row}", "Rows committed to a derived table", (TABLE,)
 )
@@ -126,6 +133,7 @@ INSTRUMENTS = (
     CONFLICTS,
     COMMIT_DURATION,
     LEASE_TABLE_LAG,
+    CATALOG_LAG,
     DERIVED_ROWS,
     DERIVED_BAD_RECORDS,
     DERIVED_REDRIVEN_RECORDS,

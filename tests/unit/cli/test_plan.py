@@ -192,6 +192,12 @@ def test_longer_retention_does_not_bring_deleted_rows_back(plan, bench):
         assert str(floor) in reasons(done, "setting")["retention_days"]
 
 
+def test_a_table_on_a_disk_is_not_registered(plan, bench):
+    bench.create()
+    done = plan("--set", "catalog={database: lake}")
+    assert rows(done, "setting") == {"catalog": ("no effect", None)}
+
+
 def test_the_mode_of_the_runs_and_settings_of_the_other_mode_are_shown(plan, bench):
     bench.create()
     assert rows(plan("--set", "follow_for=3600"), "setting") == {"follow_for": ("continuous", None)}

@@ -11,16 +11,19 @@ import msgspec
 import pytest
 
 from benchmarks.servers.bucket import create_bucket
-from kinesis_assets import build_kinesis_stream
+from kinesis_assets import build_kinesis_stream, derived_table
 from kinesis_assets.dagster.catalog_entries import CatalogEntries
+from kinesis_assets.dagster.catalog_status import entries_without_asset, entry_findings, registered_tables
 from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.tick import derived_check_events
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
+from kinesis_assets.metrics.instruments import CATALOG_LAG
 from kinesis_assets.table.run_files.mirror_state import read_catalog_state, write_catalog_state
 from support.catalog_tables import Database
+from support.fixtures.metrics import Measurements
 from support.plain_derived import PlainDerived
 from support.shard_ids import A
 from support.stream_names import io_manager_key
@@ -89,13 +92,13 @@ class Ticks:
             event.asset_key.to_user_string(): event.description for event in entries.taken_events()
         }
 
-    def let_time_pass(self):
-        """Let the next tick compare all entries."""
+    def let_time_pass(self, **changes):
+        """Let the next tick compare all entries, and change what is recorded of them."""
         for name, each in self.checked.items():
             table = DerivedTable(each.uri)
             entry = each.catalog.get("name", name)
             state = read_catalog_state(table, f"{each.catalog['database']}.{entry}")
-            write_catalog_state(table, msgspec.structs.replace(state, at=0.0))
+            write_catalog_state(table, msgspec.structs.replace(state, at=0.0, **changes))
 
 
 @pytest.fixture
@@ -144,17 +147,75 @@ def test_the_properties_of_a_table_are_in_its_entry(ticks):
     assert ticks.database.entry("orders")["Parameters"]["delta.checkpointInterval"] == "7"
 
 
-def test_a_service_that_is_down_turns_the_check_red_and_the_tick_goes_on(ticks, monkeypatch, moto):
+def test_a_service_that_is_down_turns_the_check_red_and_the_tick_goes_on(
+    ticks, monkeypatch, moto, metric_reader
+):
+    def lag():
+        measurements = Measurements(metric_reader, "clicks")
+        ticks.tick()
+        measurements.read()
+        return measurements.of(CATALOG_LAG)[ticks.checked["orders"].uri,]
+
     ticks.add("orders")
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://127.0.0.1:9")
     ticks.tick()
     assert "GetTable failed with EndpointConnectionError" in ticks.reasons["orders"]
     assert ticks.observed.keys() == {"orders"}
+    ticks.let_time_pass(failing_since=0.0)
+    assert lag() > 1e9
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto)
     ticks.let_time_pass()
-    ticks.tick()
+    assert lag() == 0
     assert ticks.reasons["orders"] is None
     assert ticks.observed == {"orders": f"registered as {ticks.database.name}.orders"}
+
+
+def test_the_commands_compare_and_register_the_derived_tables_of_a_stream(ticks, tmp_path):
+    def asset(name, uri=None):
+        @derived_table(source="clicks", table=uri or f"{ticks.lake}/{name}", catalog=catalog)
+        def function(new):
+            return new
+
+        return function
+
+    def states(*, register=False, force=False):
+        tables = registered_tables(ticks.opened, assets)
+        found = [each.register(force=force) if register else each.compared() for each in tables]
+        return {each.asset: str(each.state) for each in found}
+
+    catalog = {"database": ticks.database.name}
+    tables = {name: ticks.add(name).table for name in ("outdated", "registered", "crawled")}
+    ticks.database.create("crawled", "s3://lake/crawled/")
+    ticks.tick()
+    ticks.add("missing")
+    note = {"name": "note", "type": "string", "nullable": True, "metadata": {}}
+    tables["outdated"].snapshot().add_columns([note])
+    names = [*tables, "missing", "none"]
+    assets = {dg.AssetKey(name): asset(name) for name in names}
+    assets[dg.AssetKey("local")] = asset("local", str(tmp_path))
+    assert states() == {
+        "crawled": "of others",
+        "local": "on a disk",
+        "missing": "missing",
+        "none": "no table",
+        "outdated": "outdated",
+        "registered": "registered",
+    }
+    assert [finding.level for finding in entry_findings(registered_tables(ticks.opened, assets))] == [
+        "problem",
+        "info",
+        "problem",
+        "info",
+        "problem",
+    ]
+    done = {"local": "on a disk", "missing": "created", "none": "no table", "outdated": "updated"}
+    assert states(register=True) == done | {"crawled": "failed", "registered": "registered"}
+    assert states(register=True, force=True)["crawled"] == "updated"
+    ticks.tick()
+    assert ticks.reasons["crawled"] is None  # the command has recorded that it is registered
+    del assets[dg.AssetKey("crawled")]
+    (left,) = entries_without_asset(registered_tables(ticks.opened, assets))
+    assert (left.asset, left.entry, left.state) == ("crawled", f"{ticks.database.name}.crawled", "no asset")
 
 
 def test_an_entry_that_somebody_has_deleted_or_changed_is_noticed(ticks):
