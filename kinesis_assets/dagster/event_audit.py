@@ -129,7 +129,7 @@ class EventAudit:
             for shard_id, stats in commit.added.items()
         }
         oldest = min((commit.commit_id for commit in commits), default=history.positions.commit_id)
-        since = time_of_id(oldest) if history.since else 0.0
+        since = time_of_id(oldest) if history.rows.since else 0.0
         extra: list[tuple[str, str, object]] = []
         for event in materializations_since(self.instance, self.names.raw_key, since):
             exact = exact_values(event)
@@ -146,7 +146,7 @@ class EventAudit:
                         f"{stats.rows} rows or different ones; trust the commit",
                         shard_id,
                     )
-            elif int(batch_id) >= history.since and int(batch_id) not in history.unproven:
+            elif int(batch_id) >= history.rows.since and int(batch_id) not in history.rows.unproven:
                 extra.append((batch_id, shard_id, rows))
         known = self._committed_meanwhile(history) if extra else set()
         for batch_id, shard_id, rows in extra:

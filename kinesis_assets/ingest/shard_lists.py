@@ -44,10 +44,11 @@ from kinesis_assets.errors import (
 from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.relist import confirm_summary
 from kinesis_assets.kinesis.shards import missing_parents
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Collection, Container, Iterable
     from datetime import datetime
 
     from kinesis_assets.errors import ShardError
@@ -220,6 +221,37 @@ def exists(client: StreamClient, shard_id: str) -> bool:
             raise
         return False
     return True
+
+
+def confirmed_listing(
+    client: StreamClient, listing: StreamListing, known: Collection[str]
+) -> tuple[StreamListing, list[str]]:
+    """Return a list for positions that an operator sets, and the known shards that it lacks.
+
+    These positions are permanent, so they must not depend on a single response.
+
+    Raises:
+        ShardListIncomplete: The list lacks shards.
+    """
+    check_first_list(listing)
+    hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
+    listing = listing.with_retention(hours)
+    check_unlisted_parents(client, listing, known)
+    return listing, sorted({*known} - {shard.shard_id for shard in listing.shards})
+
+
+def refuse_readable(client: StreamClient, missing: Iterable[str]) -> None:
+    """Refuse a list that lacks shards which can still be read.
+
+    Raises:
+        ShardListIncomplete: It does.
+    """
+    if readable := [shard_id for shard_id in missing if exists(client, shard_id)]:
+        raise ShardListIncomplete(
+            client.stream,
+            f"ListShards left out {', '.join(readable)}, which can still be read; nothing was changed. Try "
+            "again later",
+        )
 
 
 def give_up(shard: ShardPosition, now: datetime) -> ShardPosition:

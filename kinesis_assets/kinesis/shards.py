@@ -29,6 +29,9 @@ cannot have expired, even if the retention was increased later."""
 
 _HASH_KEYS = 1 << 128
 
+ALL_HASH_KEYS = ("0", str(_HASH_KEYS - 1))
+"""The first and the last hash key of a stream; of a shard, if its own are not known."""
+
 
 class Shard(msgspec.Struct, frozen=True):
     """A shard as ListShards returns it.

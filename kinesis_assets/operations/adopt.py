@@ -24,21 +24,22 @@ from kinesis_assets.errors import (
     StreamRecreated,
     TableUnsuitable,
 )
-from kinesis_assets.ingest.shard_lists import check_first_list, check_unlisted_parents, exists
+from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
 from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
-from kinesis_assets.table.commits.commit_loop import Try, commit_amendment, commit_until_known, find_commit
+from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
 from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
 from kinesis_assets.table.positions.amendments import next_amendment
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
 from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
@@ -49,10 +50,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
     from kinesis_assets.table.table import PositionedTable
-
-
-_ALL_HASH_KEYS = ("0", str((1 << 128) - 1))
-"""The hash range of a shard whose hash range is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,8 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             "stream",
         )
     if apply:
-        _commit(table, snapshot, listing, rows, {**expired, **shards}, by=by)
+        check = _unchanged(table, snapshot, rows, client.stream)
+        commit_first(table, listing, {**expired, **shards}, check, by=by, adopted=True)
     gone = {shard_id: AdoptedShard(rows[shard_id].rows, None) for shard_id in expired}
     counted = {
         shard_id: AdoptedShard(rows[shard_id].rows if shard_id in rows else 0, shard.position)
@@ -202,28 +200,18 @@ def _with_all_unexpired(
         ShardListIncomplete: It lacks a shard. Without a position, its rows would be added again; as a
             finished shard, its later records would never be read.
     """
-    check_first_list(listing)
-    # The positions are permanent, so they must not depend on a single response.
-    hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
-    listing = listing.with_retention(hours)
-    check_unlisted_parents(client, listing, rows)
+    listing, missing = confirmed_listing(client, listing, rows)
     summary = listing.summary
-    since = summary.service_time - timedelta(hours=hours)
-    listed = {shard.shard_id for shard in listing.shards}
-    missing = sorted(rows.keys() - listed)
+    since = summary.service_time - timedelta(hours=summary.retention_hours)
     if unexpired := [shard_id for shard_id in missing if rows[shard_id].last_arrival > since]:
         raise ShardListIncomplete(
-            summary.identity.name,
-            f"ListShards left out {', '.join(unexpired)}, of which the table has rows of the last {hours} h, "
+            client.stream,
+            f"ListShards left out {', '.join(unexpired)}, of which the table has rows of the last "
+            f"{summary.retention_hours} h, "
             "the stream's retention; nothing was changed. Try again later. If the retention was raised after "
             "the shard had expired, try again once these rows are older",
         )
-    if readable := [shard_id for shard_id in missing if exists(client, shard_id)]:
-        raise ShardListIncomplete(
-            summary.identity.name,
-            f"ListShards left out {', '.join(readable)}, of which the table has rows and which can still be "
-            "read; nothing was changed. Try again later",
-        )
+    refuse_readable(client, missing)
     return listing
 
 
@@ -233,7 +221,7 @@ def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str,
     return {
         shard_id: ShardPosition(
             parents=(),
-            hash_range=_ALL_HASH_KEYS,
+            hash_range=ALL_HASH_KEYS,
             position=Position.after(row.sequence_number, row.sub_sequence_number),
             finished=True,
             last_arrival=row.last_arrival,
@@ -256,38 +244,23 @@ def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: Newe
     return Position.after(row.sequence_number)
 
 
-def _commit(
-    table: PositionedTable,
-    computed_from: TableSnapshot,
-    listing: StreamListing,
-    rows: Mapping[str, NewestRow],
-    shards: Mapping[str, ShardPosition],
-    *,
-    by: str,
-) -> None:
-    identity, batch_id = listing.summary.identity, new_id(table.clock)
-    files = set(computed_from.active_files())
+def _unchanged(
+    table: PositionedTable, before: TableSnapshot, rows: Mapping[str, NewestRow], stream: str
+) -> Callable[[TableSnapshot, StreamPositions | None], None]:
+    """Return the check that a table still has no positions and these rows."""
+    files = set(before.active_files())
 
-    def attempt(*, may_commit: bool) -> bool | None:
+    def check(snapshot: TableSnapshot, positions: StreamPositions | None) -> None:
         nonlocal files
-        snapshot = table.snapshot()
-        positions = snapshot.positions(identity)
-        # A run may already have committed newer ones.
-        since = () if positions is None else table.chain.since(positions, None)
-        if find_commit(table.uri, since, batch_id) is not None:
-            return True
         found = set(snapshot.active_files())
         # The same files contain the same rows, and reading them takes long.
-        if positions is not None or (found != files and _rows(table, snapshot, identity.name) != rows):
+        if positions is not None or (found != files and _rows(table, snapshot, stream) != rows):
             raise CommitFailed(
                 table.uri, "it changed in the meantime; nothing was committed. Run the command again"
             )
         files = found
-        if may_commit:
-            commit_first(table, snapshot, listing, shards, batch_id=batch_id, by=by, adopted=True)
-        return None
 
-    commit_until_known(table, attempt)
+    return check
 
 
 def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:

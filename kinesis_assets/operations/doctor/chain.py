@@ -23,7 +23,7 @@ from kinesis_assets.table.positions.commit_link import CommitLink
 from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import date
 
     from kinesis_assets.table.log.entries import LogEntry
@@ -68,7 +68,7 @@ class Rewind:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ExpectedRows:
     """Everything that the commits record about rows.
 
@@ -76,17 +76,17 @@ class ExpectedRows:
         committed: The rows that each commit added, by commit and shard.
         rewinds: The rows that seeks removed.
         floor: Rows that arrived before this day (UTC) were deleted; None if none were.
-        unproven: Batch ids of commits that did not record the rows that they added.
-        since: Nothing is known about batches with a smaller id.
+        unproven: Batch ids of commits by older versions, which did not record the rows that they added.
+        since: Nothing is known about commits and batches with a smaller id; 0 if the chains are complete.
         lowered: Id of each commit that lowered the floor, with the floor before it.
     """
 
-    committed: Sequence[CommittedRows]
-    rewinds: Sequence[Rewind]
-    floor: date | None
-    unproven: Collection[int]
-    since: int
-    lowered: Sequence[tuple[int, date]] = ()
+    committed: list[CommittedRows] = field(default_factory=list)
+    rewinds: list[Rewind] = field(default_factory=list)
+    floor: date | None = None
+    unproven: set[int] = field(default_factory=set)
+    since: int = 0
+    lowered: list[tuple[int, date]] = field(default_factory=list)
 
     def floor_since(self, commit_id: int) -> date | None:
         """Return the highest floor since a commit: its rows that arrived before may have been deleted."""
@@ -104,11 +104,7 @@ class History:
         now: The time of this machine's clock.
         commits: The commits that moved positions, newest first.
         amendments: The amendments, newest first.
-        committed: The rows that they added.
-        rewinds: The rows that a seek removed.
-        unproven: Batch ids of commits by older versions, which did not record the rows that they added.
-        lowered: Id of each commit that lowered the floor, with the floor before it.
-        since: Nothing is known about commits before this id; 0 if the chains are complete.
+        rows: What they record about rows.
     """
 
     positions: StreamPositions
@@ -116,11 +112,10 @@ class History:
     now: datetime
     commits: list[CommitLink] = field(default_factory=list)
     amendments: list[CommitLink] = field(default_factory=list)
-    committed: list[CommittedRows] = field(default_factory=list)
-    rewinds: list[Rewind] = field(default_factory=list)
-    unproven: set[int] = field(default_factory=set)
-    lowered: list[tuple[int, date]] = field(default_factory=list)
-    since: int = 0
+    rows: ExpectedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows = ExpectedRows(floor=None if self.amendment is None else self.amendment.floor)
 
 
 def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
@@ -141,7 +136,7 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
         history.commits.append(CommitLink.of_positions(current))
         _add_rows(history, before, current)
         if current.adopted:  # no commit is known for the rows before an adoption
-            history.since = max(history.since, current.commit_id)
+            history.rows.since = max(history.rows.since, current.commit_id)
         if before is None:
             return
         for shard_id, sentence in chain_breaks(before, current):
@@ -154,13 +149,13 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
 def _add_rows(history: History, before: StreamPositions | None, current: StreamPositions) -> None:
     """Record the rows that one commit added, and those that its seeks removed."""
     if current.format < PROVEN_SINCE:
-        history.unproven.add(current.batch_id)
+        history.rows.unproven.add(current.batch_id)
     shards = {} if before is None else before.shards
     for shard_id, stats in current.added.items():
         # No record can have arrived before the stream was created.
         arrived = (shards[shard_id].last_arrival if shard_id in shards else None) or current.identity.created
         through = current.shards[shard_id].last_arrival if shard_id in current.shards else None
-        history.committed.append(
+        history.rows.committed.append(
             CommittedRows(
                 commit_id=current.commit_id,
                 batch_id=current.batch_id,
@@ -172,7 +167,7 @@ def _add_rows(history: History, before: StreamPositions | None, current: StreamP
         )
     for shard_id, shard in current.shards.items():
         known = len(shards[shard_id].seeks) if shard_id in shards else len(shard.seeks)
-        history.rewinds += [
+        history.rows.rewinds += [
             Rewind(current.commit_id, shard_id, passed(seek.after), seek.rows_removed)
             for seek in shard.seeks[known:]
             if seek.rows_removed
@@ -189,7 +184,7 @@ def walk_amendments(snapshot: TableSnapshot, history: History) -> Iterator[Findi
     while current is not None:
         history.amendments.append(CommitLink.of_amendment(current))
         # Rows that the table's retention deleted are never filled in again.
-        history.committed += [
+        history.rows.committed += [
             CommittedRows(
                 current.commit_id, current.batch_id, shard_id, stats, arrived_from=current.floor, filled=True
             )
@@ -201,7 +196,7 @@ def walk_amendments(snapshot: TableSnapshot, history: History) -> Iterator[Findi
             yield from _pruned(error, current.previous or 0, history, current.commit_id)
             return
         if current.lowered_from is not None:
-            history.lowered.append((current.commit_id, current.lowered_from))
+            history.rows.lowered.append((current.commit_id, current.lowered_from))
             yield Finding(
                 "continuity",
                 Level.INFO,
@@ -224,7 +219,7 @@ def _pruned(error: PositionsUnreadable, commit_id: int, history: History, oldest
         history: Receives the id from which commits are known.
         oldest: Id of the oldest file of the chain that can be read.
     """
-    history.since = max(history.since, oldest)
+    history.rows.since = max(history.rows.since, oldest)
     age = history.now - datetime.fromtimestamp(time_of_id(commit_id), UTC)
     if age >= CHAIN_KEPT:
         return

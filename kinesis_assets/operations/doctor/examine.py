@@ -24,7 +24,6 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.role_credentials import credentials_of
 from kinesis_assets.operations.doctor.chain import (
-    ExpectedRows,
     History,
     log_mismatches,
     walk_amendments,
@@ -193,20 +192,12 @@ def row_findings(
         history: The commits up to that version.
     """
     read = read_rows([(file.path, file.size) for file in snapshot.active_files()])
-    accounts = ExpectedRows(
-        committed=history.committed,
-        rewinds=history.rewinds,
-        floor=None if history.amendment is None else history.amendment.floor,
-        unproven=history.unproven,
-        since=history.since,
-        lowered=history.lowered,
-    )
-    for difference in differences(accounts, read.counted):
+    for difference in differences(history.rows, read.counted):
         level = Level.PROBLEM if difference.certain else Level.INFO
         yield Finding("rows", level, difference.sentence, difference.shard_id)
     for shard_id, records in sorted(read.duplicates.items()):
         yield Finding("rows", Level.PROBLEM, f"{records} records are in the table more than once", shard_id)
-    if unproven := unproven_rows(accounts, read.counted):
+    if unproven := unproven_rows(history.rows, read.counted):
         sentence = (
             f"{unproven} rows belong to commits whose row counts were pruned or never recorded: they were "
             "checked for duplicates only"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -17,20 +18,17 @@ from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
     LeasesRefused,
-    ShardListIncomplete,
     StreamRecreated,
 )
 from kinesis_assets.ingest.plan import stored_positions
-from kinesis_assets.ingest.shard_lists import check_first_list, check_unlisted_parents, exists, give_up
+from kinesis_assets.ingest.shard_lists import confirmed_listing, give_up, refuse_readable
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
-from kinesis_assets.kinesis.shards import LONGEST_NUMBER, unfinished_parents
+from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.shards import ALL_HASH_KEYS, LONGEST_NUMBER, unfinished_parents
 from kinesis_assets.kinesis.start_positions import SHARD_END, checked_starts
 from kinesis_assets.operations.leases.consumer import RecordReader
 from kinesis_assets.operations.leases.starts import starts_of
-from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first, refuse_rows_without_positions
-from kinesis_assets.table.commits.commit_loop import commit_until_known, find_commit
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
 from kinesis_assets.table.row_predicates import passed
@@ -40,11 +38,12 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import OnDataLoss
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.operations.leases.consumer import ConsumerShard
     from kinesis_assets.operations.leases.starts import Starts
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import PassedRecord
+    from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
 
 
@@ -169,7 +168,8 @@ def take_over(
             "new table; or set the position of each shard with `kinesis-assets seek`, which also removes the "
             "rows that would be read again"
         )
-    _commit(table, listing, shards, by)
+    table.create_if_missing(listing.summary.identity)
+    commit_first(table, listing, shards, partial(_refuse_changed, table, listing.summary.identity), by=by)
     return replace(planned, applied=True)
 
 
@@ -184,21 +184,11 @@ def _believed(
     on_data_loss: OnDataLoss,
 ) -> tuple[StreamListing, Starts]:
     """Return a list that has every shard of the consumer which can be read, and the starts of its shards."""
-    check_first_list(listing)
-    # The positions are permanent, so they must not depend on a single response.
-    hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
-    listing = listing.with_retention(hours)
-    check_unlisted_parents(client, listing, consumer)
-    missing = consumer.keys() - {shard.shard_id for shard in listing.shards}
-    if readable := [shard_id for shard_id in sorted(missing) if exists(client, shard_id)]:
-        raise ShardListIncomplete(
-            client.stream,
-            f"ListShards left out {', '.join(readable)}, which can still be read; nothing was changed. Try "
-            "again later",
-        )
+    listing, missing = confirmed_listing(client, listing, consumer)
+    refuse_readable(client, missing)
     starts = starts_of(listing, consumer, default)
     refused = dict(starts.refused)
-    for shard_id in sorted(missing):
+    for shard_id in missing:
         if not consumer[shard_id].ended and on_data_loss == "fail":
             refused[shard_id] = (
                 f"{consumer[shard_id].source} is at {consumer[shard_id].stored}, but the stream does not "
@@ -249,15 +239,12 @@ def _positions(
 _BEFORE_ALL, _AFTER_ALL = (-1, -1), (10**LONGEST_NUMBER, math.inf)
 """Values that sort before and after those of all records."""
 
-_ALL_HASH_KEYS = ("0", str((1 << 128) - 1))
-"""The hash range of a shard whose hash range is unknown."""
-
 
 def _given_up(listing: StreamListing, stored: ConsumerShard) -> ShardPosition:
     """Return the position of a shard that has expired before the consumer has read it to its end."""
     unread = ShardPosition(
         parents=(),
-        hash_range=stored.hash_range or _ALL_HASH_KEYS,
+        hash_range=stored.hash_range or ALL_HASH_KEYS,
         position=stored.position or Position(PositionKind.TRIM_HORIZON),
         retention_hours=listing.summary.retention_hours,
     )
@@ -301,32 +288,20 @@ def _place(shard: ShardPosition) -> PassedRecord | None:
     return _BEFORE_ALL if shard.position.kind is PositionKind.TRIM_HORIZON else passed(shard.position)
 
 
-def _commit(
-    table: PositionedTable, listing: StreamListing, shards: Mapping[str, ShardPosition], by: str
+def _refuse_changed(
+    table: PositionedTable,
+    identity: StreamIdentity,
+    snapshot: TableSnapshot,
+    positions: StreamPositions | None,
 ) -> None:
-    identity, batch_id = listing.summary.identity, new_id(table.clock)
-    table.create_if_missing(identity)
-
-    def attempt(*, may_commit: bool) -> bool | None:
-        snapshot = table.snapshot()
-        positions = snapshot.positions(identity)
-        # A run may already have committed newer ones.
-        since = () if positions is None else table.chain.since(positions, None)
-        if find_commit(table.uri, since, batch_id) is not None:
-            return True
-        if positions is not None:
-            raise CommitFailed(
-                table.uri,
-                "a run or another import has committed positions in the meantime; nothing was committed. "
-                "Import into a new table, and keep the sensor off until then",
-            )
-        refuse_other_stream(table.uri, snapshot.streams_in_log(), identity)
-        refuse_rows_without_positions(table, snapshot, identity)
-        if may_commit:
-            commit_first(table, snapshot, listing, shards, batch_id=batch_id, by=by)
-        return None
-
-    commit_until_known(table, attempt)
+    if positions is not None:
+        raise CommitFailed(
+            table.uri,
+            "a run or another import has committed positions in the meantime; nothing was committed. "
+            "Import into a new table, and keep the sensor off until then",
+        )
+    refuse_other_stream(table.uri, snapshot.streams_in_log(), identity)
+    refuse_rows_without_positions(table, snapshot, identity)
 
 
 def facts_of_import(result: ImportResult) -> list[dict[str, Any]]:

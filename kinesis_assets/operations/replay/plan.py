@@ -20,9 +20,8 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.amendments import unfilled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
@@ -112,7 +111,11 @@ def _plan(
     unknown = [
         shard_id for shard_id in requested if shard_id not in listed and shard_id not in positions.shards
     ]
-    _refuse_unknown(stream, unknown, incomplete)
+    if unknown:
+        names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
+        raise incomplete or InvalidInput(
+            f"stream {stream} has no shard {names}; list its shards with `kinesis-assets positions`"
+        )
     if window.has_sequence_number and len(requested) != 1:
         raise InvalidInput(
             f"stream {stream}: a sequence number belongs to one shard, but {len(requested)} shards are "
@@ -148,11 +151,20 @@ def _plan(
             )
         elif is_left_out(positions.shards[shard_id], listing.summary, whole=whole):
             left_out.append(shard_id)
-            not_read[shard_id] = _failed(shard_id, left_out_error(shard_id, listing.summary))
+            error = ShardVanished(
+                shard_id,
+                f"ListShards of stream {stream} left it out each time, and it cannot be known to have "
+                "expired, so none of it was read again. Replay this shard later",
+            )
+            not_read[shard_id] = ReplayOutcome(shard_id, ReplayState.FAILED, error=error)
         else:
             not_read[shard_id] = _unlisted(shard_id, positions.shards[shard_id], shard_start)
-    if incomplete is None:
-        refuse_left_out(listing.summary, left_out)
+    if left_out and incomplete is None:
+        raise ShardListIncomplete(
+            stream,
+            f"ListShards left out {', '.join(left_out)}, which cannot have expired yet; nothing was filled "
+            "in. Try again later",
+        )
     return ReplayPlan(
         batch_id=new_id(table.clock),
         listing=listing,
@@ -172,14 +184,6 @@ def _plan(
         not_read=not_read,
         expired=_expired(ranges, listing, oldest),
     )
-
-
-def _refuse_unknown(stream: str, unknown: Sequence[str], incomplete: ShardListIncomplete | None) -> None:
-    if unknown:
-        names = ", ".join(repr(shard_id[:200]) for shard_id in unknown)
-        raise incomplete or InvalidInput(
-            f"stream {stream} has no shard {names}; list its shards with `kinesis-assets positions`"
-        )
 
 
 def _floor(amendment: Amendment | None) -> datetime | None:
@@ -233,11 +237,16 @@ def _is_empty(start: Position, until: datetime | None, up_to: Position | None) -
 
 
 def _unlisted(shard_id: str, shard: ShardPosition, start: Position) -> ReplayOutcome:
-    error = expired_error(shard_id, shard, start)
-    return ReplayOutcome(shard_id, ReplayState.GONE) if error is None else _failed(shard_id, error)
-
-
-def _failed(shard_id: str, error: ShardError) -> ReplayOutcome:
+    """Return the outcome of a shard that has expired. It failed if the range may contain records of it."""
+    time, read_until = start.timestamp, shard.complete_until
+    nothing_since = time is not None and read_until is not None and read_until < time
+    if start.kind is PositionKind.TRIM_HORIZON or nothing_since:
+        return ReplayOutcome(shard_id, ReplayState.GONE)
+    error = ShardVanished(
+        shard_id,
+        f"no longer listed: all of its records are older than the stream's retention, so none from {start} "
+        "on can be read again. The rows that the table has of it are kept; leave this shard out",
+    )
     return ReplayOutcome(shard_id, ReplayState.FAILED, error=error)
 
 
@@ -269,39 +278,3 @@ def is_left_out(shard: ShardPosition, summary: StreamSummary, *, whole: bool) ->
     if not whole and not shard.finished:
         return True
     return shard.listed_until is not None and shard.listed_until > summary.service_time
-
-
-def refuse_left_out(summary: StreamSummary, left_out: Collection[str]) -> None:
-    """Refuse a list that left out shards.
-
-    Raises:
-        ShardListIncomplete: The list left out shards; another list is probably complete.
-    """
-    if left_out:
-        raise ShardListIncomplete(
-            summary.identity.name,
-            f"ListShards left out {', '.join(left_out)}, which cannot have expired yet; nothing was filled "
-            "in. Try again later",
-        )
-
-
-def left_out_error(shard_id: str, summary: StreamSummary) -> ShardVanished:
-    """Return the error of a shard that every list left out."""
-    return ShardVanished(
-        shard_id,
-        f"ListShards of stream {summary.identity.name} left it out each time, and it cannot be known to have "
-        "expired, so none of it was read again. Replay this shard later",
-    )
-
-
-def expired_error(shard_id: str, shard: ShardPosition, start: Position) -> ShardVanished | None:
-    """Return the error of an expired shard; None if the range contains no record of it."""
-    time, read_until = start.timestamp, shard.complete_until
-    nothing_since = time is not None and read_until is not None and read_until < time
-    if start.kind is PositionKind.TRIM_HORIZON or nothing_since:
-        return None
-    return ShardVanished(
-        shard_id,
-        f"no longer listed: all of its records are older than the stream's retention, so none from {start} "
-        "on can be read again. The rows that the table has of it are kept; leave this shard out",
-    )

@@ -28,7 +28,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.metrics.instruments import COMMIT_DURATION, STREAM, TABLE
 from kinesis_assets.metrics.recording import timed
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.commits.commit_loop import Try, commit_positions, commit_until_known
+from kinesis_assets.table.commits.commit_loop import Try, commit_positions, commit_until_known, find_commit
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
@@ -38,7 +38,7 @@ from kinesis_assets.table.positions.merge import last_moved_by, merge, moved_by_
 from kinesis_assets.table.positions.positions import initial_positions, next_positions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kinesis_assets.errors import PositionConflict
     from kinesis_assets.kinesis.position import Position
@@ -144,38 +144,51 @@ def freeze(
 
 def commit_first(
     table: PositionedTable,
-    snapshot: TableSnapshot,
     listing: StreamListing,
     shards: Mapping[str, ShardPosition],
+    check: Callable[[TableSnapshot, StreamPositions | None], None],
     *,
-    batch_id: int,
     by: str,
     adopted: bool = False,
 ) -> None:
-    """Try to commit the first positions of a stream, as an operator has set them, without rows.
-
-    In a table without an owner, this only claims the table: the next try commits, unless another stream has
-    claimed it first.
+    """Commit the first positions of a stream, as an operator has set them, without rows.
 
     Args:
+        check: Refuses the newest version of the table, and its positions, if they have changed.
         adopted: See `StreamPositions`.
+
+    Raises what `check` and `commit_until_known` raise.
     """
-    identity = listing.summary.identity
-    if snapshot.owner is None:
-        snapshot.claim(identity)
-        return
-    first = next_positions(
-        None,
-        dict(shards),
-        identity=identity,
-        commit_id=new_id(table.clock),
-        batch_id=batch_id,
-        examined=snapshot.version,
-        listed_at=listing.summary.service_time,
-        by=by,
-        adopted=adopted,
-    )
-    snapshot.commit([], identity=identity, positions=first)
+    identity, batch_id = listing.summary.identity, new_id(table.clock)
+
+    def attempt(*, may_commit: bool) -> bool | None:
+        snapshot = table.snapshot()
+        positions = snapshot.positions(identity)
+        # A run may already have committed newer ones.
+        since = () if positions is None else table.chain.since(positions, None)
+        if find_commit(table.uri, since, batch_id) is not None:
+            return True
+        check(snapshot, positions)
+        if may_commit and snapshot.owner is None:
+            snapshot.claim(
+                identity
+            )  # the next try commits, unless another stream has claimed the table first
+        elif may_commit:
+            first = next_positions(
+                None,
+                dict(shards),
+                identity=identity,
+                commit_id=new_id(table.clock),
+                batch_id=batch_id,
+                examined=snapshot.version,
+                listed_at=listing.summary.service_time,
+                by=by,
+                adopted=adopted,
+            )
+            snapshot.commit([], identity=identity, positions=first)
+        return None
+
+    commit_until_known(table, attempt)
 
 
 def refuse_rows_without_positions(

@@ -55,13 +55,13 @@ def before_commit(monkeypatch):
     """Call a function after the rows were read, and before the positions are committed."""
 
     def before_commit(act):
-        commit = adopt_module._commit
+        commit = adopt_module.commit_first
 
         def act_and_commit(*arguments, **named):
             act()
             commit(*arguments, **named)
 
-        monkeypatch.setattr(adopt_module, "_commit", act_and_commit)
+        monkeypatch.setattr(adopt_module, "commit_first", act_and_commit)
 
     return before_commit
 

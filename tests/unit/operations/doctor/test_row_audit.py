@@ -45,7 +45,7 @@ def found_differences(counted, *each: CommittedRows, rewinds=(), floor=None) -> 
         rewinds: The rewinds, which deleted rows.
         floor: The date before which rows have expired.
     """
-    expected = ExpectedRows(each, rewinds, floor, (), 0)
+    expected = ExpectedRows(each, rewinds, floor)
     found = {
         (batch_id, "a"): Counted(
             sum(rows for _, rows in pieces), sum(checksum(first, rows) for first, rows in pieces)
@@ -105,7 +105,7 @@ def test_rows_without_a_commit_are_reported():
 
 
 def test_rows_of_commits_that_were_pruned_or_have_no_statistics_are_counted_separately():
-    expected = ExpectedRows([committed(10, 1, 4)], (), None, {11}, since=10)
+    expected = ExpectedRows([committed(10, 1, 4)], unproven={11}, since=10)
     counted = {(9, "a"): Counted(3, 0), (10, "a"): Counted(4, checksum(1, 4)), (11, "a"): Counted(5, 0)}
     assert list(differences(expected, counted)) == []
     assert unproven_rows(expected, counted) == 8
@@ -122,7 +122,7 @@ def test_a_missing_batch_completely_below_the_floor_is_accepted():
 @pytest.mark.parametrize(("lowered_at", "lost"), [(5, 0), (0, 1)])
 def test_a_lowered_floor_explains_only_missing_rows_committed_before_it_was_lowered(lowered_at, lost):
     each = replace(committed(1, 1, 10), arrived_through=date(2026, 1, 31))
-    expected = ExpectedRows([each], (), date(2026, 1, 1), (), 0, [(lowered_at, FLOOR)])
+    expected = ExpectedRows([each], floor=date(2026, 1, 1), lowered=[(lowered_at, FLOOR)])
     assert len(list(differences(expected, {}))) == lost
 
 
