@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from support.command_line import RunCommand
 
+pytestmark = pytest.mark.slow
+
 FIELDS = ["stream", "shard", "version", "state", "rows", "position", "applied"]
 
 
@@ -53,7 +55,6 @@ def copy_options(stream_options: list[str], run: Callable[[], str], tmp_path: Pa
     ]
 
 
-@pytest.mark.slow
 def test_the_plan_of_a_copy_is_printed_and_changes_nothing(cli: RunCommand, copy_options, stream, tmp_path):
     done = cli("adopt", *copy_options, "--json")
     assert done.exit_code == 0, done.err
@@ -83,7 +84,6 @@ def test_an_applied_plan_is_in_the_table(cli: RunCommand, copy_options):
     }
 
 
-@pytest.mark.slow
 def test_a_restore_is_printed_and_accepted(cli: RunCommand, stream_options, run, tmp_path):
     run()
     before = DeltaTable(tmp_path / "table").version()

@@ -6,6 +6,8 @@ import pytest
 
 from support.command_line import single_line_error
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def consumer(cli, bench):

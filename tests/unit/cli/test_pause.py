@@ -16,6 +16,8 @@ from kinesis_assets.table.run_files.pause import PAUSE_FILE, read_pause
 from support.command_line import single_line_error
 from support.mentions import assert_mentions
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = ["stream", "paused", "reason", "by", "at", "safe_until"]
 
 
@@ -146,7 +148,6 @@ def test_a_missing_table_and_a_missing_reason_are_refused(cli, bench, tmp_path):
 UNREACHABLE = ["--endpoint-url", "http://127.0.0.1:1"]
 
 
-@pytest.mark.slow
 def test_a_stream_is_paused_and_resumed_while_kinesis_cannot_be_reached(paused, bench):
     done = paused("pause", *UNREACHABLE, "--reason", "an outage", "--by", "ann", "--json")
     assert done.exit_code == 0, done.err

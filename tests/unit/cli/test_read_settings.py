@@ -29,6 +29,8 @@ from support.single_task import fill_as_in_spark, land_as_in_spark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = StreamSettings.model_fields.keys() - {"stream", "table"}
 ARGUMENTS = {
     "pause": ["--reason", "a test"],

@@ -18,6 +18,8 @@ from kinesis_assets.table.ownership import application
 from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
 from support.shard_ids import A, B
 
+pytestmark = pytest.mark.slow
+
 FIELDS = ["stream", "shard", "direction", "from", "to", "rows_removed", "gap", "applied"]
 
 
@@ -68,7 +70,6 @@ def test_positions_show_who_set_them_last(cli, stream_options, numbers):
     assert positions[B]["last_seek"] is None
 
 
-@pytest.mark.slow
 def test_positions_omit_a_gap_that_a_replay_has_filled(cli, stream_options, numbers, table):
     del numbers
     wait_for_next_second()

@@ -28,7 +28,7 @@ from support.plain_derived import PlainDerived
 from support.shard_ids import A
 from support.stream_names import io_manager_key
 
-pytestmark = pytest.mark.slow  # starts moto
+pytestmark = [pytest.mark.slow, pytest.mark.slow]  # starts moto
 
 OFF = dict.fromkeys(
     ["lag", "continuity", "no_accepted_data_loss", "bad_records", "compaction_debt", "no_duplicates"], "off"

@@ -29,6 +29,8 @@ from kinesis_assets.dagster.dagster_internals import (
 )
 from support.mentions import assert_mentions
 
+pytestmark = pytest.mark.slow
+
 A, B = "a", "b"
 KEY = dg.AssetKey("letters")
 

@@ -24,6 +24,8 @@ from support.tables import numbers, put_numbers
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 class TwoStreams(NamedTuple):
     """The daemons of two streams of one name. `ours` has one shard and one record, `theirs` two of each."""
@@ -86,7 +88,6 @@ def test_an_unfinished_run_of_one_stream_holds_no_shard_of_the_other(two):
     assert two.ours.requested_ranges() == [(A,)]
 
 
-@pytest.mark.slow
 def test_each_stream_is_read_into_its_own_table(two):
     two.ours.commit([A], by=None)
     two.theirs.commit([A, B], by=None)
@@ -94,7 +95,6 @@ def test_each_stream_is_read_into_its_own_table(two):
     assert [numbers(table) for table in tables] == [[0], [0, 1]]
 
 
-@pytest.mark.slow
 def test_missing_events_are_added_to_the_stream_that_lacks_them(two):
     for daemon, shards in ((two.ours, [A]), (two.theirs, [A, B])):
         daemon.tick()
@@ -170,7 +170,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
 def test_a_command_finds_a_stream_by_its_key_its_arn_or_a_name_that_is_unique(project):
     def found(stream: str) -> str:

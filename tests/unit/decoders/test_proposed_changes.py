@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from kinesis_assets.decoders.proposal import propose
 from support.database_changes import rows_of
 from support.sampled_shapes import attribute, captured, text
 from support.spark_types import spark_type
+
+pytestmark = pytest.mark.slow
 
 NAMES = st.sampled_from(["a", "b"])
 NUMBERS = ["1", "1.50", "1E+20", "1E-7", f"{10**28}.5", "-0"]

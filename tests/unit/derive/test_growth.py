@@ -22,6 +22,8 @@ from kinesis_assets.table.store.storage import files_in
 from support.plain_derived import PlainDerived, steps_of
 from support.shifted_clock import ShiftedClock
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def derived(tmp_path):

@@ -8,6 +8,8 @@ from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import current_shards
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def with_archive(bench):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from support.bench import Bench
 
+pytestmark = pytest.mark.slow
+
 TWO_HOURS = 7200
 
 
@@ -100,7 +102,6 @@ def run_scenario(bench):
     return outcomes_by_run
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
 def test_a_service_clock_that_is_two_hours_off_makes_no_difference(bench, skewed, seconds):
     outcomes_by_run = run_scenario(skewed(seconds))
@@ -109,7 +110,6 @@ def test_a_service_clock_that_is_two_hours_off_makes_no_difference(bench, skewed
     assert outcomes_by_run == run_scenario(bench)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [-TWO_HOURS, TWO_HOURS])
 def test_a_driver_clock_that_is_two_hours_off_makes_no_difference(bench, skewed, driver, seconds):
     driver(seconds)

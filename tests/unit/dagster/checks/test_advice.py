@@ -20,6 +20,8 @@ from support.catch_ups import fill_gaps
 from support.derived import maintain_table
 from support.mentions import assert_mentions
 
+pytestmark = pytest.mark.slow
+
 LOSS = NoAcceptedDataLossCheck()
 
 

@@ -16,6 +16,8 @@ from kinesis_assets.dagster.settings.check_settings import ContinuityCheck
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.table import PositionedTable
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime.now(UTC)
 CHECK = ContinuityCheck()
 NOTHING = ContinuityProgress()
@@ -80,7 +82,6 @@ def test_nothing_is_read_without_a_new_commit(filled):
     assert (again, files_read) == (progress, 0)
 
 
-@pytest.mark.slow
 def test_only_new_commits_are_checked(filled):
     progress, _ = verify(filled)
     filled.put(4)

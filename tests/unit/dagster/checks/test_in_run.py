@@ -23,6 +23,8 @@ from support.mentions import assert_mentions
 from support.run_results import reading_facts
 from support.shard_ids import A, B
 
+pytestmark = pytest.mark.slow
+
 
 class _Unreachable:
     """A Dagster instance whose database does not respond."""

@@ -16,6 +16,8 @@ from support.daemon import FIRST, LAST, Daemon, Status
 from support.shard_ids import A, B, C, D, E, F
 from support.stream_names import raw_key
 
+pytestmark = pytest.mark.slow
+
 LONG_AGO = datetime.now(UTC) - timedelta(days=31)
 
 

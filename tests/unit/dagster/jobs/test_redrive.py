@@ -13,7 +13,7 @@ from kinesis_assets.errors import InvalidInput, TableMissing
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.rebuilds import SHARD, OwnedTable
 
-pytestmark = dagsters_own_warnings
+pytestmark = [dagsters_own_warnings, pytest.mark.slow]
 
 
 @pytest.fixture

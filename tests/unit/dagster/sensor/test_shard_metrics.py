@@ -18,6 +18,8 @@ from support.raw_checks import CHECKS
 from support.stored_positions import GAP, listing_of, shard_after
 from support.two_shards import FIRST, SECOND
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

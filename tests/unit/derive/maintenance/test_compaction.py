@@ -19,6 +19,8 @@ from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State
 from support.plain_derived import PlainDerived, flatten, steps_of
 from support.readers import READERS, Filter, found_by
 
+pytestmark = pytest.mark.slow
+
 SMALL_FILES = DEFAULT_LIMITS.small_files
 
 

@@ -19,6 +19,8 @@ from support.dated import TODAY, Dated, ago
 from support.shifted_clock import ShiftedClock
 from support.timing import WRITING
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def dated(tmp_path):

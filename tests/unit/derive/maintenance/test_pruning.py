@@ -24,6 +24,8 @@ from support.plain_derived import steps_of
 from support.shifted_clock import ShiftedClock
 from support.table_folder import files_of, set_age
 
+pytestmark = pytest.mark.slow
+
 DAY = timedelta(days=1)
 LATER = CHAIN_KEPT.days + 1
 """Days after which superseded records are deleted."""
@@ -157,7 +159,6 @@ def test_a_commit_is_at_most_as_much_younger_than_its_files_as_pruning_assumes()
     assert MAX_ATTEMPT_AGE < CHAIN_NEEDED / 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("limits", [MaintenanceLimits(chain_files=3), MaintenanceLimits(chain_bytes=1500)])
 def test_records_beyond_the_bound_are_deleted_if_no_attempt_needs_them(derived, limits):
     for number in range(12):

@@ -17,6 +17,8 @@ from kinesis_assets.table.snapshot import TableSnapshot
 from support.aggregates import aggregate_of
 from support.copied_table import copy_rows
 
+pytestmark = pytest.mark.slow
+
 BEGINNING = Position.parse("TRIM_HORIZON")
 
 

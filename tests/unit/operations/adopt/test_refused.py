@@ -12,6 +12,8 @@ from kinesis_assets.table.delta.raw_table import DeltaSnapshot
 from kinesis_assets.table.ownership import OWNER
 from support.copied_table import copy_rows
 
+pytestmark = pytest.mark.slow
+
 
 def test_rows_of_another_stream_are_refused_and_nothing_is_changed(bench):
     bench.create()

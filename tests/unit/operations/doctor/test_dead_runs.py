@@ -14,6 +14,8 @@ from support.mentions import assert_mentions
 from support.sensor_state import record_dead_run
 from support.stream_names import raw_key
 
+pytestmark = pytest.mark.slow
+
 A = "shardId-000000000000"
 
 
@@ -46,7 +48,6 @@ def materialized(bench, home):
     return {event.partition for event in materializations_since(home, raw_key(bench.stream), 0.0)}
 
 
-@pytest.mark.slow
 def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(bench, home, dead):
     ((check, _, sentence),) = bench.problems(instance=home, add_events=True)
     assert check == "runs"
@@ -54,7 +55,6 @@ def test_a_dead_run_is_a_problem_with_instructions_and_its_events_are_added(benc
     assert materialized(bench, home) == {A}
 
 
-@pytest.mark.slow
 def test_a_dead_run_that_has_ended_is_not_a_problem(bench, home, dead):
     home.report_run_failed(dead)
     assert bench.problems(instance=home, add_events=True) == []

@@ -11,6 +11,8 @@ from kinesis_assets.errors import TableRewritten
 from kinesis_assets.table.positions.positions_chain import positions_path
 from support.mentions import assert_mentions
 
+pytestmark = pytest.mark.slow
+
 
 def put_and_run(bench):
     bench.put(1)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.table.positions.amendments import ClearedGap
 from support.mentions import assert_mentions
+
+pytestmark = pytest.mark.slow
 
 A, _, C, D = (f"shardId-{number:012d}" for number in range(4))
 

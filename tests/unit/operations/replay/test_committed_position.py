@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.replay.outcome import ReplayState
 from support.aggregates import aggregate_of
 from support.replays import A, ingest_and_lose, states
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_replay_ends_at_the_committed_position(bench):

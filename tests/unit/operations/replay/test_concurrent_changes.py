@@ -13,8 +13,9 @@ from kinesis_assets.table.snapshot import TableSnapshot
 from support.replays import A, fill_then, ingest_and_lose, states
 from support.single_task import fill_as_in_spark
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_concurrent_replays_add_no_duplicates(bench):
     ingest_and_lose(bench, 2, 3, 8, count=10)
     both_filled = threading.Barrier(2)
@@ -100,7 +101,6 @@ def test_an_amendment_immediately_before_the_commit_restarts_the_replay(bench, m
     assert bench.amendment.previous is not None
 
 
-@pytest.mark.slow
 def test_a_replay_fails_if_each_try_is_overtaken_by_an_amendment(bench):
     ingest_and_lose(bench, 2)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.operations.replay.task import FillJob, FillResult
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def hours(bench, faults):

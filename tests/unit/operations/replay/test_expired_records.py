@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kinesis_assets.errors import DataLost, ReadFailed
 from kinesis_assets.operations.replay.outcome import ReplayState
 from support.replays import A, B, states
+
+pytestmark = pytest.mark.slow
 
 
 def ingest_with_expired(bench, *lost: int) -> list[str]:

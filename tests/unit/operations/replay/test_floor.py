@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from kinesis_assets.operations.replay.outcome import ReplayState
 from kinesis_assets.table.maintenance.retention import lower_floor
 from support.replays import A, ingest_and_lose, states
 from support.single_task import fill_as_in_spark
+
+pytestmark = pytest.mark.slow
 
 
 def test_rows_below_the_floor_are_not_added(bench):

@@ -17,6 +17,8 @@ from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.replays import A, states
 
+pytestmark = pytest.mark.slow
+
 KEPT = {"created": datetime(2026, 1, 1, tzinfo=UTC), "kept_since": datetime(2026, 2, 1, tzinfo=UTC)}
 
 
@@ -200,7 +202,6 @@ def test_a_gap_at_the_start_is_not_cleared_by_a_replay_that_starts_later(bench):
     assert len(open_gaps(bench)) == 1
 
 
-@pytest.mark.slow
 def test_a_cleared_gap_is_open_again_after_a_seek_back_into_it(bench):
     fourth = ingest_with_gap(bench)
     bench.replay()

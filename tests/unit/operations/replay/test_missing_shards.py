@@ -11,6 +11,8 @@ from kinesis_assets.operations.replay.outcome import ReplayState
 from support.replays import A, B, C, states
 from support.shard_lists import omit_shards
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_shard_no_longer_listed_is_an_error_only_if_the_range_may_include_it(bench):
     bench.create()

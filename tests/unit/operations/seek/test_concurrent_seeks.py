@@ -12,6 +12,8 @@ from kinesis_assets.table.snapshot import TableSnapshot
 from support.prepared_streams import create_and_split
 from support.shifted_clock import ShiftedClock
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def before_commit(monkeypatch):

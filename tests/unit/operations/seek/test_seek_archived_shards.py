@@ -13,6 +13,8 @@ from kinesis_assets.table.positions.amendments import ClearedGap
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.prepared_streams import create_and_split
 
+pytestmark = pytest.mark.slow
+
 
 def archive(bench, *shard_ids):
     """Archive finished shards as if they were missing from a list."""
