@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, map_schema, valid
-from kinesis_assets.dagster.settings.yaml_model import allow_template
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.role import check_role_settings
 
@@ -109,6 +108,8 @@ def without_name(catalog: Mapping[str, str]) -> dict[str, str]:
 
 
 def _schema() -> dict[str, Any]:
+    from kinesis_assets.dagster.settings.yaml_model import allow_template  # noqa: PLC0415  # loads Dagster
+
     schema = map_schema(CatalogSettings)
     for field in schema["properties"].values():
         field.pop("default", None)
