@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import FAILED, SPARK, json_option, print_rows, project_of, stream_options
-from kinesis_assets.cli.output import progress_bar
+from kinesis_assets.cli.options import FAILED, SPARK, json_option, project_of, stream_options
+from kinesis_assets.cli.output import print_rows, progress_bar
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import json_option, print_rows, project_of, stream_options
+from kinesis_assets.cli.options import json_option, project_of, stream_options
+from kinesis_assets.cli.output import print_rows
 from kinesis_assets.kinesis.consumers import ConsumerAddress
 
 if TYPE_CHECKING:

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import click
 
-from kinesis_assets.cli.options import (
-    apply_option,
-    by_option,
-    json_option,
-    print_plan,
-    stream_option,
-    user_name,
-)
-from kinesis_assets.cli.output import progress_bar
+from kinesis_assets.cli.options import apply_option, by_option, json_option, stream_option, user_name
+from kinesis_assets.cli.output import print_plan, progress_bar
 
 
 @click.command()
@@ -25,7 +18,7 @@ from kinesis_assets.cli.output import progress_bar
     is_flag=True,
     help="Only make the asset the owner of the table, because it was renamed. No row is changed.",
 )
-@by_option("the commit")
+@by_option
 @apply_option
 @json_option
 def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: bool, as_json: bool) -> None:
@@ -43,13 +36,13 @@ def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: 
     assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened:
         facts = rebuild_asset(opened, assets, asset, by=user_name(by), take_over=take_over, apply=apply)
-    print_plan([{"stream": project.stream, **facts}], applied=apply, as_json=as_json)
+    print_plan(project.stream, [facts], applied=apply, as_json=as_json)
 
 
 @click.command()
 @stream_option
 @click.option("--asset", required=True, help="Asset key of a typed table of the stream.")
-@by_option("the commit")
+@by_option
 @apply_option
 @json_option
 def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bool) -> None:
@@ -67,4 +60,4 @@ def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bo
     assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened, progress_bar("decoding bad records", as_json=as_json):
         facts, _ = redrive_asset(opened, assets, asset, by=user_name(by), apply=apply)
-    print_plan([{"stream": project.stream, **facts}], applied=apply, as_json=as_json)
+    print_plan(project.stream, [facts], applied=apply, as_json=as_json)

@@ -15,11 +15,10 @@ from kinesis_assets.cli.options import (
     SPARK,
     dagster_instance,
     json_option,
-    print_rows,
     project_of,
     stream_options,
 )
-from kinesis_assets.cli.output import progress_bar
+from kinesis_assets.cli.output import print_rows, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,10 +50,6 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     # Without DAGSTER_HOME there is no instance whose events could be missing.
     instance = dagster_instance() if os.environ.get("DAGSTER_HOME") else None
     with project.open_stream() as opened:
-
-        def read_rows(files: Sequence[tuple[str, int]]) -> Scan:
-            return _read_rows(opened, files)
-
         audit_events: AuditEvents | None = None
         if instance is not None:
             from kinesis_assets.dagster.event_audit import EventAudit  # noqa: PLC0415  # only with an instance
@@ -70,7 +65,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
             client=opened.client,
             table=opened.table,
             audit_events=audit_events,
-            read_rows=read_rows if rows else None,
+            read_rows=partial(_read_rows, opened) if rows else None,
             probes_store=not dry_run,
         )
         with progress_bar("verifying", as_json=as_json):

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import (
-    ALL,
-    FAILED,
-    PLANNING,
-    json_option,
-    print_rows,
-    project_of,
-    stream_options,
-)
+from kinesis_assets.cli.options import ALL, FAILED, PLANNING, json_option, project_of, stream_options
+from kinesis_assets.cli.output import print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

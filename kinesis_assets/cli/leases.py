@@ -13,11 +13,11 @@ from kinesis_assets.cli.options import (
     apply_option,
     by_option,
     json_option,
-    print_plan,
     project_of,
     stream_options,
     user_name,
 )
+from kinesis_assets.cli.output import print_plan
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def leases() -> None:
     help="Start of each shard for which the consumer has no position that is fixed in time: "
     f"{POSITIONS}. [default: such shards are refused]",
 )
-@by_option("the positions")
+@by_option
 @apply_option
 @json_option
 def import_(
@@ -128,8 +128,7 @@ def import_(
             by=user_name(by),
             apply=apply,
         )
-    rows = [{"stream": project.stream, **facts} for facts in facts_of_import(result)]
-    print_plan(rows, applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_import(result), applied=apply, as_json=as_json)
 
 
 @leases.command("export")
@@ -171,8 +170,7 @@ def export(
             sleep=time.sleep,
             apply=apply,
         )
-    rows = [{"stream": project.stream, **facts} for facts in facts_of_export(result)]
-    print_plan(rows, applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_export(result), applied=apply, as_json=as_json)
 
 
 _CONNECTION = ("region", "endpoint_url", "profile", "role_arn")

@@ -12,12 +12,11 @@ from kinesis_assets.cli.options import (
     by_option,
     dagster_instance,
     json_option,
-    print_rows,
     project_of,
     stream_options,
     user_name,
 )
-from kinesis_assets.cli.output import progress_bar
+from kinesis_assets.cli.output import print_rows, progress_bar
 from kinesis_assets.errors import InvalidInput, TableUnsuitable
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Only set a table property, such as delta.logRetentionDuration='interval 7 days'. Repeatable.",
 )
-@by_option("--lower-floor")
+@by_option
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
 def maintain(

@@ -15,27 +15,25 @@ from kinesis_assets.cli.options import (
     by_option,
     dagster_instance,
     json_option,
-    print_plan,
-    print_rows,
     project_of,
     stream_options,
     user_name,
 )
-from kinesis_assets.cli.output import progress_bar
+from kinesis_assets.cli.output import print_plan, print_rows, progress_bar
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-CATCH_UP_FIELDS = ("stream", "shard", "from", "to", "gap", "rows", "gaps_filled", "error_class", "error")
+CATCH_UP_FIELDS = ("shard", "from", "to", "gap", "rows", "gaps_filled", "error_class", "error")
 """The columns of the output."""
 
 
 @click.command("catch-up")
 @stream_options("calls_per_second", "key_prefix", *SPARK)
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all shards]")
-@by_option("the positions")
+@by_option
 @apply_option
 @json_option
 def catch_up(
@@ -59,18 +57,16 @@ def catch_up(
     else:
         with project.open_stream() as opened:
             facts = facts_of_moves(jump(opened.client, opened.table, shard_ids, by=name, apply=False))
-    rows = _rows(project.stream, facts)
-    print_plan(rows, applied=apply, as_json=as_json)
+    rows = _rows(facts)
+    print_plan(project.stream, rows, applied=apply, as_json=as_json)
     sys.exit(FAILED if any(row["error"] is not None for row in rows) else 0)
 
 
-def _rows(stream: str, facts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _rows(facts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one row for each shard: where it was moved, and what the steps have added of its gaps."""
     rows: dict[str, dict[str, Any]] = {}
     for fact in facts:
-        row = rows.setdefault(
-            fact["shard"], dict.fromkeys(CATCH_UP_FIELDS) | {"stream": stream, "shard": fact["shard"]}
-        )
+        row = rows.setdefault(fact["shard"], dict.fromkeys(CATCH_UP_FIELDS) | {"shard": fact["shard"]})
         if "direction" in fact:
             row |= {name: fact.get(name) for name in ("from", "to", "gap")}
             continue
@@ -86,7 +82,7 @@ def _rows(stream: str, facts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
 @click.option("--to", required=True, help=f"The new position: {POSITIONS}.")
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable.")
 @click.option("--all-shards", is_flag=True, help="Set every shard that can have the position.")
-@by_option("the positions")
+@by_option
 @apply_option
 @json_option
 def seek(
@@ -121,8 +117,7 @@ def seek(
             by=user_name(by),
             apply=apply,
         )
-    rows = [{"stream": project.stream, **facts} for facts in facts_of_moves(result)]
-    print_plan(rows, applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_moves(result), applied=apply, as_json=as_json)
 
 
 REPLAY_FIELDS = ("stream", "shard", "state", "error_class", "from", "through", "rows", "bytes", "error")
@@ -168,7 +163,7 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
 
 @click.command()
 @stream_options()
-@by_option("the commit")
+@by_option
 @apply_option
 @json_option
 def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
@@ -183,5 +178,4 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.open_stream() as opened:
         result = adopt_rows(opened.client, opened.table, by=user_name(by), apply=apply)
-    rows = [{"stream": project.stream, **facts} for facts in facts_of_adoption(result)]
-    print_plan(rows, applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_adoption(result), applied=apply, as_json=as_json)

@@ -1,9 +1,8 @@
-"""What the commands share: the options of a stream, the Dagster instance, and printing rows."""
+"""The options that commands share, and what they select: a stream, its settings, a Dagster instance."""
 
 from __future__ import annotations
 
 import getpass
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -19,7 +18,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.errors.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     import dagster as dg
 
@@ -51,16 +50,7 @@ stream_option = click.option(
 )
 
 
-def by_option(recorded_with: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return the option for the operator's name, see `user_name`.
-
-    Args:
-        recorded_with: The place where the name is recorded, such as "the positions".
-    """
-    return click.option(
-        "--by", help=f"Name recorded with {recorded_with}. [default: the user of this machine]"
-    )
-
+by_option = click.option("--by", help="Name recorded with the change. [default: the user of this machine]")
 
 ALL = tuple(name for name in StreamSettings.model_fields if name not in {"stream", "table"})
 
@@ -203,38 +193,6 @@ def user_name(by: str | None) -> str:
         return by or getpass.getuser()
     except (OSError, KeyError) as error:
         raise InvalidInput("the user of this machine is unknown; give a name with --by") from error
-
-
-def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """Print rows with the same columns, as JSON lines, or as a table without their common stream."""
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
-        return
-    table = [{name: _cell(value) for name, value in row.items() if name != "stream"} for row in rows]
-    if table:
-        _print_table([list(table[0]), *(row.values() for row in table)])
-
-
-def print_plan(rows: Sequence[dict[str, Any]], *, applied: bool, as_json: bool) -> None:
-    """Print the rows of a change, and how to apply it if it was only planned."""
-    print_rows(rows, as_json=as_json)
-    if not applied:
-        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
-
-
-def _print_table(lines: Sequence[Iterable[str]]) -> None:
-    lines = [list(line) for line in lines]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    for line in lines:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
-
-
-def _cell(value: Any) -> str:
-    if value is None or value == []:
-        return "-"
-    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def parse_settings(pairs: Iterable[str], names: Collection[str] = ALL) -> dict[str, Any]:

@@ -1,17 +1,20 @@
-"""What commands print: to a standard output that may be closed or full, and as a progress bar."""
+"""What commands print: rows and a progress bar, to a standard output that may be closed or full."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from kinesis_assets.errors import KinesisAssetsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from _typeshed import ReadableBuffer
 
@@ -67,6 +70,38 @@ def guard_output() -> None:
         before = sys.stdout
         by_line = before.line_buffering or before.write_through  # a terminal, or PYTHONUNBUFFERED
         sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors, line_buffering=by_line)
+
+
+def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """Print rows with the same columns, as JSON lines, or as a table without their common stream."""
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row))
+        return
+    table = [{name: _cell(value) for name, value in row.items() if name != "stream"} for row in rows]
+    if table:
+        _print_table([list(table[0]), *(row.values() for row in table)])
+
+
+def print_plan(stream: str, changes: Iterable[Mapping[str, Any]], *, applied: bool, as_json: bool) -> None:
+    """Print the changes of a stream, and how to apply them if they were only planned."""
+    print_rows([{"stream": stream, **change} for change in changes], as_json=as_json)
+    if not applied:
+        click.echo("Nothing was changed. Add --apply to apply the change.", err=True)
+
+
+def _print_table(lines: Sequence[Iterable[str]]) -> None:
+    lines = [list(line) for line in lines]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == []:
+        return "-"
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 @contextmanager

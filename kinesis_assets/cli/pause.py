@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import (
-    by_option,
-    json_option,
-    print_rows,
-    project_of,
-    stream_options,
-    user_name,
-)
+from kinesis_assets.cli.options import by_option, json_option, project_of, stream_options, user_name
+from kinesis_assets.cli.output import print_rows
 from kinesis_assets.errors import CallFailed, PauseUnreadable, PositionsUnreadable, TableOfAnotherStream
 
 if TYPE_CHECKING:
@@ -31,7 +25,7 @@ if TYPE_CHECKING:
 @click.command()
 @stream_options()
 @click.option("--reason", required=True, help="Why, in one line. The UI and refused runs show it.")
-@by_option("the pause")
+@by_option
 @json_option
 def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
     """Stop the runs of a stream until `resume`.

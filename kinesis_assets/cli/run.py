@@ -13,28 +13,15 @@ from kinesis_assets.cli.options import (
     SPARK,
     dagster_instance,
     json_option,
-    print_rows,
     project_of,
     stream_options,
 )
-from kinesis_assets.cli.output import progress_bar
+from kinesis_assets.cli.output import print_rows, progress_bar
 from kinesis_assets.errors import InvalidInput
 
 SHARD_FIELDS = (
-    "stream",
-    "shard",
-    "state",
-    "error_class",
-    "from",
-    "through",
-    "rows",
-    "bytes",
-    "bad_records",
-    "outside_hash_range",
-    "lag_ms",
-    "time_to_loss_ms",
-    "gaps",
-    "error",
+    *("stream", "shard", "state", "error_class", "from", "through", "rows", "bytes"),
+    *("bad_records", "outside_hash_range", "lag_ms", "time_to_loss_ms", "gaps", "error"),
 )
 """The columns of the output. The names are those of the exact values of a shard's event."""
 
