@@ -85,7 +85,7 @@ class Goal(Enum):
         "at most 1.2 s",
     )
     FAN_OUT_CPU = (
-        "CPU of a continuous run with a consumer and of its Spark, for each MB that it lands",
+        "CPU of landings with a consumer, of the driver and of Spark, for each MB",
         "at most 15 ms",
     )
     DERIVED_FRESHNESS = (

@@ -46,9 +46,6 @@ _START_SECONDS = 180.0
 
 _RAW, _TYPED = "raw", "typed"
 
-_BATCH = 500
-"""Records of one call of PutRecords."""
-
 _REFRESH_INTERVAL = 0.02
 """Seconds between two refreshes of the reader of the table."""
 
@@ -159,37 +156,6 @@ def measure(
         return Freshness(latencies[0], latencies[1] if derived else [], commits, seconds, cpu)
 
 
-def landing_cpu(megabytes: int, consumer: str) -> float:
-    """Return the CPU seconds that a continuous run and its Spark need to land a MB of records of 1 KB.
-
-    Args:
-        megabytes: How much is put.
-        consumer: The name of the consumer by which the run reads; empty if it calls GetRecords.
-    """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LocalKinesis() as local,
-        _continuous_run(local, Path(folder), 0.0, derived=False, consumer=consumer) as process,
-    ):
-        kinesis = boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region)
-        reader = _TableReader(Path(folder, _RAW), "data", _number)
-
-        def wait_for(rows: int) -> None:
-            deadline = time.monotonic() + _START_SECONDS
-            while reader.refresh() is False or len(reader.rows) < rows:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError("the continuous run ended, or read nothing")
-                time.sleep(_REFRESH_INTERVAL)
-
-        warm_up = 5 * _BATCH  # the code of all shards is loaded and compiled
-        _put_batches(kinesis, 0, warm_up)
-        wait_for(warm_up)
-        cpu = tree_cpu(process.pid)
-        _put_batches(kinesis, warm_up, megabytes * 1000)
-        wait_for(warm_up + megabytes * 1000)
-        return (tree_cpu(process.pid) - cpu) / megabytes
-
-
 def section(full: bool) -> Section:
     """Measure, and return the section of the report."""
     window, rounds = (60.0, FULL_ROUNDS) if full else (20.0, 1)
@@ -297,23 +263,13 @@ def _number(data: bytes) -> int:
 
 
 def _put(kinesis: object, number: int) -> None:
-    kinesis.put_record(StreamName=STREAM, **_record(number))  # type: ignore[attr-defined]
-
-
-def _put_batches(kinesis: object, first: int, count: int) -> None:
-    """Put records of 1 KB."""
-    for number in range(first, first + count, _BATCH):
-        batch = range(number, min(number + _BATCH, first + count))
-        kinesis.put_records(  # type: ignore[attr-defined]
-            StreamName=STREAM, Records=[_record(each, size=1000) for each in batch]
-        )
-
-
-def _record(number: int, size: int = 0) -> dict[str, Any]:
     key = (number % SHARDS) * ((1 << 128) // SHARDS) + 1
-    text = json.dumps({"number": number, "text": ""} if size else {"number": number})
-    data = text.replace('""', f'"{"x" * (size - len(text))}"') if size else text
-    return {"Data": data.encode(), "PartitionKey": "k", "ExplicitHashKey": str(key)}
+    kinesis.put_record(  # type: ignore[attr-defined]
+        StreamName=STREAM,
+        Data=json.dumps({"number": number}).encode(),
+        PartitionKey="k",
+        ExplicitHashKey=str(key),
+    )
 
 
 @contextmanager
