@@ -54,6 +54,9 @@ _LATEST = datetime.fromtimestamp(LATEST_ARRIVAL, UTC)
 
 _LARGEST_ERROR = 64 << 10
 
+_OF_SUMMARY = ("StreamARN", "StreamCreationTimestamp", "RetentionPeriodHours")
+"""The fields of a StreamDescriptionSummary that are required."""
+
 _INVALID = (
     KeyError,
     TypeError,
@@ -125,6 +128,9 @@ class StreamClient:
         response = self._call("DescribeStreamSummary", "StreamDescriptionSummary", **self.address.arguments)
         summary = response["StreamDescriptionSummary"]
         mode = summary.get("StreamModeDetails", {}).get("StreamMode")
+        if missing := [field for field in _OF_SUMMARY if field not in summary]:
+            reason = f"the description of the stream has no {missing[0]}"
+            raise CallFailed(self.stream, "DescribeStreamSummary", "IncompleteBody", reason)
         if not self._is_ours(summary["StreamARN"]):
             raise CallFailed(
                 self.stream,

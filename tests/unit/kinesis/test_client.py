@@ -80,6 +80,20 @@ def test_a_truncated_description_fails_the_call(kinesis, stream, client, faults)
         client.describe()
 
 
+@pytest.mark.parametrize("field", ["StreamARN", "StreamCreationTimestamp", "RetentionPeriodHours"])
+def test_a_description_without_a_field_fails_the_call(kinesis, stream, client, faults, field):
+    def without(_, response):
+        summary = response.members["StreamDescriptionSummary"]
+        return response.but(
+            StreamDescriptionSummary={name: value for name, value in summary.items() if name != field}
+        )
+
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    faults.answer("DescribeStreamSummary", without)
+    with pytest.raises(CallFailed, match=f"the description of the stream has no {field}"):
+        client.describe()
+
+
 @pytest.mark.parametrize("call", [StreamClient.describe, StreamClient.list_shards])
 def test_unknown_stream_is_not_found(client, call):
     with pytest.raises(StreamNotFound, match=client.stream):
