@@ -67,7 +67,7 @@ def packed_environment() -> Path:
         if not archive.exists():
             for other in ENVIRONMENTS.glob("*.tar.gz"):
                 other.unlink()
-            unfinished = ENVIRONMENTS / "unfinished"
+            unfinished = ENVIRONMENTS / "unfinished.tar.gz"
             packages.pack_environment(unfinished, PYTHON_VERSION)
             unfinished.rename(archive)
     return archive

@@ -18,6 +18,7 @@ from kinesis_assets.spark.local_settings import PY_FILES
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 DERIVED_RUN = Path(__file__).with_name("derived_run.py")
+FAN_OUT_RUN = Path(__file__).with_name("fan_out_run.py")
 OWN_MODULE = Path(__file__).with_name("own_module.py")
 
 
@@ -99,6 +100,21 @@ def derive(settings, stream, tmp_path):
         return done.returncode, done.stderr
 
     return derive
+
+
+@pytest.fixture
+def land_by_consumer(kinesis, settings, stream, tmp_path):
+    """Lands the stream in `tmp_path / "table"` by a consumer. Returns the exit code and the errors."""
+
+    def land_by_consumer(rows, spark_config):
+        arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]["StreamARN"]
+        kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="lake")
+        place = {"table": str(tmp_path / "table"), "endpoint_url": settings.endpoint_url}
+        arguments = json.dumps({"stream": stream, "rows": rows, "spark_config": spark_config, **place})
+        done = _run([sys.executable, FAN_OUT_RUN, arguments], tmp_path)
+        return done.returncode, done.stderr
+
+    return land_by_consumer
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from benchmarks.servers.replay_client import replay_server
 from benchmarks.servers.replay_streams import StreamSpec
 from benchmarks.servers.spark_cluster import StandaloneCluster
 from benchmarks.servers.standalone_cluster import Cluster
+from kinesis_assets.spark.local_settings import PYTHON
 from support.bench import Bench
 from support.skipping import give_up
 from support.tables import numbers, put_numbers
@@ -96,6 +97,17 @@ def test_speculative_tasks_write_no_record_twice(
     code, _, errors = run(spark_config=cluster.config | speculation, python_executable=python_with_packages)
     assert code == 0, errors
     assert faults.count("GetShardIterator", slow) > 1, "no speculative task has read the slow shard"
+    assert numbers(tmp_path / "table") == list(range(400))
+
+
+def test_executors_land_what_the_subscriptions_of_the_driver_have_received(
+    cluster, python_with_packages, land_by_consumer, kinesis, stream, faults, tmp_path
+):
+    put_numbers(kinesis, stream, 400, shards=2)
+    code, errors = land_by_consumer(400, cluster.config | {PYTHON: python_with_packages})
+    assert code == 0, errors
+    assert faults.count("GetRecords") == 0
+    assert faults.count("SubscribeToShard") == 2
     assert numbers(tmp_path / "table") == list(range(400))
 
 
