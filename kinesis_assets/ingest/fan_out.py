@@ -20,7 +20,7 @@ from kinesis_assets.ingest.task import LandingJob, client_of
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.received_pages import Received
-from kinesis_assets.kinesis.reading.subscription import UNAVAILABLE, Subscriptions
+from kinesis_assets.kinesis.reading.subscription import NOT_FOUND, UNAVAILABLE, Subscriptions
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 LandReceived = Callable[[LandingJob, Sequence[ShardRange], Allowance, Mapping[str, Received]], Landing]
 """A function that lands ranges, and what was received of them, as `ingest/land.py` does in Spark."""
-
-_NOT_FOUND = "ResourceNotFoundException"
 
 
 @contextmanager
@@ -153,7 +151,8 @@ class ConsumerSearch:
     @property
     def due(self) -> bool:
         """Whether it is time for the next attempt."""
-        return self.found is None and self._clock.monotonic() >= self._due_at
+        is_sought = self.found is None or self.found.is_missing
+        return is_sought and self._clock.monotonic() >= self._due_at
 
     def attempt(self, client: StreamClient) -> None:
         """Describe the consumer, and report why that fails.
@@ -168,11 +167,15 @@ class ConsumerSearch:
             self._due_at = self._clock.monotonic() + UNAVAILABLE.wait(self._failures)
             self._report(error)
         else:
+            self._failures, self._due_at = 0, self._clock.monotonic() + UNAVAILABLE.wait(1)
+            if self.found is not None:
+                self.found.consumer_arn, self.found.is_missing = arn, False
+                return
             passed = timedelta(seconds=self._clock.monotonic() - self._began)
             self.found = Subscriptions(self._client, arn, self._summary.service_time + passed, self._warn)
 
     def _report(self, error: CallFailed) -> None:
-        if error.code == _NOT_FOUND:
+        if error.code == NOT_FOUND:
             reason = f"is not there: {error.reason}. Register it with `kinesis-assets consumer register`"
         else:
             reason = f"cannot be described: {error.reason}"

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 _IN_USE = "ResourceInUseException"
 """The name of the exception if the consumer has subscribed to the shard too recently, or elsewhere since."""
 
+NOT_FOUND = "ResourceNotFoundException"
+"""The name of the exception if there is no such consumer."""
+
 _NO_EVENT = "NoEvent"
 """The code of the `CallFailed` for a subscription that has not had a single event."""
 
@@ -96,6 +99,8 @@ class Subscriptions:
         warn: Called with a sentence, once for each reason, if GetRecords reads shards instead.
 
     Attributes:
+        consumer_arn: The ARN, which changes if the consumer is registered again.
+        is_missing: Whether there is no consumer with that ARN.
         kept_bytes: The size of the events that they keep.
         most_open: How many may be open; half of the files that the process may open remain for the others.
         patience: Seconds to wait for a response, and for an event before the tip.
@@ -110,6 +115,7 @@ class Subscriptions:
     ) -> None:
         self.client = client
         self.consumer_arn = consumer_arn
+        self.is_missing = False
         self.kept_bytes = 0
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.most_open = _MOST_OPEN if files == resource.RLIM_INFINITY else min(_MOST_OPEN, files // 2)
@@ -205,6 +211,7 @@ class Subscriptions:
 
     def report(self, shard_id: str, error: CallFailed) -> None:
         """Warn that GetRecords reads shards, once for each reason."""
+        self.is_missing = self.is_missing or error.code == NOT_FOUND
         if error.code in self._reported:
             return
         self._reported.add(error.code)

@@ -243,6 +243,29 @@ def test_a_run_goes_on_with_getrecords_when_its_consumer_is_deregistered(bench, 
     assert "ResourceNotFoundException" in run.warnings[0]
 
 
+def test_a_run_finds_its_consumer_again_after_it_was_registered_again(clocked_bench, calls):
+    bench = clocked_bench
+    bench.create(1)
+    bench.put_many(5)
+    arn = register_consumer(bench)
+
+    def replace_consumer():
+        bench.client.deregister_consumer(arn, bench.client.describe().identity.arn)
+        assert register_consumer(bench) != arn
+        bench.put_many(5)
+
+    def later():
+        bench.client.settings.timing.clock.now += 6
+        bench.clock.seconds += 6
+        bench.put_many(5)
+        calls()
+
+    run = FanOutRun(bench, before={3: replace_consumer, 6: later, 9: later})
+    run.run_as("lake", A)
+    bench.assert_exactly_once()
+    assert calls() == {}
+
+
 def test_the_consumer_of_another_stream_is_refused(bench):
     bench.create(1)
     arn = "arn:aws:kinesis:us-east-1:123456789012:stream/other/consumer/lake:1764331200"
