@@ -258,6 +258,19 @@ def test_a_table_on_a_disk_is_not_registered(ticks, tmp_path):
     assert ticks.database.glue.get_tables(DatabaseName=ticks.database.name)["TableList"] == []
 
 
+def test_the_role_of_the_setting_registers_a_table(ticks, monkeypatch, moto, registries):
+    denied = registries.start(400, {"__type": "AccessDeniedException", "Message": "no permission"})
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", denied)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto)
+    ticks.add("own")
+    ticks.add("roles", role_arn="arn:aws:iam::111122223333:role/catalog-writer")
+    ticks.tick()
+    own, of_role = registries.keys
+    assert own == "test"
+    assert of_role not in {"test", None}
+    assert "Allow glue:GetTable on the catalog, on the database" in ticks.reasons["roles"]
+
+
 def test_a_denied_registration_of_a_raw_table_turns_its_check_red(
     daemon, source, make_project, lake, registries, monkeypatch
 ):
