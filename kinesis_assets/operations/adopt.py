@@ -265,29 +265,15 @@ def _unchanged(
 
 def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:
     """Return the rows that the command prints, one for each shard and one for each accepted version."""
-    shards = [
-        {
-            "shard": shard_id,
-            "version": None,
-            "state": "gone" if shard.position is None else "adopted" if shard.rows else "unread",
-            "rows": shard.rows,
-            "position": None if shard.position is None else str(shard.position),
-            "applied": result.applied,
-        }
+    columns = ("shard", "version", "state", "rows", "position")
+    rows: list[tuple[object, ...]] = [
+        (shard_id, None, "gone", shard.rows, None)
+        if shard.position is None
+        else (shard_id, None, "adopted" if shard.rows else "unread", shard.rows, str(shard.position))
         for shard_id, shard in result.shards.items()
     ]
-    accepted = [
-        {
-            "shard": None,
-            "version": rewrite.version,
-            "state": str(rewrite),
-            "rows": None,
-            "position": None,
-            "applied": result.applied,
-        }
-        for rewrite in result.accepted
-    ]
-    return shards + accepted
+    rows += [(None, rewrite.version, str(rewrite), None, None) for rewrite in result.accepted]
+    return [{**dict(zip(columns, row, strict=True)), "applied": result.applied} for row in rows]
 
 
 _NAMED = 5

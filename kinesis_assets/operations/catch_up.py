@@ -132,7 +132,7 @@ def _step(
     retries: RetryPolicy,
 ) -> tuple[ReplayResult, dict[str, ShardError]]:
     """Read the gaps of each shard for a limited time, and record what is added and what is lost."""
-    listing = _listing(client)
+    listing = retry_listing(client, lambda listing: listing)
     oldest = listing.summary.service_time - timedelta(hours=listing.summary.retention_hours)
     first = {
         shard_id: readable[0]
@@ -161,8 +161,12 @@ def _step(
     lost |= gone
     if lost:
         record_lost(client, table, lost, by=by)
-    losses = {shard_id: found for shard_id, parts in lost.items() if (found := _losses(parts))}
-    return result, result.errors | {key: _lost(key, each) for key, each in losses.items()} | unread | kept
+    losses = {
+        shard_id: [part for each in parts.values() for part in each if not part.to_fill]
+        for shard_id, parts in lost.items()
+    }
+    lost_errors = {shard_id: _lost(shard_id, parts) for shard_id, parts in losses.items() if parts}
+    return result, result.errors | lost_errors | unread | kept
 
 
 def _start(part: Gap) -> Position:
@@ -204,14 +208,6 @@ def _shards(
 ) -> Mapping[str, ShardPosition]:
     """Return the position of each shard by its id, also of archived ones."""
     return snapshot.with_all_archived(require_positions(table.uri, snapshot, identity)).shards
-
-
-def _listing(client: StreamClient) -> StreamListing:
-    return retry_listing(client, lambda listing: listing)
-
-
-def _losses(parts: Mapping[Gap, Parts]) -> list[Gap]:
-    return [part for each in parts.values() for part in each if not part.to_fill]
 
 
 def _lost(shard_id: str, gaps: Sequence[Gap]) -> ShardError:

@@ -61,6 +61,12 @@ class Bench(StreamCalls):
     land: Land = land_as_in_spark
     acknowledged: list[tuple[str, str, bytes]] = field(default_factory=list)
 
+    @property
+    def options(self) -> list[str]:
+        """The options of a command that select the stream and the table."""
+        place = ["--table", self.table.uri, "--endpoint-url", str(self.settings.endpoint_url)]
+        return ["--stream", self.stream, *place]
+
     # Time
 
     def set_timing(self, **fields: Any) -> None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812  # as PySpark documents
+
 from kinesis_assets.operations.compare.result import KINDS, Counts, Differences, Example, Nulls
 from kinesis_assets.operations.compare.stream_range import INSIDE
 from kinesis_assets.spark.session import parallelism
@@ -39,12 +42,9 @@ def find_differences(
 
     Args:
         records: The records, with the column `INSIDE`.
-        rows: The rows of the table.
         shards: The ids of the listed shards.
         examples: The maximum number of examples of each kind.
     """
-    from pyspark import StorageLevel  # noqa: PLC0415  # the command line loads this module without Spark
-
     _set_tasks(records.sparkSession)
     by_key = _by_key(_counted(records, rows, rules))
     if rules.is_by_position:
@@ -73,8 +73,6 @@ def _set_tasks(spark: SparkSession) -> None:
 
 def _counted(records: DataFrame, rows: DataFrame, rules: Rules) -> DataFrame:
     """Return the key and the value of each record and row, and 1 in the column that counts it."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     of_stream, of_table = rules.of_stream, rules.of_table
     keys = list(zip(of_stream["--stream-key"], of_table["--key"], strict=True))
     is_binary = [_is_binary(records, ours) and _is_binary(rows, theirs) for ours, theirs in keys]
@@ -114,14 +112,10 @@ def _counted(records: DataFrame, rows: DataFrame, rules: Rules) -> DataFrame:
 
 
 def _is_binary(rows: DataFrame, expression: str) -> bool:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     return rows.select(F.expr(expression)).dtypes[0][1] == "binary"
 
 
 def _key(expressions: Sequence[str], is_binary: Sequence[bool]) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     return F.array(
         *(
             F.hex(F.expr(text)) if binary else F.expr(text).cast("string")
@@ -132,16 +126,12 @@ def _key(expressions: Sequence[str], is_binary: Sequence[bool]) -> Column:
 
 def _value(expressions: Sequence[str]) -> Column:
     """Return a hash of values. It depends on which of them are null, which Spark's own skips."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     parts = [F.expr(text).cast("string") for text in expressions]
     return F.xxhash64(F.lit(len(parts)), *(each for part in parts for each in (part.isNull(), part)))
 
 
 def _latest(records: DataFrame, orders: int) -> DataFrame:
     """Return the last record of each key."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     order = F.struct(
         *(F.col(f"order_{number}") for number in range(orders)),
         *(F.col(f"place.{name}") for name in ("digits", "sequence_number", "sub_sequence_number")),
@@ -152,8 +142,6 @@ def _latest(records: DataFrame, orders: int) -> DataFrame:
 
 def _by_key(counted: DataFrame) -> DataFrame:
     """Return one row for each key, with its counts."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     sums = [F.sum(name).alias(name) for name in ("records", "others", "rows")]
     # Both aggregations use this distribution.
     by_value = counted.repartition("key").groupBy("key", "value").agg(*sums, F.min("place").alias("place"))
@@ -197,8 +185,6 @@ def _with_places(by_key: DataFrame, shards: Collection[str]) -> DataFrame:
 
     The shard is null unless it is listed, so that rows are not grouped by what is no shard.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     shard, number = F.col("key")[0], F.col("key")[1]
     listed = F.when(shard.isin(list(shards)), shard)
     named = F.struct(listed, F.length(number), number, F.lit(None), F.lit(None))
@@ -212,8 +198,6 @@ def _marks(keys: int) -> dict[str, Column]:
     The first is the number of records with the key of another record. Two for each key follow: the numbers of
     records and of rows of which it is null.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     rows = sum((F.col(name) for name in _COUNTS_OF_ROWS), F.lit(0))
     shared = F.when(F.col("records") > 1, F.col("records")).otherwise(0)
     return {"shared": shared} | {
@@ -225,8 +209,6 @@ def _marks(keys: int) -> dict[str, Column]:
 
 def _by_difference(by_key: DataFrame, marks: dict[str, Column]) -> DataFrame:
     """Return one row for each key that differs, and one for all others of a shard."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     differs = sum((F.col(kind) for kind in KINDS), F.lit(0)) > 0
     number = F.struct("place.digits", "place.sequence_number")
     of_record = F.when(F.col("records") > 0, number)
@@ -250,8 +232,6 @@ def _without_rows_outside(found: DataFrame) -> DataFrame:
 
     All records of a shard that is not listed have expired.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     ends = found.groupBy("shard").agg(F.min("first").alias("lowest"), F.max("last").alias("highest"))
     number = F.struct("place.digits", "place.sequence_number")
     is_number = F.col("place.sequence_number").rlike("^[0-9]+$")
@@ -268,8 +248,6 @@ def _without_rows_outside(found: DataFrame) -> DataFrame:
 
 def _result(found: DataFrame, marks: Sequence[str]) -> Differences:
     """Return the counts, without examples."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     by_shard = found.groupBy("shard").agg(*(F.sum(name).alias(name) for name in (*_COUNTS, *marks)))
     rows = by_shard.collect()
     shared, *nulls = (sum(row[name] for row in rows) for name in marks)
@@ -281,8 +259,6 @@ def _result(found: DataFrame, marks: Sequence[str]) -> Differences:
 
 
 def _examples(found: DataFrame, kind: str, limit: int) -> Iterator[Example]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # as above
-
     arrival = F.date_format("place.approximate_arrival_timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
     selected = found.where(F.col(kind) > 0).select(
         "shard", "place.*", "key", F.col(kind).alias("count"), arrival.alias("arrival")

@@ -21,11 +21,8 @@ class Example:
 
     Attributes:
         kind: One of `KINDS`.
-        shard: The shard of the record; None if it is not known.
-        sequence_number: Its sequence number; None if it is not known.
         sub_sequence_number: Its place in its aggregate; None if it is not known.
         arrival: When it arrived, in ISO 8601; None if it is not known.
-        key: The values of the key, as text.
         rows: The number of rows, or of records that have none.
     """
 

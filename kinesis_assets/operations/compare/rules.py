@@ -83,7 +83,6 @@ def check_expressions(rows: DataFrame, expressions: dict[str, Sequence[str]]) ->
     """Let Spark analyze expressions. Nothing is read.
 
     Args:
-        rows: The rows that they are of.
         expressions: The expressions, by option.
 
     Raises:

@@ -99,8 +99,6 @@ class History:
     """The commits of a table, as far as its chains can be read.
 
     Attributes:
-        positions: The newest positions.
-        amendment: The newest amendment; None if there is none.
         now: The time of this machine's clock.
         commits: The commits that moved positions, newest first.
         amendments: The amendments, newest first.

@@ -189,7 +189,6 @@ def row_findings(
 
     Args:
         read_rows: Scans data files, given as path and size in bytes.
-        history: The commits up to that version.
     """
     read = read_rows([(file.path, file.size) for file in snapshot.active_files()])
     for difference in differences(history.rows, read.counted):
@@ -227,7 +226,6 @@ def restore_findings(
 
     Args:
         rewrites: Those that the log still shows.
-        amendment: The newest amendment.
         proven: The rows were read, and they are the rows that the commits added.
     """
     accepted = -1 if amendment is None or amendment.accepted is None else amendment.accepted

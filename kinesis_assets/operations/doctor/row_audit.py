@@ -85,12 +85,7 @@ def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counte
 
 
 def unproven_rows(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> int:
-    """Return the number of rows whose commits are unknown or did not record them.
-
-    Args:
-        expected: The rows according to the commits.
-        counted: The rows in the table, by batch id and shard id.
-    """
+    """Return the number of rows whose commits are unknown or did not record them, see `differences`."""
     return sum(
         found.rows
         for (batch_id, _), found in counted.items()

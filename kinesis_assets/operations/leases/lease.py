@@ -53,7 +53,6 @@ class Lease:
     """A lease of a shard.
 
     Attributes:
-        item: The whole item.
         position: The position at which the application would go on; None for LATEST and AT_TIMESTAMP, whose
             time is only in the configuration of the application.
         ended: The application has read the shard to its end.
@@ -94,7 +93,6 @@ class Leases:
     """The leases of one stream.
 
     Attributes:
-        by_shard: The leases by shard id.
         stream_name: The name of the stream in the items of an application with several streams; None if the
             application has one stream.
     """
@@ -173,8 +171,6 @@ def _of_another_application(names: set[str | None], own: str, *, several_streams
 
     Args:
         names: The names of the streams of all leases; None for those that name none.
-        own: The name of the stream.
-        several_streams: See `leases_of`.
     """
     if None in names and len(names) > 1:
         return (

@@ -35,7 +35,6 @@ class LeaseTable:
     """A DynamoDB table.
 
     Args:
-        settings: The settings of the client.
         attempts: Attempts of each call.
 
     Raises:
@@ -84,7 +83,6 @@ class LeaseTable:
         """Return all items, if those of a stream do not change within a time: their owner would renew them.
 
         Args:
-            stream: The stream, for the error.
             signs_of_life: Returns those items that the consumer changes while it reads the stream, by name.
             seconds: The time within which it changes them.
 

@@ -45,10 +45,8 @@ class ReplayPlan:
 
     Attributes:
         batch_id: Identifies the attempt; every row that it fills in carries it.
-        amendment: The newest amendment of that version; None if there is none.
         not_before: Records that arrived before this time are skipped.
         existing_files: The data files of that version that may contain records of the ranges.
-        ranges: The ranges to read, by shard id.
         gaps: The recorded gaps that no replay has filled, each with its unfilled part, by shard id.
         up_to_positions: The ranges end at the committed positions.
         not_read: The outcomes of the requested shards that have no range, by shard id.

@@ -143,7 +143,6 @@ def _cleared(
     """Return the gaps that were filled, or their first parts, by shard id.
 
     Args:
-        result: What was read.
         early: The shards that were not read to the end of their range.
         after: The stream after they were read.
     """
@@ -190,7 +189,6 @@ def _unfinished(
     It includes the loss of records, because a replay that continues the range does not report that again.
 
     Args:
-        shard: What was read of the shard.
         early: Why the tip at which the range ended is not its end.
     """
     if early is None and shard.end is not RangeEnd.TIME_LIMIT:
@@ -231,13 +229,7 @@ def early_ends(
     gaps: Mapping[str, Collection[Gap]],
     shards: Iterable[ShardFillResult],
 ) -> dict[str, str]:
-    """Return why the tip at which a range ended is not its end, by shard id.
-
-    Args:
-        ranges: The ranges that were read, by shard id.
-        gaps: The recorded gaps of their shards, by shard id.
-        shards: The results of reading them.
-    """
+    """Return why the tip at which a range ended is not its end, by shard id."""
     reasons = {
         shard.shard_id: _reason(client, ranges[shard.shard_id], gaps[shard.shard_id], shard)
         for shard in shards

@@ -94,9 +94,6 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
 def fill_result_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     """Decode and check the manifests of the tasks.
 
-    Args:
-        contents: One encoded manifest per task.
-
     Raises:
         LandingFailed: A manifest is invalid, or together they do not match the ranges.
     """
@@ -207,9 +204,6 @@ class ExistingKeys:
     A record has the same arrival time in the stream and in the table. So only files and row groups that may
     have rows with the page's arrival times are read, and only keys of the page are kept: memory use does not
     depend on the size of the table or of the range.
-
-    Args:
-        files: The data files of one version of the table.
     """
 
     def __init__(self, filesystem: FileSystem, files: Sequence[FileStats]) -> None:
@@ -223,7 +217,6 @@ class ExistingKeys:
         """Return, for each record of a batch, whether it is missing from the table.
 
         Args:
-            shard_id: The shard that all records belong to.
             batch: Records, as `RECORD_SCHEMA`; at least one.
         """
         arrivals = pc.min_max(batch["approximate_arrival_timestamp"])

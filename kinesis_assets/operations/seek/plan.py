@@ -72,11 +72,9 @@ def plan_moves(
     """Plan the move of each chosen shard, without the numbers of rows that are removed.
 
     Args:
-        positions: The current positions, with every listed shard.
         targets: The target of each chosen shard, by shard id; a shard that is not listed
             has none.
         listed_open: The shards that the stream lists as open.
-        now: The service's clock.
         all_shards: The shards were not named, so a shard that cannot be moved stays.
         unread: Of a catch-up, the first unread record of each shard. No shard goes back, and the gaps are
             marked to be filled.

@@ -366,9 +366,6 @@ def commit_moves(
 
     Args:
         snapshot: The version of the table that the moves were planned with.
-        following: The positions after the moves.
-        moves: The moves, by shard id.
-        clock: The clock by which the table is written.
     """
     identity, back = following.identity, going_back(moves)
     amendment = _amendment(snapshot, following, tuple(back), clock) if back else None

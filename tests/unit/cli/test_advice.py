@@ -34,8 +34,7 @@ def follow(cli, bench):
     def follow(text, name, *options):
         (advised,) = set(re.findall(rf"`kinesis-assets ({name}\b[^`]*)`", text))
         words = [*shlex.split(advised), *options]
-        place = {"--stream": bench.stream, "--table": bench.table.uri}
-        for option, value in {**place, "--endpoint-url": bench.settings.endpoint_url}.items():
+        for option, value in zip(bench.options[::2], bench.options[1::2], strict=True):
             words += [] if option in words else [option, value]
         done = cli(*words)
         assert done.exit_code == 0, done.err
@@ -52,13 +51,6 @@ def ingested(bench):
     bench.run()
     bench.put(2)
     return bench
-
-
-@pytest.fixture
-def place(bench):
-    """The options that select the bench's stream."""
-    of_stream = ["--stream", bench.stream, "--table", bench.table.uri]
-    return [*of_stream, "--endpoint-url", bench.settings.endpoint_url]
 
 
 def refused(bench, error):
@@ -98,10 +90,10 @@ def test_a_restored_table_is_accepted_after_a_replay(bench, follow):
     assert items_after_a_run(bench) == [1, 2]
 
 
-def test_a_floor_in_the_future_is_lowered(ingested, place, follow, cli):
+def test_a_floor_in_the_future_is_lowered(ingested, follow, cli):
     ingested.amend(floor=ingested.now.date() + timedelta(days=365))
-    follow(cli("doctor", *place).out, "maintain", ingested.now.date().isoformat(), "--by", "ann")
-    assert "--lower-floor" not in cli("doctor", *place).out
+    follow(cli("doctor", *ingested.options).out, "maintain", ingested.now.date().isoformat(), "--by", "ann")
+    assert "--lower-floor" not in cli("doctor", *ingested.options).out
 
 
 @pytest.mark.parametrize("operation", ["seek", "replay"])
@@ -112,13 +104,13 @@ def test_the_shards_of_a_stream_are_listed_for_those_that_change_rows(ingested, 
     assert ingested.shard_ids[0] in follow(str(caught.value), "positions")
 
 
-def test_the_shards_of_a_stream_are_listed_for_a_run(ingested, place, follow, cli):
-    refused = cli("run", "--shard", "shardId-999999999999", *place)
+def test_the_shards_of_a_stream_are_listed_for_a_run(ingested, follow, cli):
+    refused = cli("run", "--shard", "shardId-999999999999", *ingested.options)
     assert ingested.shard_ids[0] in follow(refused.err, "plan")
 
 
-def test_the_stream_is_found_once_the_configured_profile_exists(ingested, place, cli, monkeypatch):
+def test_the_stream_is_found_once_the_configured_profile_exists(ingested, cli, monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "missing")
-    assert "Correct region_name, endpoint_url or profile_name" in cli("positions", *place).err
+    assert "Correct region_name, endpoint_url or profile_name" in cli("positions", *ingested.options).err
     monkeypatch.delenv("AWS_PROFILE")
-    assert ingested.shard_ids[0] in cli("positions", *place).out
+    assert ingested.shard_ids[0] in cli("positions", *ingested.options).out

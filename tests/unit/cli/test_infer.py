@@ -14,12 +14,6 @@ from support.dagster_components import dagsters_own_warnings, loaded
 from support.mentions import assert_mentions
 
 
-def of(bench):
-    """The options that select a bench's stream."""
-    place = ["--stream", bench.stream, "--table", bench.table.uri]
-    return [*place, "--endpoint-url", bench.settings.endpoint_url]
-
-
 @pytest.fixture
 def infer(cli, bench):
     """Runs the command on the bench's table, which gets some records first."""
@@ -28,7 +22,7 @@ def infer(cli, bench):
         bench.create()
         bench.put(*payloads)
         bench.run()
-        return cli("infer", *of(bench), *options)
+        return cli("infer", *bench.options, *options)
 
     return infer
 
@@ -87,7 +81,7 @@ def test_the_sample_is_taken_from_several_files(infer, bench, cli):
     infer(document(a=1), document(a=1))
     bench.put(document(b=1), document(b=1))
     bench.run()
-    done = cli("infer", *of(bench), "--sample", "2")
+    done = cli("infer", *bench.options, "--sample", "2")
     assert yaml.safe_load(done.out)["attributes"]["schema"] == "b BIGINT,\na BIGINT"
 
 

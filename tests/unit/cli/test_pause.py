@@ -29,8 +29,7 @@ def paused(cli, bench):
     bench.run()
 
     def run(name, *arguments):
-        place = ["--table", bench.table.uri, "--endpoint-url", str(bench.settings.endpoint_url)]
-        return cli(name, "--stream", bench.stream, *place, *arguments)
+        return cli(name, *bench.options, *arguments)
 
     return run
 
@@ -134,13 +133,12 @@ def test_positions_that_cannot_be_read_do_not_keep_anybody_from_pausing(paused, 
 
 def test_a_missing_table_and_a_missing_reason_are_refused(cli, bench, tmp_path):
     bench.create()
-    place = ["--table", bench.table.uri, "--endpoint-url", str(bench.settings.endpoint_url)]
-    done = cli("pause", "--stream", bench.stream, *place, "--reason", "a")
+    done = cli("pause", *bench.options, "--reason", "a")
     assert (done.exit_code, list(tmp_path.iterdir())) == (1, [])
     assert bench.table.uri in done.err
-    assert cli("pause", "--stream", bench.stream, *place).exit_code == 2
+    assert cli("pause", *bench.options).exit_code == 2
     bench.run()
-    assert cli("pause", "--stream", bench.stream, *place, "--reason", " ").exit_code == 2
+    assert cli("pause", *bench.options, "--reason", " ").exit_code == 2
 
 
 # While Kinesis cannot be reached
@@ -176,8 +174,7 @@ def test_a_table_of_another_stream_is_refused_while_kinesis_cannot_be_reached(pa
 
 def test_a_table_that_names_no_stream_is_not_paused_while_kinesis_cannot_be_reached(cli, bench):
     write_deltalake(bench.table.uri, TABLE_SCHEMA.empty_table(), partition_by=PARTITION_COLUMNS)
-    place = ["--stream", bench.stream, "--table", bench.table.uri]
-    done = cli("pause", *place, *UNREACHABLE, "--reason", "an outage")
+    done = cli("pause", *bench.options, *UNREACHABLE, "--reason", "an outage")
     assert done.exit_code == 1
     assert "DescribeStreamSummary failed" in single_line_error(done.err)
     assert not Path(bench.table.uri, PAUSE_FILE).exists()

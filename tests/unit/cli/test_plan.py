@@ -20,8 +20,7 @@ def plan(cli, bench, tmp_path):
 
     def run(*arguments):
         before = files(tmp_path)
-        place = ["--table", bench.table.uri, "--endpoint-url", str(bench.settings.endpoint_url)]
-        done = cli("plan", "--stream", bench.stream, *place, *arguments, "--json")
+        done = cli("plan", *bench.options, *arguments, "--json")
         assert files(tmp_path) == before
         return done
 
@@ -207,8 +206,7 @@ def test_the_mode_of_the_runs_and_settings_of_the_other_mode_are_shown(plan, ben
 
 def test_the_default_output_is_a_table(cli, bench):
     bench.create()
-    place = ["--table", bench.table.uri, "--endpoint-url", str(bench.settings.endpoint_url)]
-    header, *lines = cli("plan", "--stream", bench.stream, *place).out.splitlines()
+    header, *lines = cli("plan", *bench.options).out.splitlines()
     assert header.split() == COLUMNS[1:]
     assert [line.split()[:3] for line in lines] == [
         ["table", bench.table.uri, "starts"],
