@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--lower-floor",
     "floor",
     metavar="DATE",
-    help="Only lower the first arrival date that the table keeps, for a later replay.",
+    help="Only lower the first arrival date that the table keeps, for a later replay. It records --by.",
 )
 @click.option(
     "--set-property",
