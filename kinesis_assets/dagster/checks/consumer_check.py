@@ -44,12 +44,12 @@ def check_consumer(
     if late:
         first = shards[late[0]]
         description = (
-            f"{counted(len(shards), 'shard')} of {len(shard_ids)} have been read with GetRecords instead of "
-            f"consumer {consumer}, {late[0]} for {duration(now - first.since)}: "
+            f"GetRecords reads {counted(len(shards), 'shard')} of {len(shard_ids)} instead of consumer "
+            f"{consumer}, {late[0]} for {duration(now - first.since)}: "
             f"{without_secrets(first.reason).rstrip('.')}. {_ADVICE}"
         )
     elif oldest:
-        description = f"{counted(len(shards), 'shard')} are read with GetRecords for a short time"
+        description = f"GetRecords reads {counted(len(shards), 'shard')}, for a short time so far"
     else:
         description = f"no run reads with GetRecords instead of consumer {consumer}"
     rows = [
