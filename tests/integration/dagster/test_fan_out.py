@@ -40,8 +40,10 @@ def warnings_of(runs, run):
 def reasons_of(runs, run):
     """Return what the events of the stream say about GetRecords."""
     entries = [entry.dagster_event for entry in runs.instance.all_logs(run.run_id) if entry.is_dagster_event]
-    events = [event.asset_materialization for event in entries if event.is_step_materialization]
-    of_stream = [event.metadata for event in events if event and event.partition is None]
+    events = [
+        event.step_materialization_data.materialization for event in entries if event.is_step_materialization
+    ]
+    of_stream = [event.metadata for event in events if event.partition is None]
     reasons = [metadata.get("read with GetRecords because") for metadata in of_stream]
     return [None if reason is None else reason.value for reason in reasons]
 
