@@ -31,26 +31,25 @@ def readable(rows):
     )
 
 
-@pytest.mark.parametrize(
-    "condition",
-    [
-        pc.field("amount") >= 1.0,
-        pc.field("at") >= YEAR_2026,
-        pc.field("text") >= "a",
-        pc.field("id") >= 1,
-        pc.field("flag"),
-        pc.field("größe") == "b",
-        pc.field("none").is_null(),
-    ],
-    ids=str,
-)
-def test_a_filter_on_any_column_finds_its_rows(bench, derived, condition):
+CONDITIONS = [
+    pc.field("amount") >= 1.0,
+    pc.field("at") >= YEAR_2026,
+    pc.field("text") >= "a",
+    pc.field("id") >= 1,
+    pc.field("flag"),
+    pc.field("größe") == "b",
+    pc.field("none").is_null(),
+]
+
+
+def test_a_filter_on_any_column_finds_its_rows(bench, derived):
     for number in (1, 2):  # only the second file has the long text
         bench.put(order(number))
         bench.run()
         derived.run(transform=readable)
     dataset = DeltaTable(derived.table.folder.uri).to_pyarrow_dataset()
-    assert sorted(dataset.to_table(filter=condition)["id"].to_pylist()) == [1, 2]
+    found = {str(each): sorted(dataset.to_table(filter=each)["id"].to_pylist()) for each in CONDITIONS}
+    assert found == {str(each): [1, 2] for each in CONDITIONS}
 
 
 TEXTS = ("a b", "a/b=100%", "ü😀", "", None)
@@ -132,7 +131,7 @@ def test_every_reader_finds_the_rows_of_a_partitioned_table(written):
     written.check()
 
 
-@pytest.mark.parametrize("table", [Upsert(("id",), ("amount",))], indirect=True, ids=["upserted"])
+@pytest.mark.parametrize("written", [Upsert(("id",), ("amount",))], indirect=True, ids=["upserted"])
 def test_delta_spark_finds_the_rows_of_a_partitioned_table(written):
     written.put(1.0)
     written.put(2.0)
