@@ -22,8 +22,11 @@ SETTINGS = {
 
 @pytest.fixture
 def service(connect_server, monkeypatch):
-    """The stand-in for EMR Serverless, whose tokens are valid for eight seconds."""
-    with TokenProxy(connect_server.url, seconds=8) as proxy:
+    """The stand-in for EMR Serverless, whose tokens are valid for 16 seconds.
+
+    A token is replaced after half of that, so that a call may take the other half to arrive.
+    """
+    with TokenProxy(connect_server.url, seconds=16) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL_EMR_SERVERLESS", proxy.url)
         yield proxy
 
@@ -33,7 +36,7 @@ def test_a_run_replaces_its_token_and_stops_its_session(
 ):
     put_numbers(kinesis, stream, 400, shards=2)
     faults.page_size(20, stream=stream)
-    faults.delay(1.0, stream=stream, times=20)  # ten pages of each shard take longer than a token is valid
+    faults.delay(2.0, stream=stream, times=20)  # ten pages of each shard take longer than a token is valid
     code, events, errors = run(managed_spark=SETTINGS, python_executable=python_with_packages)
     assert (code, len(events)) == (0, 2), errors
     assert numbers(tmp_path / "table") == list(range(400))
