@@ -107,7 +107,8 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             kinds={*settings.kinds},
             description=settings.description
             or f"The unmodified records of {address}, each exactly once, in {settings.table}.",
-            metadata=definition_metadata(settings.table) | {"dagster/column_schema": raw_columns()},
+            metadata=definition_metadata(settings.table, settings.format)
+            | {"dagster/column_schema": raw_columns(settings.format)},
             freshness_policy=policy_of(settings.freshness),
         )
 

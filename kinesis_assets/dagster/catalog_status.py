@@ -155,7 +155,7 @@ def registered_tables(
         InvalidInput: No such table has the setting.
     """
     found = []
-    if (settings := catalog_of(opened.settings.catalog)) is not None:
+    if (settings := catalog_of(opened.settings.registration)) is not None:
         found.append(RegisteredTable(opened, opened.names.raw_key, settings, opened.table))
     for key, each in derived_tables(assets, opened.names).items():
         if (settings := catalog_of(each.catalog)) is not None:

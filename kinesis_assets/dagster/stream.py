@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
@@ -122,7 +122,13 @@ class OpenStream:
         """The stream's table."""
         from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
 
-        return PositionedTable(self.settings.table, role=self.role)
+        settings = self.settings
+        if settings.format == "delta":
+            return PositionedTable(settings.table, role=self.role)
+        from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
+
+        catalog = settings.iceberg_catalog(self.names.raw_key.path[-1])
+        return PositionedTable(settings.table, role=self.role, format=partial(IcebergFormat, catalog=catalog))
 
     @cached_property
     def policy(self) -> ReadPolicy:

@@ -12,6 +12,7 @@ from weakref import WeakSet
 import dagster as dg
 
 from kinesis_assets.dagster.consumption import consumption_of, has_uri, uri_of
+from kinesis_assets.dagster.events.table_metadata import ICEBERG, STORAGE_KIND
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.store.storage import TableFolder
@@ -42,6 +43,7 @@ class CheckedSelection(dg.AssetSelection):
             assets = {key: each for each in definitions for key in each.keys}
             refuse_shared_tables(assets)
             refuse_missing_sources(assets)
+            refuse_iceberg_sources(assets)
             _checked.add(asset_graph)
         return self._selection.resolve_inner(asset_graph, allow_missing=allow_missing)
 
@@ -96,6 +98,31 @@ def refuse_missing_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
             f"{consumption.upstream.to_user_string()}, since the code location has no table with this asset "
             f"key. The other derived tables of the stream are {', '.join(others) or 'none'}"
         )
+
+
+def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
+    """Check that no derived table consumes an Iceberg table. The argument is as above.
+
+    Raises:
+        InvalidInput: One does.
+    """
+    for key, definition in sorted(definitions.items()):
+        consumption = consumption_of(definition)
+        if consumption is None or not _is_iceberg(
+            definitions.get(consumption.upstream), consumption.upstream
+        ):
+            continue
+        place = f"{consumption.place}: " if consumption.place else ""
+        raise InvalidInput(
+            f"{place}upstream: the table {key.to_user_string()} cannot consume "
+            f"{consumption.upstream.to_user_string()}, which is an Iceberg table: tables can only be derived "
+            "from Delta tables yet. Remove format: iceberg from the stream, or read its table in an asset of "
+            "your own"
+        )
+
+
+def _is_iceberg(definition: dg.AssetsDefinition | None, key: dg.AssetKey) -> bool:
+    return definition is not None and definition.metadata_by_key.get(key, {}).get(STORAGE_KIND) == ICEBERG
 
 
 def _is_raw(key: dg.AssetKey, definition: dg.AssetsDefinition) -> bool:

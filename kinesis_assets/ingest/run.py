@@ -78,7 +78,7 @@ def execute_run(
         table.folder,
         plan.batch_id,
         until,
-        table.policy.data_files,
+        table.layout,
         inf if is_iteration else PROGRESS_INTERVAL,
     )
     landing = Landing()

@@ -29,6 +29,9 @@ FILE_SCHEMA = RECORD_SCHEMA.insert(
 )
 """Columns of a data file. The partition column is only part of the path, as in every Delta table."""
 
+FIELD_IDS = {name: number for number, name in enumerate(FILE_SCHEMA.names, 1)}
+"""The id of each column in Iceberg tables, which Iceberg reads by id."""
+
 TABLE_SCHEMA = FILE_SCHEMA.insert(
     FILE_SCHEMA.get_field_index("batch_id"), pa.field("arrival_date", pa.date32(), nullable=False)
 )

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, same_integer
 from kinesis_assets.table.data_file import (
     DICTIONARIES,
+    FIELD_IDS,
     FILE_BYTES,
     FILE_SCHEMA,
     NEW_FILES,
@@ -54,12 +55,19 @@ class FileLayout:
             closed first.
         open_seconds: Age of a file in seconds from which it gets no further rows: the credentials with which
             it was opened expire, see `role_credentials`.
+        field_ids: Whether the schema of a file has the ids of its columns, as Iceberg tables need.
     """
 
     row_group_bytes: int = ROW_GROUP_BYTES
     file_bytes: int = FILE_BYTES
     open_files: int = 4
     open_seconds: float = 1800.0
+    field_ids: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of a file."""
+        return with_field_ids(FILE_SCHEMA) if self.field_ids else FILE_SCHEMA
 
     def with_open_files(self, number: int) -> FileLayout:
         """Return the layout with at least a number of open files, for about as much memory."""
@@ -67,6 +75,13 @@ class FileLayout:
             return self
         size = max(_MIN_ROW_GROUP_BYTES, self.row_group_bytes * self.open_files // number)
         return replace(self, open_files=number, row_group_bytes=size)
+
+
+def with_field_ids(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a file with the ids of its columns, see `FIELD_IDS`."""
+    return pa.schema(
+        [field.with_metadata({"PARQUET:field_id": str(FIELD_IDS[field.name])}) for field in schema]
+    )
 
 
 class DataFileWriter:
@@ -120,9 +135,7 @@ class DataFileWriter:
         if arrival_date not in self._open:
             if len(self._open) >= self._layout.open_files:
                 self._close(next(iter(self._open)))
-            self._open[arrival_date] = _OpenFile(
-                self._filesystem, self._batch_id, arrival_date, self._layout.row_group_bytes
-            )
+            self._open[arrival_date] = _OpenFile(self._filesystem, self._batch_id, arrival_date, self._layout)
         return self._open[arrival_date]
 
     def _close(self, arrival_date: str) -> None:
@@ -140,9 +153,10 @@ class _OpenFile:
     """A file with a thread that opens it, writes its row groups and closes it."""
 
     def __init__(
-        self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str, row_group_bytes: int
+        self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str, layout: FileLayout
     ) -> None:
-        self._row_group_bytes = row_group_bytes
+        self._row_group_bytes = layout.row_group_bytes
+        self._schema = layout.schema
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._arrival_date = arrival_date
@@ -186,7 +200,7 @@ class _OpenFile:
         self._sink = write_new(self._filesystem, self._path)
         self._writer = pq.ParquetWriter(
             self._sink,
-            FILE_SCHEMA,
+            self._schema,
             compression=NEW_FILES.codec,
             compression_level=NEW_FILES.level,
             use_dictionary=DICTIONARIES,
@@ -262,7 +276,7 @@ def without_shards(
     kept = {shard: rows for shard, rows in file.rows_by_shard.items() if shard not in shard_ids}
     if not kept:
         return []
-    copy = _OpenFile(filesystem, file.batch_id, file.arrival_date, layout.row_group_bytes)
+    copy = _OpenFile(filesystem, file.batch_id, file.arrival_date, layout)
     try:
         with filesystem.open_input_file(file.path) as source:
             parquet = pq.ParquetFile(source)

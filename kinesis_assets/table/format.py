@@ -8,7 +8,7 @@ repeats attempts and resolves lost responses for all formats.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,13 @@ DESCRIPTION = "Kinesis records as received, with the positions up to which they 
 
 
 class TableFormat(ABC):
-    """Opens and creates one raw table."""
+    """Opens and creates one raw table.
+
+    Attributes:
+        field_ids: Whether its data files need the ids of their columns, see `FileLayout`.
+    """
+
+    field_ids: ClassVar = False
 
     @abstractmethod
     def open(self) -> TableSnapshot:

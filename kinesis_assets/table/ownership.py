@@ -57,6 +57,11 @@ def arns_of(applications: Iterable[str]) -> frozenset[str]:
     return frozenset(match[1] for match in found if match is not None)
 
 
+def is_application(name: str) -> bool:
+    """Return whether a name is the application id of positions or of amendments of a stream."""
+    return _APPLICATION.fullmatch(name) is not None
+
+
 def refuse_other_stream(table: str, owners: Collection[str], identity: StreamIdentity) -> None:
     """Check that a table belongs to a stream, or to none yet.
 

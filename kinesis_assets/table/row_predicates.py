@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from kinesis_assets.kinesis.position import PositionKind
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
+    import pyarrow as pa
+
     from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.table.data_file import FileStats
 
 PassedRecord = tuple[int, float]
 """The last sequence number and sub-sequence number that a position has passed. The latter is infinity if the
@@ -41,6 +45,12 @@ class RowPredicate(Protocol):
     def sql(self) -> str:
         """The condition in the SQL of delta-rs; every text in it has passed through `sql_text`."""
 
+    def may_include(self, file: FileStats) -> bool:
+        """Return whether a data file may have such rows."""
+
+    def matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether it is one, from its columns except the payload. No value is null."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowsAfter:
@@ -63,6 +73,27 @@ class RowsAfter:
         )
         return f"stream = {sql_text(self.stream)} AND ({' OR '.join(shards)})"
 
+    def may_include(self, file: FileStats) -> bool:
+        """Return whether a data file may have such rows."""
+        return any(map(file.may_contain_shard, self.places))
+
+    def matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether it is one."""
+        import pyarrow.compute as pc  # noqa: PLC0415  # definitions load no Arrow
+
+        shards, numbers = rows["shard_id"], rows["sequence_number"]
+        lengths, subs = pc.utf8_length(numbers), rows["sub_sequence_number"]
+        found = pc.equal(lengths, -1)
+        for shard_id, (number, sub) in self.places.items():
+            text = str(number)
+            same_length = pc.equal(lengths, len(text))
+            later = pc.greater(numbers, text)
+            if sub != math.inf:
+                later = pc.or_(later, pc.and_(pc.equal(numbers, text), pc.greater(subs, int(sub))))
+            later = pc.or_(pc.greater(lengths, len(text)), pc.and_(same_length, later))
+            found = pc.or_(found, pc.and_(pc.equal(shards, shard_id), later))
+        return pc.and_(pc.equal(rows["stream"], self.stream), found)
+
 
 @dataclass(frozen=True, slots=True)
 class ArrivedBefore:
@@ -74,6 +105,17 @@ class ArrivedBefore:
     def sql(self) -> str:
         """The condition in SQL."""
         return f"arrival_date < '{self.day}'"
+
+    def may_include(self, file: FileStats) -> bool:
+        """Return whether a data file may have such rows."""
+        return file.arrival_date < self.day
+
+    def matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether it is one."""
+        import pyarrow.compute as pc  # noqa: PLC0415  # as above
+
+        midnight = datetime.combine(self.day, datetime.min.time(), UTC)
+        return pc.less(rows["approximate_arrival_timestamp"], midnight)
 
 
 def later(number: int, sub: float) -> str:

@@ -36,6 +36,9 @@ COLUMNS = (
 )
 """The columns of `data_file.TABLE_SCHEMA`."""
 
+NOT_IN_ICEBERG = frozenset({"arrival_date"})
+"""The columns that an Iceberg table does not have: it is partitioned by a transform of the arrival."""
+
 _BATCH_COLUMN = "_batch_id"
 
 _INTERNAL = "__"

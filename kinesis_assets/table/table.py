@@ -5,6 +5,7 @@ Never import this module in a Spark task, see `delta.opening`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kinesis_assets.table.delta.raw_table import DeltaFormat
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.table.data_file_writer import FileLayout
     from kinesis_assets.table.format import TableFormat
     from kinesis_assets.table.snapshot import TableSnapshot
 
@@ -40,6 +42,11 @@ class PositionedTable(TableFiles):
         super().__init__(uri, policy, role)
         self._format_of = format
         self.format = format(self)
+
+    @property
+    def layout(self) -> FileLayout:
+        """The sizes and the schema of data files."""
+        return replace(self.policy.data_files, field_ids=self.format.field_ids)
 
     def reopened(self) -> PositionedTable:
         """Return the same table with empty caches."""

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
-from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import PositionConflict
@@ -22,6 +21,7 @@ from kinesis_assets.table.commits.commit import commit, freeze
 from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
 from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.table import PositionedTable
+from support.formats import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +77,10 @@ def land(
     table: PositionedTable,
     batch_id: int,
     rows: dict[str, Sequence[Record]],
-    layout: FileLayout = FileLayout(),
+    layout: FileLayout | None = None,
 ) -> list[DataFile]:
     """Write the records of each shard to data files."""
-    writer = DataFileWriter(table.files, batch_id, layout)
+    writer = DataFileWriter(table.files, batch_id, layout or table.layout)
     for shard_id, of_shard in rows.items():
         writer.write(shard_id, record_batch(STREAM.name, shard_id, of_shard))
     return writer.close()
@@ -160,8 +160,7 @@ def current_positions(table: PositionedTable) -> StreamPositions:
 def rows_by_shard(table: PositionedTable) -> dict[str, list[int]]:
     """Return the sequence numbers in the table by shard, sorted. Shards without rows are omitted."""
     found: dict[str, list[int]] = {}
-    columns = DeltaTable(table.uri).to_pyarrow_table(columns=["shard_id", "sequence_number"])
-    for row in columns.to_pylist():
+    for row in rows_of(table, ["shard_id", "sequence_number"]).to_pylist():
         found.setdefault(row["shard_id"], []).append(int(row["sequence_number"]))
     return {shard_id: sorted(numbers) for shard_id, numbers in sorted(found.items())}
 

@@ -17,9 +17,9 @@ from kinesis_assets.operations.adopt import AdoptResult, adopt
 from kinesis_assets.operations.replay.outcome import ReplayWindow
 from kinesis_assets.operations.replay.run import Fill, replay
 from kinesis_assets.operations.seek.run import SeekResult, seek
-from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
 from support.forged_positions import forge, forge_shards
+from support.formats import delete, reopened, restore, rows_of
 from support.single_task import fill_as_in_spark, land_as_in_spark
 from support.stream_calls import StreamCalls
 from support.timing import REPLAYING
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.replay.outcome import ReplayResult
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.table import PositionedTable
     from kinesis_assets.testing import Clock
 
 POLICY = {each.name for each in fields(ReadPolicy)} - {"starts", "bounds"}
@@ -76,7 +77,7 @@ class Bench(StreamCalls):
 
     def set_table_policy(self, **fields: Any) -> None:
         """Change fields of `TablePolicy` for the commits from now on."""
-        self.table = PositionedTable(self.table.uri, replace(self.table.policy, **fields))
+        self.table = reopened(self.table, replace(self.table.policy, **fields))
 
     def set_machine_clock(self, clock: MachineClock) -> None:
         """Replace this machine's clock, for reading and for commits."""
@@ -146,7 +147,7 @@ class Bench(StreamCalls):
 
     def arrow(self, *columns: str) -> pa.Table:
         """Return the table's rows in no particular order, with some or all columns."""
-        return DeltaTable(self.table.uri).to_pyarrow_table(columns=list(columns) or None)
+        return rows_of(self.table, columns)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -175,12 +176,12 @@ class Bench(StreamCalls):
 
     @property
     def version(self) -> int:
-        return DeltaTable(self.table.uri).version()
+        return self.table.snapshot().version
 
     @property
     def positions(self) -> StreamPositions:
         """The table's positions of the stream."""
-        found = PositionedTable(self.table.uri).snapshot().positions(self.client.describe().identity)
+        found = reopened(self.table).snapshot().positions(self.client.describe().identity)
         assert found is not None
         return found
 
@@ -202,7 +203,9 @@ class Bench(StreamCalls):
             for row in lost
         )
         assert len(lost) == len(items)
-        assert DeltaTable(self.table.uri).delete(predicate)["num_deleted_rows"] == len(items)
+        rows = len(self.rows)
+        delete(self.table, predicate)
+        assert len(self.rows) == rows - len(items)
 
     @property
     def delta(self) -> DeltaTable:
@@ -210,7 +213,7 @@ class Bench(StreamCalls):
 
     def restore(self, version: int) -> None:
         """Restore the table, as an operator might."""
-        self.delta.restore(version)
+        restore(self.table, version)
 
     def forge(self, **changes: Any) -> StreamPositions:
         """Commit positions that no run would commit: the current ones, with changes."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltalake import write_deltalake
-
-from kinesis_assets.table.table import PositionedTable
+from support.formats import format_of, table_of, write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,9 +14,9 @@ if TYPE_CHECKING:
 
 def copy_rows(bench: Bench, rows: pa.Table | None = None) -> None:
     """Continue with a copy of the table, made as CREATE TABLE AS SELECT makes it."""
-    uri = f"{bench.table.uri}-copy"
-    write_deltalake(uri, bench.arrow() if rows is None else rows, partition_by=["arrival_date"])
-    bench.table = PositionedTable(uri)
+    copied = bench.arrow() if rows is None else rows
+    bench.table = table_of(format_of(bench.table), f"{bench.table.uri}-copy", name="copy")
+    write(bench.table, copied)
 
 
 def copy_of_a_split(bench: Bench) -> str:

@@ -49,7 +49,7 @@ INNER_LAYERS = {
     "table": (
         ("maintenance",),
         ("commits",),
-        ("delta",),
+        ("delta", "iceberg"),
         ("log",),
         ("positions",),
         ("run_files",),

@@ -236,7 +236,7 @@ class Evaluation:
         if checks.consumer is not None and (consumer := self._opened.settings.consumer) is not None:
             table, now = self._opened.table, self._now.timestamp()
             yield check_consumer(checks.consumer, table, consumer, self._readable.keys(), now)
-        if self._entries is not None and (catalog := self._opened.settings.catalog):
+        if self._entries is not None and (catalog := self._opened.settings.registration):
             from kinesis_assets.table.delta.version import TableVersion  # noqa: PLC0415  # loads delta-rs
 
             key, snapshot = self._opened.names.raw_key, state.snapshot

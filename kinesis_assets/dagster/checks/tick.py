@@ -67,7 +67,7 @@ def check_events(
         pause: The pause of the stream; None if it is not paused.
     """
     names = opened.checks.reading_no_rows
-    if not names and not opened.settings.catalog:
+    if not names and not opened.settings.registration:
         return [], before
     try:
         evaluation = Evaluation(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.table.schema import COLUMNS
+from kinesis_assets.table.schema import COLUMNS, NOT_IN_ICEBERG
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
@@ -38,18 +38,28 @@ _OF_ROUTER = {
 """Those of the columns that a router adds, which has both."""
 
 
-def definition_metadata(table: str) -> dict[str, Any]:
+STORAGE_KIND = "dagster/storage_kind"
+"""The key of the format of a table."""
+
+ICEBERG = "iceberg"
+"""Its value for Iceberg tables."""
+
+_STORAGE_KINDS = {"delta": "deltalake"}
+"""The names of formats in Dagster, where they are others."""
+
+
+def definition_metadata(table: str, format_: str = "delta") -> dict[str, Any]:
     """Return the metadata that the definition of each table has."""
     uri = TableFolder.at(table).uri
     return {
         "dagster/uri": uri,
         "dagster/table_name": uri.partition("://")[2],
-        "dagster/storage_kind": "deltalake",
+        STORAGE_KIND: _STORAGE_KINDS.get(format_, format_),
     }
 
 
-def raw_columns() -> dg.TableSchema:
-    """Return the columns of the raw table."""
+def raw_columns(format_: str = "delta") -> dg.TableSchema:
+    """Return the columns of the raw table in a format."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -59,6 +69,7 @@ def raw_columns() -> dg.TableSchema:
                 constraints=dg.TableColumnConstraints(nullable=column.nullable),
             )
             for column in COLUMNS
+            if format_ == "delta" or column.name not in NOT_IN_ICEBERG
         ]
     )
 

@@ -107,7 +107,8 @@ def without_name(catalog: Mapping[str, str]) -> dict[str, str]:
     return {setting: value for setting, value in catalog.items() if setting != "name"}
 
 
-def _schema() -> dict[str, Any]:
+def catalog_schema() -> dict[str, Any]:
+    """Return the JSON schema of the setting of a Delta table."""
     from kinesis_assets.dagster.settings.yaml_model import allow_template  # noqa: PLC0415  # loads Dagster
 
     schema = map_schema(CatalogSettings)
@@ -120,7 +121,7 @@ def _schema() -> dict[str, Any]:
 class RegisteredTable(Settings):
     """A table that other engines find."""
 
-    catalog: Annotated[Mapping[str, str], valid(catalog_of), SchemaFrom(_schema)] = Field(
+    catalog: Annotated[Mapping[str, str], valid(catalog_of), SchemaFrom(catalog_schema)] = Field(
         default={},
         description="Where the table is registered in the AWS Glue Data Catalog: a map with database, and "
         "perhaps name, region_name, role_arn and external_id, see docs/catalog.md. By default it is not.",

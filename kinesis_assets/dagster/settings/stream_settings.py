@@ -13,8 +13,8 @@ from kinesis_assets.dagster.settings.asset_settings import (
     DescribedAsset,
     KeyPrefix,
 )
-from kinesis_assets.dagster.settings.catalog_settings import RegisteredTable
 from kinesis_assets.dagster.settings.check_settings import Checks, ChecksField
+from kinesis_assets.dagster.settings.iceberg_settings import RawTableFormat
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from kinesis_assets.errors import InvalidInput
@@ -116,7 +116,7 @@ class StreamTable(Settings):
         examples=["clicks", "arn:aws:kinesis:eu-west-1:111122223333:stream/clicks"],
     )
     table: Annotated[str, valid(TableFolder.at)] = Field(
-        description="Path or URI (s3://, file://) of the stream's Delta table. The first run creates it.",
+        description="Path or URI (s3://, file://) of the stream's table. The first run creates it.",
         examples=["s3://my-lake/raw/clicks"],
     )
 
@@ -285,7 +285,7 @@ class ReadSettings(Settings):
         return self
 
 
-class RunSettings(SparkSettings, RegisteredTable, ReadSettings, StreamTable):
+class RunSettings(SparkSettings, RawTableFormat, ReadSettings, StreamTable):
     """The settings of a run, with its table and its Spark session."""
 
     lease_table: str | None = Field(
@@ -298,8 +298,9 @@ class RunSettings(SparkSettings, RegisteredTable, ReadSettings, StreamTable):
     def checks_of_stream(self, checks: Mapping[str, Any]) -> Checks:
         """Return the checks that the stream has."""
         parsed = Checks.parse(checks)
-        for name in ("lease_table", "catalog", "consumer"):
-            if not getattr(self, name):
+        has = {"lease_table": self.lease_table, "catalog": self.registration, "consumer": self.consumer}
+        for name, value in has.items():
+            if not value:
                 parsed = parsed.without([name], f"only of a stream with the setting {name}")
         return parsed
 
@@ -313,7 +314,7 @@ class RunSettings(SparkSettings, RegisteredTable, ReadSettings, StreamTable):
         return self
 
 
-class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, RegisteredTable, ReadSettings):
+class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, RawTableFormat, ReadSettings):
     """The settings of a stream that several streams may share: all but the stream and its table."""
 
     key_prefix: KeyPrefix = Field(

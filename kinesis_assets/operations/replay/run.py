@@ -102,7 +102,7 @@ def _execute(
     if plan.ranges:
         until = read_until(plan.batch_id)
         landing = LandingJob(
-            str(client.address), client.settings, table.folder, plan.batch_id, until, table.policy.data_files
+            str(client.address), client.settings, table.folder, plan.batch_id, until, table.layout
         )
         result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
         early = early_ends(client, plan.ranges, plan.gaps, result.shards)

@@ -250,7 +250,7 @@ def commit(
         merged, refused = merge(current, expected, moved, movers)
         # A refused shard stays refused, even if it returns to its old position: its rows are removed here.
         # `moved` changes after the files do, so that the next try repeats a removal that failed.
-        layout = table.policy.data_files
+        layout = table.layout
         files = [part for file in files for part in without_shards(table.files, file, refused, layout)]
         moved = {shard_id: position for shard_id, position in moved.items() if shard_id not in refused}
         conflicts.update(refused)

@@ -47,8 +47,7 @@ def compact(
     Raises:
         ClocksDisagree: The clocks differ.
     """
-    today = clock.now().date().isoformat()
-    due = _due(table.snapshot().active_files(), since, today, limits)
+    due = due_days(table, since, clock, limits)
 
     def compact_day(day: str) -> None:
         rows, _, size = totals(due[day])
@@ -92,10 +91,15 @@ def compact_each(
         yield done
 
 
-def _due(
-    files: list[ActiveFile], since: date | None, today: str, limits: MaintenanceLimits
+def due_days(
+    table: PositionedTable, since: date | None, clock: AgreedClock, limits: MaintenanceLimits
 ) -> Mapping[str, list[ActiveFile]]:
-    """Return the small files of each day that does not expire and has enough of them, oldest day first."""
+    """Return the small files of each day that does not expire and has enough of them, oldest day first.
+
+    The arguments and errors are those of `compact`.
+    """
+    today = clock.now().date().isoformat()
+    files = table.snapshot().active_files()
     first = "" if since is None else since.isoformat()
     small: defaultdict[str, list[ActiveFile]] = defaultdict(list)
     for file in files:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.commits.commit import claim
+from kinesis_assets.table.delta.raw_table import DeltaFormat
 from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
-from kinesis_assets.table.maintenance.compaction import compact
+from kinesis_assets.table.maintenance.compaction import compact, due_days
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
 from kinesis_assets.table.maintenance.pruning import prune
 from kinesis_assets.table.maintenance.retention import NOT_NEEDED, Needed, expire
@@ -74,18 +75,26 @@ def maintain(
     if not dry_run:
         table.require_writable()
         claim(table, identity)
+    is_delta = isinstance(table.format, DeltaFormat)
     operations = DeltaOperations(table)
-    yield from _set_properties(operations, dry_run=dry_run)
+    if is_delta:
+        yield from _set_properties(operations, dry_run=dry_run)
     since = None if retention_days is None else now.date() - timedelta(days=retention_days)
     if since is not None:
         wanted, since = since, needed.first_kept(since)
         yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
         if since < wanted:
             yield Step("expire", f"before {wanted}", State.LEFT, reason=needed.reason(since))
-    yield from compact(table, operations, since, clock, limits, dry_run=dry_run)
-    yield from vacuum(table, operations, clock, dry_run=dry_run)
-    if not dry_run:
-        yield from checkpoint(table, operations, clock)
+    if is_delta:
+        yield from compact(table, operations, since, clock, limits, dry_run=dry_run)
+        yield from vacuum(table, operations, clock, dry_run=dry_run)
+        if not dry_run:
+            yield from checkpoint(table, operations, clock)
+    else:
+        from kinesis_assets.table.maintenance import iceberg_steps  # noqa: PLC0415  # loads pyiceberg
+
+        yield from iceberg_steps.leave_compaction(due_days(table, since, clock, limits))
+        yield from iceberg_steps.vacuum(table, clock, dry_run=dry_run)
     yield from prune(table, identity, clock, limits, dry_run=dry_run)
 
 

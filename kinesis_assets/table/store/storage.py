@@ -23,6 +23,9 @@ _MAX_LENGTH = 1000
 _INVALID = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _FILE = "file://"
 
+ICEBERG_METADATA = "metadata/"
+"""The folder of the metadata of an Iceberg table, in that of the table."""
+
 _AS_ONE_REQUEST = "allow_delayed_open=true"
 """Arrow's option to put a file of less than 10 MB with one request to S3. Without it, each file is a
 multipart upload, which takes three."""
@@ -170,12 +173,17 @@ def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.
     return [info for info in filesystem.get_file_info(selector) if info.type is pyarrow.fs.FileType.File]
 
 
-def data_files_in(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
-    """Return the data files in a table's folder and its subfolders, whether or not the log names them."""
+def files_below(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
+    """Return the files in a table's folder and its subfolders, without those of logs and of this package."""
     import pyarrow.fs  # noqa: PLC0415  # as above
 
     infos = filesystem.get_file_info(pyarrow.fs.FileSelector("", recursive=True))
     return [info for info in infos if info.type is pyarrow.fs.FileType.File and not info.path.startswith("_")]
+
+
+def data_files_in(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
+    """Return the data files in a table's folder and its subfolders, whether or not the log names them."""
+    return [info for info in files_below(filesystem) if not info.path.startswith(ICEBERG_METADATA)]
 
 
 def is_missing(files: pyarrow.fs.FileSystem, path: str) -> bool:

@@ -45,6 +45,8 @@ ALONE = {
 }
 """Why a small module with one importer is not a part of it."""
 
+LIBRARIES = ("deltalake", "pyiceberg")
+
 DELTA_NAMES = {"DeltaTable", *(name for name in vars(deltalake.exceptions) if not name.startswith("_"))}
 """The class of a table that delta-rs has opened, and its errors."""
 
@@ -93,14 +95,14 @@ def test_only_the_folder_table_knows_the_table_format():
 
 
 def of_delta(tree: ast.Module) -> Iterator[str]:
-    """Return what a module uses of delta-rs: imports, also for types, its errors, and tables it opened."""
+    """Return what a module uses of delta-rs and pyiceberg: imports, also for types, errors, and tables."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from (alias.name for alias in names if alias.name.partition(".")[0] == "deltalake")
-            case ast.ImportFrom(module=str(name)) if name.partition(".")[0] == "deltalake":
+                yield from (alias.name for alias in names if alias.name.partition(".")[0] in LIBRARIES)
+            case ast.ImportFrom(module=str(name)) if name.partition(".")[0] in LIBRARIES:
                 yield name
-            case ast.Attribute(attr="delta"):
+            case ast.Attribute(attr="delta" | "iceberg"):
                 yield ast.unparse(node)
             case ast.Name(id=name) if name in DELTA_NAMES:
                 yield name

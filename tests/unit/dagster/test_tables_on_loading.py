@@ -113,3 +113,13 @@ def test_the_sensor_targets_the_derived_tables_as_before():
     stored: Any = selection.to_serializable_asset_selection(graph)
     restored: Any = dg.deserialize_value(dg.serialize_value(stored))
     assert restored.resolve(graph) == {dg.AssetKey("first")}
+
+
+def test_a_table_derived_from_an_iceberg_table_is_refused(folder):
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "database": "lake"}
+    stream = build_kinesis_stream("clicks", table="clicks", format="iceberg", catalog=catalog)
+    stream.get_repository_def()
+    definitions = dg.Definitions.merge(stream, dg.Definitions(assets=[derived("first", "orders")]))
+    with pytest.raises(InvalidInput) as refused:
+        definitions.get_repository_def()
+    assert_mentions(str(refused.value), "first", "clicks_raw", "is an Iceberg table")

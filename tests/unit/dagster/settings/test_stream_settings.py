@@ -48,6 +48,14 @@ def test_the_schema_of_the_yaml_describes_every_setting():
 WITH_ROLE = {"external_id", "session_name"}
 """The settings that are given only with a role."""
 
+OF_ICEBERG = {"format", "keep_snapshots", "keep_snapshot_hours"}
+"""The settings of Iceberg tables."""
+
+ICEBERG = {
+    "format": "iceberg",
+    "catalog": {"type": "sql", "uri": "sqlite:////lake/catalog.db", "database": "lake"},
+}
+
 
 @pytest.mark.parametrize("name", StreamSettings.model_fields)
 def test_every_example_of_a_setting_is_valid(name):
@@ -58,6 +66,8 @@ def test_every_example_of_a_setting_is_valid(name):
         required["role_arn"] = StreamSettings.model_fields["role_arn"].examples[0]
     if name == "consumer":
         required["follow_for"] = StreamSettings.model_fields["follow_for"].examples[0]
+    if name in OF_ICEBERG:
+        required |= ICEBERG
     for example in field.examples:
         build_kinesis_stream(**required | {name: example})
         validator_of(KinesisStreamComponent, name).validate(example)

@@ -1,10 +1,18 @@
-"""Frozen positions, and tries to commit that a test replaces."""
+"""A table in each format, frozen positions, and tries to commit that a test replaces."""
 
 from __future__ import annotations
 
 import pytest
 
 from kinesis_assets.table.snapshot import TableSnapshot
+from support.formats import FORMATS, table_of
+from support.timing import WRITING
+
+
+@pytest.fixture(params=FORMATS)
+def table(request, tmp_path):
+    """The test's table, which the first freeze creates. A failed commit is retried at once."""
+    return table_of(request.param, str(tmp_path / "table"), WRITING)
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import pytest
 
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, ChainPolicy
-from kinesis_assets.table.table import PositionedTable
 from support.attempts import Attempt, current_positions, freeze_all, shards
+from support.formats import reopened
 from support.watched_files import WatchedFiles
 
 
 @pytest.mark.slow
 def test_a_process_reads_each_positions_file_once_even_if_its_attempt_is_overtaken_several_times(table):
     frozen = freeze_all(table, shards("a", "b"))
-    slow = PositionedTable(table.uri)
+    slow = reopened(table)
     read, overtakings = Counter(), [4]
     slow.files = WatchedFiles(slow.files, lambda path: read.update([path]))
     open_snapshot = slow.snapshot
@@ -38,12 +38,12 @@ def test_a_process_reads_each_positions_file_once_even_if_its_attempt_is_overtak
 
 def overtaken_by(table, commits, policy):
     """Commit an attempt after `commits` others; return how often it opens the table."""
-    writer = PositionedTable(table.uri, policy)
+    writer = reopened(table, policy)
     attempt = Attempt(writer, freeze_all(writer, shards("a", "b")), {"a": 1})
     for _ in range(commits):
         Attempt(writer, current_positions(writer), {"b": 1}).commit()
     opened = []
-    attempt.table = PositionedTable(table.uri, policy)
+    attempt.table = reopened(table, policy)
     open_snapshot = attempt.table.snapshot
     attempt.table.snapshot = lambda: opened.append(1) or open_snapshot()
     assert attempt.commit().conflicts == {}

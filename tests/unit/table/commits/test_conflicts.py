@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deltalake import DeltaTable
-
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.table.commits import commit as commit_module
 from kinesis_assets.table.data_file_writer import without_shards
@@ -72,10 +70,10 @@ def test_a_conflict_between_reading_the_table_and_the_commit_is_detected(table, 
 def test_a_conflict_on_every_shard_commits_nothing(table, frozen):
     attempt = Attempt(table, frozen, {"a": 3})
     Attempt(table, frozen, {"a": 1}).commit()
-    version = DeltaTable(table.folder.uri).version()
+    version = table.snapshot().version
     result = attempt.commit()
     assert (result.version, result.files, result.conflicts.keys()) == (None, (), {"a"})
-    assert DeltaTable(table.folder.uri).version() == version
+    assert table.snapshot().version == version
 
 
 def test_a_concurrent_commit_on_another_shard_is_not_a_conflict(table, frozen, at_commit):

@@ -15,17 +15,18 @@ from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import Attempt, current_positions
+from support.formats import reopened
 
 
 def test_a_missing_positions_file_raises_commit_unknown(table, frozen):
     # With this policy each file refers to its predecessor only.
-    table = PositionedTable(table.uri, TablePolicy(ChainPolicy(max_files=0)))
+    table = reopened(table, TablePolicy(ChainPolicy(max_files=0)))
     attempt = Attempt(table, frozen, {"a": 3})
     for _ in range(3):
         Attempt(table, current_positions(table), {"b": 1}).commit()
     previous = current_positions(table).previous
     Path(table.uri, f"_kinesis/positions/{previous}.json").unlink()
-    attempt.table = PositionedTable(table.uri)  # without cached positions
+    attempt.table = reopened(table)  # without cached positions
     with pytest.raises(CommitUnknown, match=f"batch {attempt.batch_id}.*{previous}"):
         attempt.commit()
 

@@ -1,0 +1,205 @@
+"""The settings of a raw table that Delta Lake and Iceberg have in common, and those of Iceberg alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping  # noqa: TC003  # pydantic evaluates the annotations
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema  # noqa: TC002  # as above
+
+from kinesis_assets.dagster.settings.catalog_settings import (
+    CatalogSettings,
+    RegisteredTable,
+    catalog_of,
+    catalog_schema,
+)
+from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, map_schema, valid
+from kinesis_assets.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from kinesis_assets.table.iceberg.catalog import IcebergCatalog
+
+TableFormat = Literal["delta", "iceberg"]
+
+_PASSED_ON = re.compile(r"[a-z0-9_]+(?:[.-][a-z0-9_]+)+|credential|token|scope|prefix")
+"""The names of further properties of a catalog, as in pyiceberg."""
+
+_SECRET = re.compile(r"credential|(?:.*[.-])?token|.*secret.*|.*password.*")
+"""The names of those with a secret, which the Dagster UI would show."""
+
+_NAMED_BY_URI = ("sql", "rest")
+
+
+class IcebergCatalogSettings(CatalogSettings):
+    """The catalog of an Iceberg table."""
+
+    type: Literal["sql", "rest", "glue"] = Field(
+        description="Type of the catalog of an Iceberg table: a SQL database, a REST catalog or AWS Glue.",
+        examples=["rest"],
+    )
+    uri: str | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Address of the catalog: a URL of SQLAlchemy, as sqlite:////lake/catalog.db or "
+        "postgresql+psycopg2://user@host/db, or that of a REST catalog. Not of glue.",
+        examples=["https://catalog.example/api"],
+    )
+    warehouse: str | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Warehouse of the catalog, if a REST catalog has several.",
+        examples=["lake"],
+    )
+    catalog_name: str = Field(
+        default="kinesis-assets",
+        description="Name of the catalog. A SQL database stores it, so Spark has to use the same.",
+        examples=["lake"],
+    )
+
+    @model_validator(mode="after")
+    def _check_uri(self) -> Self:
+        if (self.uri is None) != (self.type not in _NAMED_BY_URI):
+            raise InvalidInput(
+                f"uri: a catalog of the type {self.type} {'needs' if self.uri is None else 'has'} "
+                f"{'one' if self.uri is None else 'none'}"
+            )
+        if self.uri is not None and urlsplit(self.uri).password is not None:
+            raise InvalidInput(
+                "uri: has a password; give it in the environment, such as PGPASSWORD of PostgreSQL"
+            )
+        refused = [name for name in ("region_name", "role_arn", "external_id") if getattr(self, name)]
+        if refused:
+            raise InvalidInput(
+                f"{refused[0]}: only of an entry of a Delta table; give properties of pyiceberg for Glue, "
+                "such as glue.region"
+            )
+        return self
+
+
+def _check_iceberg(catalog: Mapping[str, str]) -> tuple[IcebergCatalogSettings, dict[str, str]]:
+    """Return the settings of a catalog, and its further properties.
+
+    Raises:
+        InvalidInput: A setting is unknown, missing or invalid.
+    """
+    properties = {name: value for name, value in catalog.items() if _PASSED_ON.fullmatch(name)}
+    for name in filter(_SECRET.fullmatch, properties):
+        variable = f"PYICEBERG_CATALOG__KINESIS_ASSETS__{_in_variable(name)}"
+        raise InvalidInput(f"catalog: {name}: a secret; give it in the environment, such as {variable}")
+    named: dict[str, Any] = {name: value for name, value in catalog.items() if name not in properties}
+    try:
+        return IcebergCatalogSettings(**named), properties
+    except InvalidInput as error:
+        raise InvalidInput(f"catalog: {error}") from None
+
+
+def _in_variable(name: str) -> str:
+    """Return the name of a property as in the variables of pyiceberg."""
+    return name.replace(".", "__").replace("-", "_").upper()
+
+
+def _check(catalog: Mapping[str, str]) -> None:
+    if "type" in catalog:
+        _check_iceberg(catalog)
+    else:
+        catalog_of(catalog)
+
+
+def _schema() -> dict[str, Any]:
+    from kinesis_assets.dagster.settings.yaml_model import allow_template  # noqa: PLC0415  # loads Dagster
+
+    schema = catalog_schema()
+    iceberg = map_schema(IcebergCatalogSettings)["properties"]
+    for name in iceberg.keys() - schema["properties"].keys():
+        iceberg[name].pop("default", None)
+        allow_template(iceberg[name])
+        schema["properties"][name] = iceberg[name]
+    schema["additionalProperties"] = {"type": "string"}
+    return schema
+
+
+class RawTableFormat(RegisteredTable):
+    """The format of a raw table."""
+
+    format: TableFormat = Field(
+        default="delta",
+        description="Format of the raw table. Iceberg needs a catalog, and no table can be derived from an "
+        "Iceberg table yet; see docs/iceberg.md.",
+        examples=["iceberg"],
+    )
+    catalog: Annotated[Mapping[str, str], valid(_check), SchemaFrom(_schema)] = Field(
+        default={},
+        description="Of a Delta table, where it is registered in the AWS Glue Data Catalog: a map with "
+        "database, and perhaps name, region_name, role_arn and external_id, see docs/catalog.md. By default "
+        "it is not. Of an Iceberg table, its catalog: a map with type, database, and perhaps uri, name, "
+        "warehouse, catalog_name and properties of pyiceberg, see docs/iceberg.md.",
+        examples=[{"database": "lake"}],
+    )
+    keep_snapshots: int = Field(
+        default=50,
+        ge=1,
+        description="How many snapshots of an Iceberg table each commit keeps at least, the newest ones. The "
+        "more there are, the longer a commit takes.",
+        examples=[200],
+    )
+    keep_snapshot_hours: int = Field(
+        default=0,
+        ge=0,
+        description="How long other snapshots of an Iceberg table are kept.",
+        examples=[24],
+        json_schema_extra={UNIT: "hours"},
+    )
+
+    @model_validator(mode="after")
+    def _check_format(self) -> Self:
+        if self.format == "delta":
+            others = RawTableFormat.model_fields
+            changed = [
+                name
+                for name in ("keep_snapshots", "keep_snapshot_hours")
+                if getattr(self, name) != others[name].default
+            ]
+            if "type" in self.catalog:
+                changed.append("catalog: type")
+            if changed:
+                raise InvalidInput(f"{changed[0]}: only with format: iceberg")
+            return self
+        if not self.catalog:
+            raise InvalidInput(
+                "format: iceberg needs the setting catalog, such as {type: rest, uri: ..., database: lake}"
+            )
+        if "type" not in self.catalog:
+            raise InvalidInput(
+                "catalog: type: give that of the catalog of the Iceberg table: sql, rest or glue"
+            )
+        if find_spec("pyiceberg") is None:
+            raise InvalidInput("format: iceberg needs pyiceberg: pip install 'kinesis-assets[iceberg]'")
+        return self
+
+    @property
+    def registration(self) -> Mapping[str, str]:
+        """Where a Delta table is registered, see `catalog_of`. An Iceberg table is in its catalog anyway."""
+        return self.catalog if self.format == "delta" else {}
+
+    def iceberg_catalog(self, asset: str) -> IcebergCatalog:
+        """Return the catalog of an Iceberg table.
+
+        Args:
+            asset: The last part of the asset key, which is the table's name by default.
+        """
+        from kinesis_assets.table.iceberg.catalog import IcebergCatalog  # noqa: PLC0415  # loads pyiceberg
+
+        settings, properties = _check_iceberg(self.catalog)
+        return IcebergCatalog(
+            settings.type,
+            settings.database,
+            settings.name_of(asset),
+            uri=settings.uri,
+            warehouse=settings.warehouse,
+            catalog_name=settings.catalog_name,
+            properties=properties,
+            snapshots_kept=self.keep_snapshots,
+            snapshot_hours=self.keep_snapshot_hours,
+        )

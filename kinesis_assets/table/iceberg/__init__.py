@@ -1,0 +1,1 @@
+"""What is only true of tables in the format Iceberg."""

@@ -1,0 +1,153 @@
+"""The catalog that names the newest version of an Iceberg table, and its errors."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyiceberg.exceptions
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.catalog import load_catalog
+
+from kinesis_assets.errors import InvalidInput, RoleNotAssumed, TableUnreachable, reason_of
+from kinesis_assets.table.store.suitability import not_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.catalog import Catalog
+
+    from kinesis_assets.table.store.storage import TableFolder
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCatalog:
+    """Where the newest version of a table is found.
+
+    Attributes:
+        type: The type of the catalog, as pyiceberg names it: sql, rest or glue.
+        namespace: The namespace of the table; in Glue, the database.
+        name: The name of the table in it.
+        uri: The address of the catalog: a database URL of SQLAlchemy, or the URL of a REST catalog.
+        warehouse: The warehouse, if the catalog needs one.
+        properties: Further properties of the catalog, as in pyiceberg.
+        catalog_name: The name of the catalog, which a SQL catalog stores: all its clients must use the same.
+        snapshots_kept: How many snapshots of the table are kept at least, the newest ones.
+        snapshot_hours: For how many hours others are kept.
+    """
+
+    type: str
+    namespace: str
+    name: str
+    uri: str | None = None
+    warehouse: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    catalog_name: str = "kinesis-assets"
+    snapshots_kept: int = 50
+    snapshot_hours: float = 0.0
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The name of the table in the catalog."""
+        return (*self.namespace.split("."), self.name)
+
+    def open(self, folder: TableFolder) -> Catalog:
+        """Return a client of the catalog, with the credentials that the role of a table has now.
+
+        Raises:
+            RoleNotAssumed: The role cannot be assumed.
+        """
+        settings = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
+        named = {name: value for name, value in settings.items() if value is not None}
+        return load_catalog(self.catalog_name, **{**named, **store_properties(folder), **self.properties})
+
+
+def store_properties(folder: TableFolder) -> dict[str, str]:
+    """Return the properties with which pyiceberg reads and writes a table's files, as Arrow does.
+
+    Raises:
+        RoleNotAssumed: The role cannot be assumed.
+    """
+    if folder.bucket is None:
+        return {}
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    options = folder.storage_options() or {}
+    found = {
+        "s3.endpoint": endpoint,
+        "s3.region": region,
+        "s3.access-key-id": options.get("AWS_ACCESS_KEY_ID"),
+        "s3.secret-access-key": options.get("AWS_SECRET_ACCESS_KEY"),
+        "s3.session-token": options.get("AWS_SESSION_TOKEN"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def location_of(folder: TableFolder) -> str:
+    """Return the location of the table in a folder, as Iceberg's metadata names it.
+
+    Raises:
+        InvalidInput: Clients of Iceberg cannot open it.
+    """
+    if folder.bucket is not None:
+        return folder.uri
+    path = unquote(folder.uri)
+    if {*"?#"} & {*path}:
+        raise InvalidInput(f"table {path}: Iceberg cannot open a path with ? or #; use another path")
+    return path
+
+
+def relative(location: str, path: str) -> str | None:
+    """Return the path of a file relative to a table's location; None if it is elsewhere.
+
+    Engines write the scheme of a local file in different ways.
+    """
+    base, file = (_without_scheme(text) for text in (location.rstrip("/"), path))
+    return file.removeprefix(f"{base}/") if file.startswith(f"{base}/") else None
+
+
+def _without_scheme(path: str) -> str:
+    scheme, colon, rest = path.partition(":")
+    if scheme == "file":
+        return f"/{rest.lstrip('/')}"
+    return f"s3:{rest}" if scheme in {"s3a", "s3n"} else f"{scheme}{colon}{rest}"
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    found: list[Any] = [value for value in vars(pyiceberg.exceptions).values() if isinstance(value, type)]
+    try:
+        from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415  # only a SQL catalog needs it
+    except ImportError:
+        pass
+    else:
+        found.append(SQLAlchemyError)
+    return (*found, BotoCoreError, ClientError, OSError, RoleNotAssumed, ValueError)
+
+
+_ERRORS = _errors()
+"""The errors of pyiceberg, whose classes have no base in common, and of what it uses."""
+
+
+@contextmanager
+def iceberg_errors(uri: str, done: str, *, writes: bool = False) -> Iterator[None]:
+    """Raise errors of pyiceberg as one of the package, without their cause, which may contain credentials.
+
+    Args:
+        uri: The table's path or URI, for the error.
+        done: What is done to the table, such as "opened".
+        writes: Whether that needs the permission to write.
+
+    Raises:
+        TableNotWritable: Writing is refused.
+        TableUnreachable: pyiceberg raised another error.
+    """
+    try:
+        yield
+    except _ERRORS as error:
+        advice = error.advice if isinstance(error, RoleNotAssumed) else ""
+        raise (not_writable(uri, error) if writes else None) or TableUnreachable(
+            uri, f"cannot be {done}: {reason_of(error)}", advice=advice
+        ) from None

@@ -1,0 +1,87 @@
+"""The columns, the partitioning and the properties of a raw Iceberg table.
+
+The partition is the day of arrival, by a transform of Iceberg. So `arrival_date` is the name of a partition
+and not of a column: no reader looks for it in the files.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform
+from pyiceberg.types import BinaryType, LongType, NestedField, StringType, TimestamptzType
+
+from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA, PARTITION_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.types import PrimitiveType
+
+_BY_ARROW_TYPE: dict[str, PrimitiveType] = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "int64": LongType(),
+    "timestamp[us, tz=UTC]": TimestamptzType(),
+}
+
+TYPES = {field.name: _BY_ARROW_TYPE[str(field.type)] for field in FILE_SCHEMA}
+"""The type of each column, by name."""
+
+SCHEMA = Schema(
+    *(
+        NestedField(
+            field_id=FIELD_IDS[field.name],
+            name=field.name,
+            field_type=TYPES[field.name],
+            required=not field.nullable,
+        )
+        for field in FILE_SCHEMA
+    )
+)
+"""The columns of the table, which are those of its files."""
+
+_ARRIVAL = "approximate_arrival_timestamp"
+_EPOCH = date(1970, 1, 1)
+
+PARTITIONING = PartitionSpec(
+    PartitionField(
+        source_id=FIELD_IDS[_ARRIVAL],
+        field_id=PARTITION_FIELD_ID_START,
+        transform=DayTransform(),
+        name=PARTITION_COLUMNS[0],
+    )
+)
+"""By day of arrival, UTC."""
+
+PROPERTIES = {
+    "write.metadata.metrics.default": "none",
+    # Replay and doctor skip files by these statistics. Engines that compact the table keep them.
+    **{f"write.metadata.metrics.column.{name}": "full" for name in ("shard_id", _ARRIVAL, "batch_id")},
+    "write.delete.mode": "copy-on-write",
+    "write.update.mode": "copy-on-write",
+    "write.merge.mode": "copy-on-write",
+}
+"""The properties of a new table. Files are read one by one, so no other file may delete rows of them."""
+
+
+def days_of(arrival_date: str) -> int:
+    """Return the value of the partition for an arrival date, as an ISO date."""
+    return (date.fromisoformat(arrival_date) - _EPOCH).days
+
+
+def date_of(days: int | date) -> date:
+    """Return the arrival date of the files of a partition."""
+    return days if isinstance(days, date) else _EPOCH + timedelta(days)
+
+
+def difference(schema: Schema, partitioning: PartitionSpec) -> Sequence[str]:
+    """Return what of the columns and the partition a table lacks, or has with another type or id."""
+    found = {field.name: (field.field_id, field.field_type) for field in schema.fields}
+    wrong = [name for name, kind in TYPES.items() if found.get(name) != (FIELD_IDS[name], kind)]
+    fields = [(field.source_id, str(field.transform)) for field in partitioning.fields]
+    wanted = [(field.source_id, str(field.transform)) for field in PARTITIONING.fields]
+    return wrong if fields == wanted else [*wrong, "the partition by day of arrival"]

@@ -1,0 +1,266 @@
+"""The data files of an Iceberg table: read from manifests, and written to new ones.
+
+A manifest names data files, with statistics. A snapshot names its manifests in a list. A commit writes one
+manifest with the files that it adds, one for each manifest from which it removes files, and the list.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.typedef import Record
+from pyiceberg.types import TimestamptzType
+
+from kinesis_assets.errors import TableUnsuitable
+from kinesis_assets.table.data_file import FIELD_IDS, PARTITION_COLUMNS, STATISTICS, TableFile
+from kinesis_assets.table.iceberg.catalog import relative
+from kinesis_assets.table.iceberg.columns import PARTITIONING, SCHEMA, TYPES, date_of, days_of
+from kinesis_assets.table.store.storage import ICEBERG_METADATA
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from kinesis_assets.table.data_file import DataFile
+
+FORMAT_VERSION: Literal[2] = 2
+"""The version of Iceberg's format. Snapshots of version 1 have no numbers; pyiceberg writes no version 3."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_COMPRESSION: Any = "zstd"
+
+_MERGED_FROM = 32
+"""From this number of small manifests on, a commit merges them into one, so that their list stays short."""
+
+_SMALL = 1000
+"""A manifest with fewer files is small."""
+
+
+def entries_of(uri: str, table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
+    """Yield the entries of the data files of a snapshot.
+
+    Raises:
+        TableUnsuitable: Rows are deleted by files of their own.
+    """
+    for manifest in manifests_of(table, snapshot):
+        if manifest.content is ManifestContent.DELETES:
+            if manifest.has_added_files() or manifest.has_existing_files():
+                raise TableUnsuitable(
+                    uri,
+                    "has files that delete rows, so its data files cannot be read one by one; nothing was "
+                    "changed. Compact it with the engine that wrote them, and set that to copy-on-write",
+                )
+            continue
+        yield from manifest.fetch_manifest_entry(table.io)
+
+
+def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """Return the manifests of a snapshot; none if there is no snapshot."""
+    return [] if snapshot is None else snapshot.manifests(table.io)
+
+
+def table_file(uri: str, table: Table, file: IcebergFile, columns: Sequence[str] = ()) -> TableFile:
+    """Return the description of a data file.
+
+    Args:
+        columns: The columns whose smallest and greatest values are returned.
+
+    Raises:
+        TableUnsuitable: The file is not in the table's folder, or is partitioned in another way.
+    """
+    path = relative(table.location(), file.file_path)
+    if (
+        path is None
+        or file.spec_id not in (None, table.spec().spec_id)
+        or file.file_format is not FileFormat.PARQUET
+    ):
+        raise TableUnsuitable(
+            uri,
+            f"has the file {file.file_path}, which another program added, and which is not a Parquet file in "
+            "its folder, partitioned by the day of arrival; nothing was changed. Write it again as such",
+        )
+    lower, upper, nulls = file.lower_bounds or {}, file.upper_bounds or {}, file.null_value_counts or {}
+    return TableFile(
+        path=path,
+        size=file.file_size_in_bytes,
+        rows=file.record_count,
+        partition={PARTITION_COLUMNS[0]: date_of(file.partition[0])},
+        smallest={name: _bound(name, lower) for name in columns},
+        greatest={name: _bound(name, upper) for name in columns},
+        nulls={name: nulls.get(FIELD_IDS[name]) for name in columns},
+    )
+
+
+def _bound(name: str, bounds: Mapping[int, bytes]) -> Any:
+    value = bounds.get(FIELD_IDS[name])
+    if value is None:
+        return None
+    found: Any = from_bytes(TYPES[name], value)
+    return _EPOCH + timedelta(microseconds=found) if isinstance(TYPES[name], TimestamptzType) else found
+
+
+def added_file(location: str, file: DataFile) -> IcebergFile:
+    """Return the description of a file that a task has written, as manifests contain it."""
+
+    def bounds(shard_id: str, arrival: datetime) -> dict[int, bytes]:
+        values: tuple[Any, ...] = (shard_id, arrival, file.batch_id)
+        return {
+            FIELD_IDS[name]: to_bytes(TYPES[name], value)
+            for name, value in zip(STATISTICS, values, strict=True)
+        }
+
+    return described(
+        location,
+        file.path,
+        arrival_date=file.arrival_date,
+        rows=file.rows,
+        size=file.size,
+        lower=bounds(min(file.rows_by_shard), file.first_arrival),
+        upper=bounds(max(file.rows_by_shard), file.last_arrival),
+    )
+
+
+def described(
+    location: str,
+    path: str,
+    *,
+    arrival_date: str,
+    rows: int,
+    size: int,
+    lower: Mapping[int, bytes],
+    upper: Mapping[int, bytes],
+) -> IcebergFile:
+    """Return the description of a data file, as manifests contain it.
+
+    Args:
+        path: Path relative to the table's location.
+        lower: The smallest values of the columns with statistics, by the id of the column.
+        upper: The greatest values.
+    """
+    ids = [FIELD_IDS[name] for name in STATISTICS]
+    return IcebergFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{location.rstrip('/')}/{path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(days_of(arrival_date)),
+        record_count=rows,
+        file_size_in_bytes=size,
+        value_counts=dict.fromkeys(ids, rows),
+        null_value_counts=dict.fromkeys(ids, 0),
+        lower_bounds=dict(lower),
+        upper_bounds=dict(upper),
+    )
+
+
+class NewManifests:
+    """Writes the manifests of one attempt of a commit.
+
+    Args:
+        snapshot_id: The id of the new snapshot.
+    """
+
+    def __init__(self, table: Table, snapshot_id: int) -> None:
+        self._table = table
+        self._snapshot_id = snapshot_id
+        self._folder = f"{table.location().rstrip('/')}/{ICEBERG_METADATA}"
+        self._attempt = uuid4()
+        self._written = 0
+
+    def following(
+        self, base: Snapshot | None, added: Sequence[IcebergFile], removed: Collection[str]
+    ) -> list[ManifestFile]:
+        """Return the manifests after a snapshot if files are added and removed.
+
+        Args:
+            removed: The paths of the files that are removed, as the manifests of the snapshot name them.
+        """
+        kept: list[ManifestFile] = []
+        for manifest in manifests_of(self._table, base):
+            kept += self._without(manifest, removed) if removed else [manifest]
+        new = [self._entry(file) for file in added]
+        return [*([self._manifest(new)] if new else []), *self._merged(kept)]
+
+    def _entry(self, file: IcebergFile) -> ManifestEntry:
+        return ManifestEntry.from_args(
+            status=ManifestEntryStatus.ADDED,
+            snapshot_id=self._snapshot_id,
+            sequence_number=None,
+            file_sequence_number=None,
+            data_file=file,
+        )
+
+    def _without(self, manifest: ManifestFile, removed: Collection[str]) -> list[ManifestFile]:
+        if manifest.content is ManifestContent.DELETES:
+            return [manifest]
+        entries = manifest.fetch_manifest_entry(self._table.io)
+        if not any(entry.data_file.file_path in removed for entry in entries):
+            return [manifest]
+        return [self._manifest(entries, removed)]
+
+    def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Return the manifests, in which small ones are merged if there are many."""
+        spec_id = self._table.spec().spec_id
+        small = [
+            each
+            for each in manifests
+            if each.content is ManifestContent.DATA
+            and each.partition_spec_id == spec_id
+            and each.added_snapshot_id != self._snapshot_id
+            and (each.added_files_count or 0) + (each.existing_files_count or 0) < _SMALL
+        ]
+        if len(small) < _MERGED_FROM:
+            return manifests
+        entries = [entry for each in small for entry in each.fetch_manifest_entry(self._table.io)]
+        others = [each for each in manifests if each not in small]
+        return [*([self._manifest(entries)] if entries else []), *others]
+
+    def _manifest(self, entries: Sequence[ManifestEntry], removed: Collection[str] = ()) -> ManifestFile:
+        self._written += 1
+        path = f"{self._folder}{self._attempt}-m{self._written}.avro"
+        with write_manifest(
+            FORMAT_VERSION,
+            self._table.specs()[PARTITIONING.spec_id],
+            SCHEMA,
+            self._table.io.new_output(path),
+            self._snapshot_id,
+            _COMPRESSION,
+        ) as writer:
+            for entry in entries:
+                if entry.data_file.file_path in removed:
+                    writer.delete(entry)
+                elif entry.snapshot_id == self._snapshot_id:
+                    writer.add(entry)
+                else:
+                    writer.existing(entry)
+        return writer.to_manifest_file()
+
+    def list_of(self, base: Snapshot | None, sequence_number: int, manifests: list[ManifestFile]) -> str:
+        """Write the list of a snapshot's manifests. Returns its path."""
+        path = f"{self._folder}snap-{self._snapshot_id}-0-{self._attempt}.avro"
+        with write_manifest_list(
+            FORMAT_VERSION,
+            self._table.io.new_output(path),
+            self._snapshot_id,
+            None if base is None else base.snapshot_id,
+            sequence_number,
+            _COMPRESSION,
+        ) as writer:
+            writer.add_manifests(manifests)
+        return path

@@ -1,0 +1,34 @@
+"""Runs of Dagster that land records in an Iceberg table with Spark, and operations on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.dagster.stream_names import StreamNames
+from support.formats import table_of
+
+
+@pytest.fixture
+def iceberg(pipeline, tmp_path):
+    """The settings of the stream's Iceberg table, which the pipeline uses from now on."""
+    name = StreamNames.of(pipeline.stream).raw_key.path[-1]
+    named = "".join(each if each.isalnum() else "_" for each in name.lower())
+    pipeline.table = table_of("iceberg", str(tmp_path / "orders"), name=named)
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    return {"format": "iceberg", "catalog": {"type": "sql", "uri": uri, "database": "lake"}}
+
+
+def test_runs_land_each_record_once_and_a_replay_adds_what_was_lost(pipeline, iceberg):
+    pipeline.create(2)
+    for item in range(20):
+        pipeline.put(item)
+    events = pipeline.materialize(**iceberg)
+    assert sum(event["rows"] for event in events.values()) == 20
+    pipeline.assert_exactly_once()
+    pipeline.put(20)
+    pipeline.materialize(**iceberg)
+    pipeline.assert_exactly_once()
+    pipeline.lose(3, 4)
+    pipeline.replay()
+    pipeline.assert_exactly_once()
+    pipeline.assert_rows_equal_positions()

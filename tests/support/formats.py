@@ -1,0 +1,106 @@
+"""Raw tables in each format."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from kinesis_assets.table.data_file import TABLE_SCHEMA
+from kinesis_assets.table.iceberg.catalog import IcebergCatalog
+from kinesis_assets.table.iceberg.raw_table import IcebergFormat, IcebergSnapshot, states
+from kinesis_assets.table.policy import TablePolicy
+from kinesis_assets.table.table import PositionedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+FORMATS = ("delta", "iceberg")
+
+
+def sqlite_catalog(folder: Path, name: str = "orders", **settings: Any) -> IcebergCatalog:
+    """Return a catalog in a file."""
+    return IcebergCatalog("sql", "lake", name, uri=f"sqlite:///{folder}/catalog.db", **settings)
+
+
+def format_of(table: PositionedTable) -> str:
+    """Return the format of a table."""
+    return "iceberg" if isinstance(table.format, IcebergFormat) else "delta"
+
+
+def table_of(format_: str, uri: str, policy: TablePolicy = TablePolicy(), **settings: Any) -> PositionedTable:
+    """Return a raw table, which may not exist yet. The catalog of an Iceberg table is beside it.
+
+    Args:
+        settings: Settings of the catalog of an Iceberg table.
+    """
+    if format_ == "delta":
+        return PositionedTable(uri, policy)
+    catalog = sqlite_catalog(Path(uri).parent, **settings)
+    return PositionedTable(uri, policy, format=partial(IcebergFormat, catalog=catalog))
+
+
+def reopened(table: PositionedTable, policy: TablePolicy | None = None) -> PositionedTable:
+    """Return the same table with empty caches, and perhaps another policy."""
+    return PositionedTable(table.uri, policy or table.policy, format=table._format_of)
+
+
+def iceberg_of(table: PositionedTable) -> Table:
+    """Return the newest version of an Iceberg table, as pyiceberg opens it."""
+    snapshot = table.snapshot()
+    assert isinstance(snapshot, IcebergSnapshot)
+    return snapshot.iceberg
+
+
+def append(table: PositionedTable, rows: list[dict[str, Any]]) -> None:
+    """Append rows with another program."""
+    if isinstance(table.format, IcebergFormat):
+        iceberg = iceberg_of(table)
+        if rows:
+            iceberg.append(pa.Table.from_pylist(rows, iceberg.schema().as_arrow()))
+        else:
+            with iceberg.transaction() as transaction, transaction.update_snapshot().fast_append():
+                pass
+    else:
+        write_deltalake(table.uri, pa.Table.from_pylist(rows, TABLE_SCHEMA), mode="append")
+
+
+def write(table: PositionedTable, rows: pa.Table) -> None:
+    """Create a table with rows, as CREATE TABLE AS SELECT does."""
+    if isinstance(table.format, IcebergFormat):
+        table.create_if_missing()
+        iceberg = iceberg_of(table)
+        iceberg.append(rows.select(iceberg.schema().column_names).cast(iceberg.schema().as_arrow()))
+    else:
+        write_deltalake(table.uri, rows, partition_by=["arrival_date"])
+
+
+def delete(table: PositionedTable, predicate: str) -> None:
+    """Delete rows with another program."""
+    if isinstance(table.format, IcebergFormat):
+        iceberg_of(table).delete(predicate)
+    else:
+        DeltaTable(table.uri).delete(predicate)
+
+
+def restore(table: PositionedTable, version: int) -> None:
+    """Restore a version of the table, as an operator might."""
+    if isinstance(table.format, IcebergFormat):
+        iceberg = iceberg_of(table)
+        found = {each.version: each.snapshot for each in states(iceberg.metadata)}
+        snapshot = found[max(1, version)]  # before the first snapshot there is none to restore
+        iceberg.manage_snapshots().set_current_snapshot(snapshot.snapshot_id).commit()
+    else:
+        DeltaTable(table.uri).restore(version)
+
+
+def rows_of(table: PositionedTable, columns: Sequence[str] = ()) -> pa.Table:
+    """Return the rows of a table with some or all columns, read by another library."""
+    if isinstance(table.format, IcebergFormat):
+        return iceberg_of(table).scan(selected_fields=tuple(columns) or ("*",)).to_arrow()
+    return DeltaTable(table.uri).to_pyarrow_table(columns=list(columns) or None)

@@ -1,0 +1,70 @@
+"""The settings of Iceberg tables, and what is refused when definitions are loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from kinesis_assets.errors import InvalidInput
+
+REST = {"type": "rest", "uri": "https://catalog.example/api", "database": "lake"}
+
+
+def settings(**given):
+    return StreamSettings("clicks", table="/lake/clicks", **{"format": "iceberg", "catalog": REST} | given)
+
+
+def test_a_catalog_has_the_settings_of_pyiceberg():
+    catalog = {
+        **REST,
+        "warehouse": "w",
+        "name": "events",
+        "catalog_name": "prod",
+        "s3.endpoint": "https://s3.example",
+        "scope": "lake",
+    }
+    found = settings(catalog=catalog, keep_snapshots=7, keep_snapshot_hours=2).iceberg_catalog("clicks_raw")
+    assert found.identifier == ("lake", "events")
+    assert (found.type, found.uri, found.warehouse, found.catalog_name) == (
+        "rest",
+        "https://catalog.example/api",
+        "w",
+        "prod",
+    )
+    assert found.properties == {"s3.endpoint": "https://s3.example", "scope": "lake"}
+    assert (found.snapshots_kept, found.snapshot_hours) == (7, 2)
+
+
+def test_a_table_is_named_like_its_asset_by_default():
+    assert settings().iceberg_catalog("clicks_raw").name == "clicks_raw"
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"catalog": {}}, "format: iceberg needs the setting catalog"),
+        ({"catalog": {"database": "lake"}}, "catalog: type: give"),
+        ({"catalog": {**REST, "type": "hive"}}, "type"),
+        ({"catalog": {"type": "rest", "database": "lake"}}, "uri: a catalog of the type rest needs one"),
+        ({"catalog": {**REST, "type": "glue"}}, "uri: a catalog of the type glue has none"),
+        ({"catalog": {**REST, "databse": "lake"}}, "databse"),
+        ({"catalog": {**REST, "role_arn": "arn:aws:iam::111122223333:role/r"}}, "role_arn: only of an entry"),
+        ({"format": "delta"}, "catalog: type: only with format: iceberg"),
+        (
+            {"format": "delta", "catalog": {}, "keep_snapshots": 7},
+            "keep_snapshots: only with format: iceberg",
+        ),
+        ({"catalog": {**REST, "token": "t"}}, "PYICEBERG_CATALOG__KINESIS_ASSETS__TOKEN"),
+        ({"catalog": {**REST, "s3.secret-access-key": "t"}}, "ASSETS__S3__SECRET_ACCESS_KEY"),
+        ({"catalog": {**REST, "uri": "postgresql://ann:p@host/lake"}}, "has a password"),
+        ({"format": "hudi"}, "format"),
+        ({"keep_snapshots": 0}, "keep_snapshots"),
+    ],
+)
+def test_invalid_settings_are_refused(given, error):
+    with pytest.raises(InvalidInput, match=error):
+        settings(**given)
+
+
+def test_an_iceberg_table_has_no_check_of_an_entry_of_a_delta_table():
+    assert settings().checks_of_stream({}).catalog is None

@@ -1,0 +1,351 @@
+"""The raw table in the format Iceberg: commits, what other programs do to the table, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import to_bytes
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.snapshots import Operation, Summary
+
+from kinesis_assets.errors import CommitOvertaken, TableRewritten, TableUnsuitable
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
+from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA
+from kinesis_assets.table.data_file_writer import with_field_ids
+from kinesis_assets.table.iceberg import raw_table
+from kinesis_assets.table.iceberg.columns import TYPES
+from kinesis_assets.table.iceberg.manifests import described, entries_of
+from kinesis_assets.table.iceberg.raw_table import IcebergSnapshot
+from kinesis_assets.table.positions.positions import next_positions
+from kinesis_assets.table.row_predicates import RowsAfter, at
+from support.amendments import commit_amendment
+from support.attempts import (
+    STREAM,
+    Attempt,
+    assert_rows_are_what_positions_say,
+    current_positions,
+    freeze_all,
+    rows_by_shard,
+    shards,
+)
+from support.formats import append, delete, iceberg_of, restore, rows_of, table_of
+from support.timing import WRITING
+
+pytestmark = pytest.mark.usefixtures("frozen")
+
+
+@pytest.fixture
+def table(tmp_path):
+    return table_of("iceberg", str(tmp_path / "table"), WRITING, snapshots_kept=5)
+
+
+@pytest.fixture
+def frozen(table):
+    return freeze_all(table, shards("a", "b"))
+
+
+def commit_more(table, **counts):
+    return Attempt(table, current_positions(table), counts).commit()
+
+
+def row(shard_id, number):
+    """Return a row that another program may add."""
+    return {
+        "stream": STREAM.name,
+        "shard_id": shard_id,
+        "sequence_number": str(number),
+        "sub_sequence_number": 0,
+        "data": b"x",
+        "approximate_arrival_timestamp": 1_770_033_600_000_000,
+        "batch_id": 1,
+    }
+
+
+def compact(table):
+    """Replace all data files by one with the same rows, and expire all other snapshots, as Spark can."""
+    snapshot = table.snapshot()
+    old = [entry.data_file for entry in entries_of(table.uri, snapshot.iceberg, snapshot._current)]
+    rows = rows_of(table).cast(with_field_ids(FILE_SCHEMA))
+    path = "arrival_date=2026-02-02/compacted.parquet"
+    with table.files.open_output_stream(path) as sink:
+        pq.write_table(rows, sink)
+    bounds = [
+        {
+            FIELD_IDS[name]: to_bytes(TYPES[name], choose(rows[name].to_pylist()))
+            for name in ("shard_id", "batch_id")
+        }
+        for choose in (min, max)
+    ]
+    new = described(
+        snapshot.iceberg.location(),
+        path,
+        arrival_date="2026-02-02",
+        rows=rows.num_rows,
+        size=table.files.get_file_info(path).size,
+        lower=bounds[0],
+        upper=bounds[1],
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        summary = Summary(Operation.REPLACE, **{"total-records": str(rows.num_rows)})
+        patch.setattr(IcebergSnapshot, "_summary", lambda *_: summary)
+        patch.setattr(raw_table, "_NEWEST", "unknown")
+        snapshot._commit({}, {}, [new], old)
+    newest = iceberg_of(table)
+    others = [each.snapshot_id for each in newest.snapshots() if each != newest.current_snapshot()]
+    newest.maintenance.expire_snapshots().by_ids(others).commit()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommitFailedException("409 after a success"),
+        CommitStateUnknownException("500 after a success"),
+        OSError("the response was lost"),
+    ],
+)
+def test_a_commit_whose_response_is_lost_is_made_once_and_its_manifests_stay(table, monkeypatch, error):
+    original, requests = SqlCatalog.commit_table, []
+
+    def commit_table(catalog, *arguments):
+        response = original(catalog, *arguments)
+        requests.append(1)
+        if len(requests) == 1:
+            raise error
+        return response
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+    result = commit_more(table, a=3)
+    assert (result.version, len(requests)) == (2, 1)
+    assert rows_by_shard(table) == {"a": [1, 2, 3]}
+    assert_rows_are_what_positions_say(table)
+
+
+def test_of_two_commits_onto_one_version_the_second_is_refused(table, frozen):
+    attempt, stale = Attempt(table, frozen, {"a": 1}), table.snapshot()
+    commit_more(table, b=1)
+    positions = next_positions(
+        frozen,
+        dict(attempt.moved),
+        identity=STREAM,
+        commit_id=new_id(),
+        batch_id=attempt.batch_id,
+        examined=1,
+        listed_at=frozen.listed_at,
+    )
+    with pytest.raises(CommitOvertaken):
+        stale.commit(attempt.files, identity=STREAM, positions=positions)
+    assert rows_by_shard(table) == {"b": [1]}
+
+
+def test_rows_that_another_program_appends_harm_no_commit(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 2})
+    append(table, [row("c", 7)])
+    attempt.commit()
+    assert rows_by_shard(table) == {"a": [1, 2], "c": [7]}
+    commit_more(table, a=1)
+    assert rows_by_shard(table) == {"a": [1, 2, 3], "c": [7]}
+
+
+def test_a_compaction_with_expiry_to_one_snapshot_harms_nothing(table):
+    commit_more(table, a=2)
+    commit_more(table, b=1)
+    attempt = Attempt(table, current_positions(table), {"a": 2})
+    compact(table)
+    assert len(iceberg_of(table).snapshots()) == 1
+    attempt.commit()
+    assert len(table.snapshot().data_files()) == 2
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_rollback_is_refused(table):
+    commit_more(table, a=2)
+    version = table.snapshot().version
+    commit_more(table, a=2)
+    restore(table, version)
+    with pytest.raises(TableRewritten, match=r"version 4 \(rollback"):
+        commit_more(table, a=1)
+
+
+def test_a_rollback_is_refused_after_another_program_has_expired_its_traces(table):
+    commit_more(table, a=2)
+    version = table.snapshot().version
+    commit_more(table, a=2)
+    lost = iceberg_of(table).current_snapshot()
+    restore(table, version)
+    iceberg_of(table).maintenance.expire_snapshots().by_ids([lost.snapshot_id]).commit()
+    with pytest.raises(TableRewritten, match=r"version 3 \(rollback"):
+        commit_more(table, a=1)
+
+
+@pytest.fixture
+def without_history(monkeypatch):
+    """Let only the newest state be known, as when Iceberg's Java library expires the one before."""
+    known = raw_table.states
+
+    def newest(metadata):
+        return [each._replace(is_rollback=False) for each in known(metadata)[-1:]]
+
+    monkeypatch.setattr(raw_table, "states", newest)
+
+
+@pytest.mark.usefixtures("without_history")
+def test_a_rollback_of_an_amendment_is_refused(table):
+    commit_more(table, a=2)
+    commit_amendment(table, STREAM)
+    lost = iceberg_of(table).current_snapshot()
+    restore(table, 2)
+    iceberg_of(table).maintenance.expire_snapshots().by_ids([lost.snapshot_id]).commit()
+    with pytest.raises(TableRewritten, match=r"version 3 \(rollback"):
+        commit_more(table, a=1)
+
+
+@pytest.mark.usefixtures("without_history")
+def test_a_rollback_is_refused_after_an_amendment_that_does_not_check_for_it(table):
+    commit_more(table, a=2)
+    lost = iceberg_of(table).current_snapshot()
+    restore(table, 1)
+    iceberg_of(table).maintenance.expire_snapshots().by_ids([lost.snapshot_id]).commit()
+    commit_amendment(table, STREAM)
+    with pytest.raises(TableRewritten, match=r"version 2 \(rollback"):
+        commit_more(table, a=1)
+
+
+def test_a_rollback_is_refused_after_another_program_has_appended_rows(table):
+    commit_more(table, a=2)
+    version = table.snapshot().version
+    commit_more(table, a=2)
+    restore(table, version)
+    append(table, [row("c", 7)])
+    with pytest.raises(TableRewritten, match="rollback"):
+        commit_more(table, a=1)
+
+
+def test_a_table_without_the_newest_rows_is_refused_if_it_is_not_known_why(table):
+    commit_more(table, a=2)
+    version = table.snapshot().version
+    commit_more(table, b=2)
+    restore(table, version)
+    compact(table)
+    with pytest.raises(TableRewritten):
+        commit_more(table, a=1)
+
+
+def test_a_deletion_by_another_program_is_no_rewrite(table):
+    commit_more(table, a=2, b=1)
+    delete(table, "sequence_number = '1'")
+    commit_more(table, a=1)
+    assert rows_by_shard(table) == {"a": [2, 3]}
+
+
+def test_each_commit_expires_snapshots_but_the_newest_and_those_with_a_name(table):
+    iceberg_of(table).manage_snapshots().create_tag(
+        iceberg_of(table).current_snapshot().snapshot_id, "first"
+    ).commit()
+    for _ in range(8):
+        commit_more(table, a=1)
+    kept = sorted(each.sequence_number for each in iceberg_of(table).snapshots())
+    assert kept == [1, 5, 6, 7, 8, 9]
+
+
+def test_young_snapshots_are_kept_for_some_hours(tmp_path):
+    table = table_of(
+        "iceberg", str(tmp_path / "kept"), WRITING, name="kept", snapshots_kept=1, snapshot_hours=1
+    )
+    freeze_all(table, shards("a"))
+    for _ in range(3):
+        commit_more(table, a=1)
+    assert len(iceberg_of(table).snapshots()) == 4
+
+
+def test_many_manifests_are_merged(table):
+    for _ in range(40):
+        commit_more(table, a=1)
+    manifests = iceberg_of(table).current_snapshot().manifests(PyArrowFileIO())
+    assert len(manifests) < 33
+    entries = list(entries_of(table.uri, iceberg_of(table), iceberg_of(table).current_snapshot()))
+    assert len({entry.snapshot_id for entry in entries}) == 40  # by which readers find what is new
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_clock_that_is_behind_does_not_stop_commits(table):
+    class Behind(type(MACHINE_CLOCK)):
+        def time(self):
+            return super().time() - 600
+
+    table.policy = replace(table.policy, clock=Behind())
+    assert commit_more(table, a=1).version == 2
+    first, second = (each.timestamp_ms for each in iceberg_of(table).snapshots())
+    assert first <= second  # Iceberg's Java library refuses another order
+
+
+def test_rows_are_removed_with_the_positions_that_are_set_back(table, frozen):
+    commit_more(table, a=3, b=1)
+    now = current_positions(table)
+    shards_after = {**now.shards, "a": frozen.shards["a"]}
+    back = next_positions(
+        now,
+        shards_after,
+        identity=STREAM,
+        commit_id=new_id(),
+        batch_id=new_id(),
+        examined=2,
+        listed_at=now.listed_at,
+    )
+    after = RowsAfter(STREAM.name, {"a": at("2")})
+    assert table.snapshot().count(after) == {"a": 2}
+    assert table.snapshot().remove(after, identity=STREAM, positions=back) == 2
+    assert rows_by_shard(table) == {"a": [1], "b": [1]}
+    assert (
+        table.snapshot().remove(
+            RowsAfter(STREAM.name, {"a": at("1"), "b": at("1")}),
+            identity=STREAM,
+            amendment=None,
+            positions=None,
+        )
+        == 2
+    )
+    assert table.snapshot().data_files() == []
+
+
+def test_files_have_field_ids_and_statistics_by_which_readers_skip_them(table):
+    commit_more(table, a=2)
+    commit_more(table, b=2)
+    (first, second) = table.snapshot().file_stats()
+    schema = pq.read_schema(Path(table.uri, first.path))
+    assert [int(field.metadata[b"PARQUET:field_id"]) for field in schema] == list(range(1, 10))
+    scan = iceberg_of(table).scan(row_filter="shard_id = 'b'")
+    assert [Path(task.file.file_path).name for task in scan.plan_files()] == [
+        Path(each.path).name for each in (first, second) if each.first_shard_id == "b"
+    ]
+    assert scan.to_arrow().num_rows == 2
+
+
+def test_totals_are_those_of_the_files(table):
+    commit_more(table, a=2)
+    commit_more(table, b=1)
+    totals = table.snapshot().totals()
+    assert (totals.rows, totals.files) == (3, 2)
+    summary = iceberg_of(table).current_snapshot().summary
+    assert (summary["total-records"], summary["total-data-files"], summary["total-files-size"]) == (
+        "3",
+        "2",
+        str(totals.bytes),
+    )
+
+
+def test_a_catalog_entry_of_another_folder_is_refused(tmp_path):
+    with pytest.raises(TableUnsuitable, match="Correct the setting table"):
+        table_of("iceberg", str(tmp_path / "other"), WRITING).snapshot()
+
+
+def test_a_table_with_other_columns_is_refused(table):
+    with iceberg_of(table).update_schema() as update:
+        update.rename_column("batch_id", "batch")
+    with pytest.raises(TableUnsuitable, match="batch_id"):
+        table.snapshot()
