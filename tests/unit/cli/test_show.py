@@ -31,7 +31,10 @@ def shown_again(text: str) -> str:
 
 EVERY_SETTING: dict[str, Any] = {
     name: field.examples[-1] for name, field in StreamSettings.model_fields.items() if name != "stream"
-} | {"sdk_parser": False}  # consumer excludes it
+} | {
+    "sdk_parser": False,  # consumer excludes it
+    "catalog": {"type": "sql", "uri": "sqlite:////lake/catalog.db", "database": "lake"},  # of that format
+}
 ODD_TEXTS = {
     "number": "4",
     "boolean": "True",
