@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 
 import pytest
+from h2.events import SettingsAcknowledged
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
@@ -200,7 +201,10 @@ def test_an_event_that_is_cut_is_an_incomplete_body(opened):
 
 
 def test_a_connection_that_is_cut_within_an_event_fails(opened):
-    assert code_of(opened(records(1)[:-1], then=lambda _: None)) == "ConnectionClosedError"
+    def ends(peer):
+        peer.receive_until(SettingsAcknowledged)  # what it has not received would reset the connection
+
+    assert code_of(opened(records(1)[:-1], then=ends)) == "ConnectionClosedError"
 
 
 @pytest.mark.parametrize(
