@@ -1,4 +1,4 @@
-"""A proxy before a REST catalog, which loses responses, replaces them, delays requests or serves old ones."""
+"""A proxy before a catalog over HTTP that loses or replaces responses, delays requests or serves old ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,19 @@ class Reply(NamedTuple):
 
     status: int
     content: bytes
-    kind: str
+    kind: str = "application/json"
+
+
+class Request(NamedTuple):
+    """A request to the catalog, with the headers that are forwarded."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+FORWARDED = ("Content-Type", "Authorization", "X-Amz-Date", "X-Amz-Target")
 
 
 @dataclass
@@ -100,32 +112,47 @@ class FaultProxy:
         finally:
             self._is_stale = False
 
-    def reply(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply | None:
+    def reply(self, request: Request) -> Reply | None:
         """Return the response to a request; None if the connection is to be closed."""
-        parts = path.partition("?")[0].strip("/").split("/")
-        is_of_table = len(parts) >= 5 and parts[-2] == "tables"
-        if is_of_table and method == "GET":
-            if not (self._is_stale and path in self._loaded):
-                self._loaded[path] = self._forward(method, path, headers, body)
-            return self._loaded[path]
-        if not (is_of_table and method == "POST"):
-            return self._forward(method, path, headers, body)
-        self.commits.append(json.loads(body))
+        if (loaded := self.loaded(request)) is not None:
+            if not (self._is_stale and loaded in self._loaded):
+                self._loaded[loaded] = self.forward(request)
+            return self._loaded[loaded]
+        if not self.is_commit(request):
+            return self.forward(request)
+        self.commits.append(json.loads(request.body))
         if not self._gate.is_set():
             self._waiting.release()
             self._gate.wait()
         if not self.faults:
-            return self._forward(method, path, headers, body)
+            return self.commit(request)
         fault = self.faults.popleft()
         if fault.lands:
-            done = self._forward(method, path, headers, body)
+            done = self.commit(request)
             assert done.status == HTTPStatus.OK, done.content
-        return None if fault.status is None else _error(fault.status)
+        return None if fault.status is None else self.error(fault.status)
 
-    def _forward(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+    def loaded(self, request: Request) -> str | None:
+        """Return what identifies the table that a request loads, if it loads one."""
+        return request.path if request.method == "GET" and _is_of_table(request) else None
+
+    def is_commit(self, request: Request) -> bool:
+        return request.method == "POST" and _is_of_table(request)
+
+    def commit(self, request: Request) -> Reply:
+        """Commit to the catalog."""
+        return self.forward(request)
+
+    def error(self, status: int) -> Reply:
+        """Return the response that stands for an error of the catalog."""
+        error = {"message": "made by the proxy", "type": "FaultProxy", "code": status}
+        return Reply(status, json.dumps({"error": error}).encode())
+
+    def forward(self, request: Request) -> Reply:
+        """Return the catalog's response to a request."""
         connection = http.client.HTTPConnection(urlsplit(self.catalog_url).netloc, timeout=SECONDS)
         try:
-            connection.request(method, path, body, headers)
+            connection.request(request.method, request.path, request.body, request.headers)
             response = connection.getresponse()
             kind = response.getheader("Content-Type", "application/json")
             return Reply(response.status, response.read(), kind)
@@ -133,9 +160,9 @@ class FaultProxy:
             connection.close()
 
 
-def _error(status: int) -> Reply:
-    error = {"message": "made by the proxy", "type": "FaultProxy", "code": status}
-    return Reply(status, json.dumps({"error": error}).encode(), "application/json")
+def _is_of_table(request: Request) -> bool:
+    parts = request.path.partition("?")[0].strip("/").split("/")
+    return len(parts) >= 5 and parts[-2] == "tables"
 
 
 def _handler_of(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
@@ -144,10 +171,8 @@ def _handler_of(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            headers = {
-                name: self.headers[name] for name in ("Content-Type", "Authorization") if name in self.headers
-            }
-            reply = proxy.reply(self.command, self.path, headers, body)
+            headers = {name: self.headers[name] for name in FORWARDED if name in self.headers}
+            reply = proxy.reply(Request(self.command, self.path, headers, body))
             if reply is None:
                 self.close_connection = True
                 return
