@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
 	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: demo dev check unit slow test test-all everything integration deployments chaos wheel canary standalone connect bucket spark spark35 pictures docs soak faults histories kcl mutations shards bench lint types check-defs clean
+.PHONY: demo dev check unit slow test test-all everything integration deployments chaos wheel canary standalone connect bucket iceberg spark spark35 pictures docs soak faults histories kcl mutations shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -56,7 +56,7 @@ integration: $(ARCHIVE)
 # little data, and what happens when processes are killed and responses are lost. The tests of three targets are run by
 # the same three processes: nothing waits for the last test of each, and Spark is started less often.
 test-all: unit $(ARCHIVE) # without the archive, the longest target would start last
-	@$(MAKE) --no-print-directory -j 2 everything slow wheel spark35 bucket connect standalone soak
+	@$(MAKE) --no-print-directory -j 2 everything slow wheel spark35 bucket iceberg connect standalone soak
 
 everything: $(ARCHIVE)
 	@echo "Chaos, deployment, documentation, contract and integration tests, and the benchmarks with little data"
@@ -116,6 +116,13 @@ bucket: $(READY)
 		$(patsubst %,tests/contract/test_%.py,atomic exactly_once exactly_once_downstream \
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted
+
+# What all formats of tables have in common, on Iceberg tables: lines of the contract, and runs that are killed at any point.
+iceberg: $(READY)
+	@echo "Contract and chaos tests on Iceberg tables"
+	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(patsubst %,tests/contract/test_%.py,atomic \
+		exactly_once graceful_stop isolation_of_failures one_winner replay) \
+		tests/chaos/faults/test_crash_matrix.py tests/chaos/faults/test_fencing.py
 
 MINUTES ?= 2
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.table.table import PositionedTable
+from support.formats import raw_table
 from support.pipeline import Pipeline
 from support.timing import WRITING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.table.table import PositionedTable
     from support.fixtures.stream import Clocked
 
 KILLED_RUN = Path(__file__).with_name("killed_run.py")
@@ -29,7 +30,7 @@ KILLED_RUN = Path(__file__).with_name("killed_run.py")
 @pytest.fixture
 def table(place: str) -> PositionedTable:
     """The table of the pipeline, which its first run creates. A failed commit is retried at once."""
-    return PositionedTable(f"{place}/table", WRITING)
+    return raw_table(f"{place}/table", WRITING)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def kill_run_at(pipeline: Pipeline) -> Callable[[str], None]:
     """Runs the pipeline in a process of its own, which kills itself at a point: see `killed_run.py`."""
 
     def kill(point: str) -> None:
-        command = [sys.executable, str(KILLED_RUN), point, *pipeline.command()]
+        command = [sys.executable, str(KILLED_RUN), point, pipeline.run_in_process()]
         done = subprocess.run(command, check=False, capture_output=True, timeout=SECONDS)
         assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 

@@ -1,16 +1,20 @@
-"""`kinesis-assets` in a process that kills itself around a commit: `killed_run.py POINT COMMAND...`.
+"""A run in a process that kills itself around a commit: `killed_run.py POINT PROJECT`, the latter in JSON.
 
 A point is "before" or "after", followed by "freeze" (the first commit) or "commit" (the first one with rows).
 """
 
+import json
 import os
 import signal
 import sys
 
-from kinesis_assets import cli
+import dagster as dg
+
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.table.snapshot import TableSnapshot
 
-when, commit_kind = sys.argv.pop(1).split()
+when, commit_kind = sys.argv[1].split()
+arguments = json.loads(sys.argv[2])
 original_commit = TableSnapshot.commit
 
 
@@ -25,4 +29,5 @@ def commit_and_die(self: TableSnapshot, files: list, **pointers: object) -> None
 
 
 TableSnapshot.commit = commit_and_die
-cli.main()
+project = StreamProject.from_settings(**arguments["project"])
+list(project.materialize(dg.DagsterInstance.ephemeral(), arguments["shards"]))

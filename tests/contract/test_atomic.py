@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from support.pipeline import Pipeline
 
-pytestmark = pytest.mark.any_spark
+pytestmark = [pytest.mark.any_spark, pytest.mark.any_format]
 
 
 def test_rows_and_positions_move_together_in_each_run(pipeline: Pipeline) -> None:

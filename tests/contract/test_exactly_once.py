@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 # "before commit" is in test_atomic.py.
+@pytest.mark.any_format
 @pytest.mark.parametrize("point", ["before freeze", "after freeze", "after commit"])
 def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
     pipeline: Pipeline, kill_run_at: Callable[[str], None], point: str

@@ -13,7 +13,7 @@ from kinesis_assets.errors import RunCanceled
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
 
-pytestmark = pytest.mark.any_spark
+pytestmark = [pytest.mark.any_spark, pytest.mark.any_format]
 
 
 def terminate() -> None:

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
 
-pytestmark = pytest.mark.any_spark
+pytestmark = [pytest.mark.any_spark, pytest.mark.any_format]
 
 
 def test_a_failing_shard_commits_what_it_read_and_does_not_delay_the_others(

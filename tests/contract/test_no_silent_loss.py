@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
@@ -22,6 +21,7 @@ from kinesis_assets.errors import (
     TableRewritten,
 )
 from kinesis_assets.operations.adopt import adopt
+from support.formats import restore
 from support.mentions import assert_mentions
 from support.shard_lists import omit_shards
 
@@ -122,7 +122,7 @@ def test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted(pipelin
     before = pipeline.version
     pipeline.put_many(100)
     pipeline.materialize()
-    DeltaTable(pipeline.table.uri).restore(before)
+    restore(pipeline.table, before)
     pipeline.put_many(100)
     restored = pipeline.version
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from support.pipeline import Pipeline
 
+pytestmark = pytest.mark.any_format
+
 
 @pytest.fixture
 def racers(pipeline: Pipeline) -> Iterator[tuple[Racer, Racer]]:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from deltalake import DeltaTable
 
 from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
+from support.formats import delete
 from support.runs_in_threads import for_runs_in_threads
 
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
 
-pytestmark = pytest.mark.any_spark
+pytestmark = [pytest.mark.any_spark, pytest.mark.any_format]
 
 
 def positions_file(pipeline: Pipeline) -> bytes:
@@ -31,7 +31,7 @@ def delete_every(pipeline: Pipeline, step: int) -> int:
     """Delete every `step`-th record from the table, as an accident would, and return how many."""
     numbers = [number for _, number, _ in pipeline.acknowledged[::step]]
     quoted = ", ".join(f"'{number}'" for number in numbers)
-    DeltaTable(pipeline.table.uri).delete(f"sequence_number IN ({quoted})")
+    delete(pipeline.table, f"sequence_number IN ({quoted})")
     return len(numbers)
 
 

@@ -20,8 +20,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit, freeze
 from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout
 from kinesis_assets.table.positions.range_stats import RangeStats
-from kinesis_assets.table.table import PositionedTable
-from support.formats import rows_of
+from support.formats import raw_table, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.commits.commit import CommitResult
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.table import PositionedTable
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 STREAM = StreamIdentity(
@@ -194,7 +194,7 @@ def wait_for_others() -> None:
 
 def race_to_freeze(uri: str, start: str) -> StreamPositions:
     """Freeze a stream at the same moment as the other processes."""
-    table = PositionedTable(uri)
+    table = raw_table(uri)
     wait_for_others()
     return freeze_all(table, shards("a", "b"), Position.parse(start))
 
@@ -205,7 +205,7 @@ def race_to_commit(uri: str, shard_id: str, rounds: int) -> tuple[int, int]:
     Returns:
         The number of commits that won, and of those that lost.
     """
-    table = PositionedTable(uri)
+    table = raw_table(uri)
     won = 0
     for _ in range(rounds):
         attempt = Attempt(table, current_positions(table), {shard_id: 3})

@@ -1,7 +1,8 @@
-"""Raw tables in each format."""
+"""Raw tables in each format. Tests of what all formats have in common run on one of them, see `FORMAT`."""
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,24 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 FORMATS = ("delta", "iceberg")
+
+FORMAT = os.environ.get("FORMAT", "delta")
+"""The format of the tables of the fixture `table`: "delta"; or "iceberg", which only the tests with the mark
+`any_format` support. The processes that a test starts inherit it."""
+
+
+def raw_table(uri: str, policy: TablePolicy = TablePolicy()) -> PositionedTable:
+    """Return a raw table in the format of the tests, which may not exist yet."""
+    return table_of(FORMAT, uri, policy)
+
+
+def settings_of(table: PositionedTable) -> dict[str, Any]:
+    """Return the settings of a stream for the format of a table."""
+    if not isinstance(table.format, IcebergFormat):
+        return {}
+    catalog = table.format._catalog
+    named = {"database": catalog.namespace, "name": catalog.name, "catalog_name": catalog.catalog_name}
+    return {"format": "iceberg", "catalog": {"type": catalog.type, "uri": catalog.uri, **named}}
 
 
 def sqlite_catalog(folder: Path, name: str = "orders", **settings: Any) -> IcebergCatalog:

@@ -12,6 +12,7 @@ import dagster as dg
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from support.bench import Bench
+from support.formats import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +58,7 @@ class Pipeline(Bench):
             table=self.table.uri,
             endpoint_url=self.settings.endpoint_url,
             region_name=self.settings.region_name,
-            **spark_fields(),
-            **fields,
+            **{**spark_fields(), **settings_of(self.table), **fields},
         )
 
     def materialize(self, shard_ids: Sequence[str] | None = None, **fields: Any) -> dict[str, dict[str, Any]]:
@@ -66,6 +66,17 @@ class Pipeline(Bench):
         requested = list(self.listed()) if shard_ids is None else shard_ids
         events = self.project(**fields).materialize(self.instance, requested)
         return {event["shard"]: event for event in events}
+
+    def run_in_process(self, shard_ids: Sequence[str] | None = None) -> str:
+        """Return in JSON what a script needs to materialize shards, all by default, in another process."""
+        project = {
+            "stream": self.stream,
+            "table": self.table.uri,
+            "endpoint_url": self.settings.endpoint_url,
+            **spark_fields(),
+            **settings_of(self.table),
+        }
+        return json.dumps({"project": project, "shards": shard_ids or list(self.listed())})
 
     def command(self, *shard_ids: str) -> list[str]:
         """Return the arguments of `kinesis-assets` that materialize the shards in another process."""

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.waiting import SECONDS
-from support.pipeline import spark_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,13 +62,7 @@ class Racer:
 
     def start(self, pipeline: Pipeline, shard_ids: Sequence[str]) -> None:
         """Start to materialize shards."""
-        project = {
-            "stream": pipeline.stream,
-            "table": pipeline.table.uri,
-            "endpoint_url": pipeline.settings.endpoint_url,
-            **spark_fields(),
-        }
-        self._write_line(json.dumps({"project": project, "shards": shard_ids}))
+        self._write_line(pipeline.run_in_process(shard_ids))
 
     def wait_until_ready(self) -> None:
         """Wait until the rows are written and only the commit is missing."""

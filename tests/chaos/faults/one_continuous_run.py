@@ -21,7 +21,7 @@ from kinesis_assets.ingest.fan_out import landing_by_subscriptions
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.table import PositionedTable
+from support.formats import raw_table
 from support.timing import READING, WRITING
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def main(arguments: dict[str, Any]) -> None:
 
     settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
     client = StreamClient(arguments["stream"], settings)
-    table, policy = PositionedTable(arguments["table"], WRITING), ReadPolicy()
+    table, policy = raw_table(arguments["table"], WRITING), ReadPolicy()
     landing: AbstractContextManager[Land] = nullcontext(task.land_group)
     if consumer := arguments.get("consumer"):
         landing = landing_by_subscriptions(

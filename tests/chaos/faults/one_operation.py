@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
@@ -18,9 +18,12 @@ from kinesis_assets.operations.seek.run import seek
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
-from kinesis_assets.table.table import PositionedTable
+from support.formats import raw_table
 from support.named_files import NamedFiles
 from support.timing import READING, WRITING
+
+if TYPE_CHECKING:
+    from kinesis_assets.table.table import PositionedTable
 
 DAYS_LATER = 40
 """Maintenance's clocks are so far ahead: the records' day is over, and positions are old enough to prune."""
@@ -33,7 +36,7 @@ def operate(arguments: dict[str, Any]) -> None:
     """Execute one operation."""
     settings = ClientSettings("us-east-1", arguments["endpoint_url"], timing=READING)
     client = StreamClient(arguments["stream"], settings)
-    table = PositionedTable(arguments["table"], WRITING)
+    table = raw_table(arguments["table"], WRITING)
     operation, shard_ids = arguments["operation"], arguments["shards"]
     if operation == "replay":
         result = replay(fill_group, client, table, ReplayWindow.of("TRIM_HORIZON"), shard_ids, by="the test")

@@ -20,7 +20,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.table import PositionedTable
+from support.formats import raw_table
 from support.shifted_clock import ShiftedClock
 from support.timing import READING, WRITING
 
@@ -33,7 +33,7 @@ def main(arguments: dict[str, Any]) -> None:
     client = StreamClient(arguments["stream"], settings)
     clock = ShiftedClock()
     signal.signal(signal.SIGCONT, lambda *_: clock.advance(arguments.get("hours_stopped", 0)))
-    table = PositionedTable(arguments["table"], replace(WRITING, clock=clock))
+    table = raw_table(arguments["table"], replace(WRITING, clock=clock))
     asked = arguments["shards"] or [shard.shard_id for shard in client.list_shards()]
     try:
         policy = ReadPolicy(bounds=Bounds(max_records=arguments.get("max_records")))

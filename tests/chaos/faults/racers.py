@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.table.table import PositionedTable
 from support.attempts import Attempt, current_positions
+from support.formats import raw_table
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
@@ -32,7 +32,7 @@ def initialize_racer(barrier: Barrier) -> None:
 def race(uri: str, shard_ids: list[str], rounds: int) -> list[RacedAttempt]:
     """Commit three records of each shard per round. All processes start from the same positions."""
     assert _barrier is not None
-    table = PositionedTable(uri)
+    table = raw_table(uri)
     entrants = []
     for _ in range(rounds):
         _barrier.wait(timeout=SECONDS)

@@ -22,6 +22,8 @@ from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench
 
+pytestmark = pytest.mark.any_format
+
 # A first run creates the table and freezes the stream: the first pass of each point.
 FIRST = [Fault("", point, moment) for point, moment in product(DRIVER | WORKER, MOMENTS)]
 

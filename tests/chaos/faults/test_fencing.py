@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.table import PositionedTable
 
+pytestmark = pytest.mark.any_format
+
 RACERS = 8
 ROUNDS = 3
 OWN = [f"shard-{number}" for number in range(RACERS)]

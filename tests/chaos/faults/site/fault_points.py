@@ -30,11 +30,24 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = "FAULT"
 
-DRIVER = {
+OF_FORMAT = {
+    "delta": {
+        "create table": ("kinesis_assets.table.delta.opening", "DeltaTable.create"),
+        "commit request": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
+    },
+    "iceberg": {
+        "create table": ("pyiceberg.catalog.sql", "SqlCatalog.create_table"),
+        "write manifests": ("kinesis_assets.table.iceberg.manifests", "NewManifests.following"),
+        "write manifest list": ("kinesis_assets.table.iceberg.manifests", "NewManifests.list_of"),
+        "commit request": ("pyiceberg.catalog.sql", "SqlCatalog.commit_table"),
+    },
+}
+"""What the process that plans and commits passes to a table of each format, see `support.formats.FORMAT`."""
+
+DRIVER = OF_FORMAT[os.environ.get("FORMAT", "delta")] | {
     # The plan.
     "describe stream": ("kinesis_assets.kinesis.client", "StreamClient.describe"),
     "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
-    "create table": ("kinesis_assets.table.delta.opening", "DeltaTable.create"),
     "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
     "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_at"),
     "freeze": ("kinesis_assets.table.commits.commit", "freeze"),
@@ -44,7 +57,6 @@ DRIVER = {
     "try to commit": ("kinesis_assets.table.snapshot", "TableSnapshot.commit"),
     "open positions file": ("kinesis_assets.table.store.chain", "write_new"),
     "write positions": ("kinesis_assets.table.store.chain", "write_file"),
-    "commit request": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
 }
 """What the process that plans and commits passes: module, and the name in it."""
 
