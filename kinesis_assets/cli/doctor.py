@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@stream_options("key_prefix", "catalog", *SPARK)
+@stream_options("key_prefix", *SPARK)
 @click.option("--rows", is_flag=True, help="Also read the keys of all rows, with a Spark job.")
 @click.option("--dry-run", is_flag=True, help="Do not add missing events, and write no probe.")
 @json_option

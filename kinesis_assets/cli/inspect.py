@@ -85,7 +85,7 @@ def _given_up(predecessor: Predecessor) -> Iterator[dict[str, Any]]:
 
 
 @click.command()
-@stream_options(*PLANNING, "follow_for", "commit_interval", "retention_days", "catalog")
+@stream_options(*PLANNING, "follow_for", "commit_interval", "retention_days")
 @json_option
 def plan(*, as_json: bool, **stream: Any) -> None:
     """Print what the next run would do, and change nothing.

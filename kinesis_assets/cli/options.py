@@ -11,6 +11,7 @@ import click
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from kinesis_assets.dagster.settings.iceberg_settings import RawTableFormat
 from kinesis_assets.dagster.settings.settings_base import reason_of, without_parser
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, StreamSettings
@@ -56,6 +57,9 @@ ALL = tuple(name for name in StreamSettings.model_fields if name not in {"stream
 
 CONNECTION, SPARK = tuple(ConnectionSettings.model_fields), tuple(SparkSettings.model_fields)
 
+FORMAT = tuple(RawTableFormat.model_fields)
+"""The settings with which a table is opened."""
+
 POSITIONS = (
     "TRIM_HORIZON, LATEST, AT_TIMESTAMP:time, AT_SEQUENCE_NUMBER:number or AFTER_SEQUENCE_NUMBER:number"
 )
@@ -83,10 +87,10 @@ def stream_options(*names: str, table: bool = True) -> Callable[[Callable[..., N
     """Return the options of a command that select a stream and its table, and change what the command reads.
 
     Args:
-        names: The settings that the command reads besides those of the connection.
+        names: The settings that the command reads besides those of the connection and the table.
         table: Whether the command opens the table.
     """
-    settings = [name for name in ALL if name in {*CONNECTION, *names}]
+    settings = [name for name in ALL if name in {*CONNECTION, *(FORMAT if table else ()), *names}]
     condition = "Requires --table." if table else "For a stream that no YAML defines."
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -29,7 +29,7 @@ SHARD_FIELDS = (
 @click.command()
 @stream_options(
     *(*PLANNING, *SPARK, "calls_per_second", "stop_timeout", "max_idle_seconds"),
-    *("lease_table", "catalog", "key_prefix"),
+    *("lease_table", "key_prefix"),
 )
 @click.option("--shard", "shard_ids", multiple=True, help="A shard id. Repeatable. [default: all unfinished]")
 @json_option

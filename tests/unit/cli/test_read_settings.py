@@ -11,7 +11,7 @@ import click
 import pytest
 
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.cli.options import CONNECTION
+from kinesis_assets.cli.options import CONNECTION, FORMAT
 from kinesis_assets.dagster import in_process
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.resources import KinesisResource
@@ -48,13 +48,15 @@ ARGUMENTS = {
 }
 """What a command needs besides the stream, to read all settings that it ever reads."""
 
-WITHOUT_EFFECT = {"key_prefix", "calls_per_second", "follow_for", "keep_unconsumed_days"}
+WITHOUT_EFFECT = {"key_prefix", "calls_per_second", "follow_for", "keep_unconsumed_days", "format", "catalog"}
 """What commands read although it has no effect in them: without events to report, records to read, a run
-that is continuous or tables that are derived."""
+that is continuous, tables that are derived, or a table that is opened."""
 
 OF_A_ROLE = {"external_id", "session_name"}
 """What a command reads only with `role_arn`."""
 
+OF_ICEBERG = {*FORMAT} - {"format"}
+"""What most commands read only of an Iceberg table."""
 
 VALIDATING = ("_check", "opened", "checks_of_stream", "_accept")
 """Functions that read settings to validate them, by how their names start."""
@@ -137,5 +139,5 @@ def test_a_command_has_the_options_of_the_settings_that_it_reads(
         cli(*arguments[:-1])  # with --rows, it ends before it compares catalogs, without Spark
 
     unread = {*CONNECTION} if name.startswith("catalog ") else set()  # but of a table in a bucket
-    assert accepted - unread <= read | (OF_A_ROLE if "role_arn" in read else set())
+    assert accepted - unread - OF_ICEBERG <= read | (OF_A_ROLE if "role_arn" in read else set())
     assert SETTINGS & read <= accepted | WITHOUT_EFFECT
