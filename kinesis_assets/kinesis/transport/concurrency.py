@@ -79,12 +79,12 @@ def _runner() -> Iterator[Callable[[Coroutine[Any, Any, _T]], _T]]:
 def _run_in(thread: ThreadPoolExecutor, runner: asyncio.Runner, coroutine: Coroutine[Any, Any, _T]) -> _T:
     """Run a coroutine in the loop of a thread. What interrupts the calling thread cancels it."""
     over = threading.Event()
-    tasks: list[asyncio.Task[Any]] = []
+    running: list[asyncio.Task[Any]] = []
 
     async def starts() -> _T:
-        tasks.extend(asyncio.all_tasks())  # itself
+        running.extend(filter(None, [asyncio.current_task()]))
         if over.is_set():
-            tasks[0].cancel()
+            running[0].cancel()
         return await coroutine
 
     try:
@@ -94,7 +94,7 @@ def _run_in(thread: ThreadPoolExecutor, runner: asyncio.Runner, coroutine: Corou
         return result.result()
     finally:
         over.set()
-        for task in tasks:
+        for task in running:
             runner.get_loop().call_soon_threadsafe(task.cancel)  # does nothing after its end
 
 

@@ -346,3 +346,20 @@ def test_an_iteration_that_is_abandoned_ends_its_generator_and_threads(call):
     assert call(lambda: next(iterate(numbers(ended)))) == 0
     assert ended == [True]
     assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.parametrize("call", [lambda work: work(), in_a_running_loop])
+def test_what_a_generator_has_started_goes_on_between_its_items(call):
+    async def put(queue):
+        for number in range(3):
+            await asyncio.sleep(0.001)
+            await queue.put(number)
+
+    async def received():
+        queue = asyncio.Queue(1)
+        putting = asyncio.create_task(put(queue))
+        for _ in range(3):
+            yield await queue.get()
+        await putting
+
+    assert call(lambda: list(iterate(received()))) == [0, 1, 2]
