@@ -62,7 +62,15 @@ class IcebergCatalog:
         """
         settings = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
         named = {name: value for name, value in settings.items() if value is not None}
-        return load_catalog(self.catalog_name, **{**named, **store_properties(folder), **self.properties})
+        properties = {**named, **store_properties(folder), **self.properties}
+        if self.type != "sql":
+            return load_catalog(self.catalog_name, **properties)
+        from sqlalchemy.exc import DBAPIError  # noqa: PLC0415  # only a SQL catalog needs it
+
+        try:
+            return load_catalog(self.catalog_name, **properties)
+        except DBAPIError:  # of two processes that open a new database, one creates the tables of the catalog
+            return load_catalog(self.catalog_name, **properties)
 
 
 def store_properties(folder: TableFolder) -> dict[str, str]:
