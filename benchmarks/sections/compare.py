@@ -123,7 +123,6 @@ def _rows(shard_id: str, records: Sequence[Record], kinds: Sequence[str | None])
 def _compare(url: str, spec: StreamSpec, table: Path) -> Comparison:
     options = {
         "--stream": spec.name,
-        "--table": str(table.with_name("own")),
         "--endpoint-url": url,
         "--region": REGION,
         "--with": str(table),
