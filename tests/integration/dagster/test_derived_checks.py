@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("spark")
 
 A = "shardId-000000000000"
-ALL = {name for name, _ in DerivedChecks().defined} - {"unmatched_records"}  # which only a router has
+ALL = {name for name, _ in DerivedChecks().defined} - {"unmatched_records", "catalog"}
+"""Those of a table that is no router and is not registered in the Data Catalog."""
 FREE = ALL - SCANNING
 DAY = 86_400.0
 
