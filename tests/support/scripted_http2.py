@@ -45,10 +45,15 @@ def exception(code: str, text: str) -> bytes:
 
 
 class Peer:
-    """The server's end of a connection, after the request was received."""
+    """The server's end of a connection, after the request was received.
 
-    def __init__(self, connection: socket.socket) -> None:
+    Attributes:
+        corked: Whether what is to be sent is kept, to be sent together later.
+    """
+
+    def __init__(self, connection: socket.socket, *, corked: bool = False) -> None:
         self.socket = connection
+        self.corked = corked
         self.http = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         )
@@ -64,7 +69,8 @@ class Peer:
         return any(isinstance(each, kind) for each in self.received)
 
     def flush(self) -> None:
-        self.socket.sendall(self.http.data_to_send())
+        if not self.corked:
+            self.socket.sendall(self.http.data_to_send())
 
     def receive(self) -> None:
         """Receive what comes next. Raises ConnectionError at the end of the connection."""
@@ -123,13 +129,17 @@ class Http2Server:
         scripts: What to do with the request of each connection in order. The last one is repeated. When it
             returns, the connection is closed.
         tls: A context with which to serve TLS.
+        corked: See `Peer`, until a script changes it.
 
     Attributes:
         peers: The ends of the connections that have sent a request.
     """
 
-    def __init__(self, *scripts: Callable[[Peer], object], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, *scripts: Callable[[Peer], object], tls: ssl.SSLContext | None = None, corked: bool = False
+    ) -> None:
         self.peers: list[Peer] = []
+        self._corked = corked
         self._scripts = list(scripts)
         self._tls = tls
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -165,7 +175,7 @@ class Http2Server:
             connection = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
             self._open.append(connection)
             with connection:
-                peer = Peer(connection)
+                peer = Peer(connection, corked=self._corked)
                 self.peers.append(peer)
                 script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
                 script(peer)

@@ -222,6 +222,8 @@ class Http2Response:
         self._http.initiate_connection()
         # Each frame costs CPU, and by default they have 16 KB at most.
         self._http.update_settings({SettingCodes.MAX_FRAME_SIZE: WINDOW})
+        # h2 would refuse a longer frame that is received together with the acknowledgment of this setting.
+        self._http.max_inbound_frame_size = WINDOW
         self._http.increment_flow_control_window(WINDOW - _FIRST_WINDOW)
         self._stream_id = self._http.get_next_available_stream_id()
         self._http.send_headers(self._stream_id, [*first.items(), *named.items()])

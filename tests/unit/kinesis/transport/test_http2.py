@@ -103,6 +103,22 @@ def test_nothing_is_waited_for_in_no_time():
         response.close()
 
 
+def test_a_long_frame_may_arrive_together_with_the_acknowledgment_of_the_settings():
+    data = b"x" * 30_000
+
+    def script(peer):
+        peer.head()
+        peer.http.send_data(1, data)
+        peer.corked = False
+        peer.flush()
+        peer.hold()
+
+    with Http2Server(script, corked=True) as server:
+        response = subscribe(server)
+        assert received(response, len(data)) == data
+        response.close()
+
+
 def test_the_end_of_a_response_is_known():
     def script(peer):
         peer.head()
