@@ -6,6 +6,7 @@ And the CPU for each MB of records that it lands.
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -39,9 +40,12 @@ MAX_CPU_MS = 15.0
 
 
 def _poll(client: StreamClient, shard_id: str, finished: threading.Event) -> None:
-    """Call GetRecords of a shard as often as it allows one consumer, whether it is refused or not."""
+    """Call GetRecords of a shard as often as it allows one consumer, whether it is refused or not.
+
+    The waits vary: at equal intervals, one consumer would take every call that the limits allow.
+    """
     iterator = client.shard_iterator(shard_id, Position(PositionKind.LATEST))
-    while not finished.wait(1 / CALLS_PER_SECOND):
+    while not finished.wait(random.uniform(0.5, 1.5) / CALLS_PER_SECOND):
         try:
             page, _ = client.get_records(iterator, PAGE_LIMIT)
         except CallFailed:
