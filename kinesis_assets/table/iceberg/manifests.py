@@ -155,7 +155,7 @@ def described(
         upper: The greatest values.
     """
     ids = [FIELD_IDS[name] for name in STATISTICS]
-    return IcebergFile.from_args(
+    file = IcebergFile.from_args(
         content=DataFileContent.DATA,
         file_path=f"{location.rstrip('/')}/{path}",
         file_format=FileFormat.PARQUET,
@@ -167,6 +167,8 @@ def described(
         lower_bounds=dict(lower),
         upper_bounds=dict(upper),
     )
+    file.spec_id = PARTITIONING.spec_id
+    return file
 
 
 class NewManifests:
@@ -193,7 +195,9 @@ class NewManifests:
         """
         kept: list[ManifestFile] = []
         for manifest in manifests_of(self._table, base):
-            kept += self._without(manifest, removed) if removed else [manifest]
+            # Others only say what an earlier commit has removed.
+            if manifest.has_added_files() or manifest.has_existing_files():
+                kept += self._without(manifest, removed) if removed else [manifest]
         new = [self._entry(file) for file in added]
         return [*([self._manifest(new)] if new else []), *self._merged(kept)]
 

@@ -66,7 +66,7 @@ from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.stored_table import TableTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile as IcebergFile
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.snapshot import NewestRow, Pointers, TableFiles
 
 _NEWEST = "kinesis_assets.snapshot"
-"""The property of the table with the newest snapshot of this package: its sequence number and its id."""
+"""The property of the table with the newest snapshot that set a pointer: its sequence number and its id."""
 
 
 class IcebergSnapshot(TableSnapshot):
@@ -260,6 +260,24 @@ class IcebergSnapshot(TableSnapshot):
         """Set a stream as the table's owner, see `TableSnapshot`."""
         self._commit({OWNER: identity.arn}, {})
 
+    def replace(self, paths: Collection[str], files: Sequence[IcebergFile]) -> None:
+        """Try once to replace files by others that have the same rows. Raises as `commit`.
+
+        Args:
+            paths: The paths of the files in this version, relative to the folder.
+        """
+        self._commit({}, {}, files, self._files_at(paths), is_compaction=True)
+
+    def add_nothing(self) -> None:
+        """Try once to commit without rows, so that no attempt that is based on this version commits."""
+        self._commit({}, {})
+
+    def _files_at(self, paths: Collection[str]) -> list[IcebergFile]:
+        location = self.iceberg.location()
+        entries = entries_of(self.table.uri, self.iceberg, self._current)
+        files = (entry.data_file for entry in entries)
+        return [file for file in files if relative(location, file.file_path) in paths]
+
     def _add(self, files: Sequence[DataFile], pointers: Pointers) -> None:
         location = self.iceberg.location()
         self._commit({}, pointers.commit_ids, [added_file(location, file) for file in files])
@@ -268,14 +286,7 @@ class IcebergSnapshot(TableSnapshot):
         found = rewrite(self.table, self.iceberg.location(), self.file_stats(), predicate)
         if not found.deleted:
             return 0
-        paths = {
-            entry.data_file.file_path: entry.data_file
-            for entry in entries_of(self.table.uri, self.iceberg, self._current)
-        }
-        removed = [
-            file for path, file in paths.items() if relative(self.iceberg.location(), path) in found.replaced
-        ]
-        self._commit({}, pointers.commit_ids, found.written, removed)
+        self._commit({}, pointers.commit_ids, found.written, self._files_at(found.replaced))
         return found.deleted
 
     def _commit(
@@ -284,12 +295,15 @@ class IcebergSnapshot(TableSnapshot):
         commit_ids: Mapping[str, int],
         added: Sequence[IcebergFile] = (),
         removed: Sequence[IcebergFile] = (),
+        *,
+        is_compaction: bool = False,
     ) -> None:
         """Try once to add a snapshot on top of this version. An error does not mean that the commit failed.
 
         Args:
             properties: Properties that the table gets.
             commit_ids: The commit ids that it points at, by application.
+            is_compaction: Whether the files that are added have the rows of those that are removed.
 
         Raises:
             CommitOvertaken: Another commit was made after this version.
@@ -298,6 +312,9 @@ class IcebergSnapshot(TableSnapshot):
         snapshot_id = secrets.randbits(62)
         number = self.version + 1
         pointers = {name: str(commit_id) for name, commit_id in commit_ids.items()}
+        changed = {**properties, **pointers}
+        if changed:  # a commit that changes neither hides no trace of a rollback
+            changed[_NEWEST] = f"{number}/{snapshot_id}"
         manifests = NewManifests(table, snapshot_id)
         following = manifests.following(base, added, {file.file_path for file in removed})
         snapshot = Snapshot.model_validate(
@@ -308,7 +325,7 @@ class IcebergSnapshot(TableSnapshot):
                 # Another machine's clock may be ahead, and no snapshot may be older than the one before it.
                 "timestamp-ms": max(int(self.table.clock.time() * 1000), self._metadata.last_updated_ms),
                 "manifest-list": manifests.list_of(base, number, following),
-                "summary": self._summary(pointers, added, removed),
+                "summary": self._summary(pointers, added, removed, is_compaction=is_compaction),
                 "schema-id": table.schema().schema_id,
             }
         )
@@ -323,9 +340,7 @@ class IcebergSnapshot(TableSnapshot):
                     ),
                 ),
                 (
-                    SetPropertiesUpdate(
-                        updates={**properties, **pointers, _NEWEST: f"{number}/{snapshot_id}"}
-                    ),
+                    *([SetPropertiesUpdate(updates=changed)] if changed else []),
                     AddSnapshotUpdate(snapshot=snapshot),
                     SetSnapshotRefUpdate.model_validate(
                         {"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": snapshot_id}
@@ -342,7 +357,12 @@ class IcebergSnapshot(TableSnapshot):
             self._committed.update(dict.fromkeys(commit_ids.values(), number))
 
     def _summary(
-        self, pointers: Mapping[str, str], added: Sequence[IcebergFile], removed: Sequence[IcebergFile]
+        self,
+        pointers: Mapping[str, str],
+        added: Sequence[IcebergFile],
+        removed: Sequence[IcebergFile],
+        *,
+        is_compaction: bool,
     ) -> Summary:
         collector = SnapshotSummaryCollector()
         for file in added:
@@ -351,10 +371,11 @@ class IcebergSnapshot(TableSnapshot):
             collector.remove_file(file, self.iceberg.schema(), self.iceberg.spec())
         operation = Operation.APPEND if not removed else Operation.OVERWRITE if added else Operation.DELETE
         before = None if self._current is None else self._current.summary
-        return update_snapshot_summaries(
+        summary = update_snapshot_summaries(
             Summary(operation=operation, **collector.build(), **pointers),
             None if before is None else before.additional_properties,
         )
+        return Summary(Operation.REPLACE, **summary.additional_properties) if is_compaction else summary
 
     def _expired(self, now_ms: int) -> list[int]:
         """Return the ids of the snapshots that the next commit expires. None is that of a branch or a tag."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ _BATCH_ROWS = 16_384
 
 
 def _batches(
-    table: TableFiles, file: FileStats, columns: Sequence[str] = FILE_SCHEMA.names
+    table: TableFiles, path: str, columns: Sequence[str] = FILE_SCHEMA.names
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a data file.
 
@@ -49,7 +49,7 @@ def _batches(
     """
     schema = pa.schema([FILE_SCHEMA.field(name) for name in columns])
     try:
-        with table.files.open_input_file(file.path) as source:
+        with table.files.open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
             for group in range(parquet.num_row_groups):  # reading all of them would read ahead
                 for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=list(columns)):
@@ -62,7 +62,7 @@ def count_rows(table: TableFiles, files: Iterable[FileStats], predicate: RowPred
     """Count the rows that match a predicate, by shard id."""
     found: Counter[str] = Counter()
     for file in filter(predicate.may_include, files):
-        for batch in _batches(table, file, _KEYS):
+        for batch in _batches(table, file.path, _KEYS):
             found.update(batch["shard_id"].filter(predicate.matches(batch)).to_pylist())
     return dict(found)
 
@@ -71,7 +71,7 @@ def newest_rows(table: TableFiles, files: Iterable[FileStats]) -> Mapping[str, M
     """Return the newest row of each shard, by stream name and shard id."""
     found: dict[str, dict[str, NewestRow]] = {}
     for file in files:
-        for batch in _batches(table, file, _KEYS):
+        for batch in _batches(table, file.path, _KEYS):
             for row in _newest_of(batch):
                 shards = found.setdefault(row["stream"], {})
                 shards[row["shard_id"]] = _newer(shards.get(row["shard_id"]), row)
@@ -126,7 +126,7 @@ def rewrite(
     """Write the files with rows that match a predicate again, without these rows. No file is deleted."""
     found = Rewritten()
     for file in filter(predicate.may_include, files):
-        deleted = sum(predicate.matches(batch).true_count for batch in _batches(table, file, _KEYS))
+        deleted = sum(predicate.matches(batch).true_count for batch in _batches(table, file.path, _KEYS))
         if not deleted:
             continue
         found.deleted += deleted
@@ -136,50 +136,118 @@ def rewrite(
 
 
 def _copy(table: TableFiles, location: str, file: FileStats, predicate: RowPredicate) -> list[IcebergFile]:
-    path = f"arrival_date={file.arrival_date}/rewritten-{uuid4().hex}.{REWRITTEN_FILES.name}.parquet"
-    bounds: dict[str, tuple[Any, Any]] = {}
-    rows = 0
-    writer: pq.ParquetWriter | None = None
-    sink = None
-    try:
-        for batch in _batches(table, file):
-            kept = batch.filter(pc.invert(predicate.matches(batch)))
-            if not kept.num_rows:
-                continue
-            if writer is None:
-                sink = write_new(table.files, path)
-                writer = pq.ParquetWriter(
-                    sink,
-                    with_field_ids(FILE_SCHEMA),
-                    compression=REWRITTEN_FILES.codec,
-                    compression_level=REWRITTEN_FILES.level,
-                    use_dictionary=DICTIONARIES,
-                    write_statistics=STATISTICS,
-                )
-            writer.write_batch(kept)
-            rows += kept.num_rows
-            for name in STATISTICS:
-                found = pc.min_max(kept[name])
-                low, high = bounds.get(name, (found["min"].as_py(), found["max"].as_py()))
-                bounds[name] = min(low, found["min"].as_py()), max(high, found["max"].as_py())
-        if writer is None or sink is None:
-            return []
-        writer.close()
-        size = int(sink.tell())
-    finally:
-        if sink is not None:
-            sink.close()
-    lower, upper = (
-        {FIELD_IDS[name]: to_bytes(TYPES[name], bounds[name][end]) for name in STATISTICS} for end in (0, 1)
-    )
-    return [
-        described(
+    with _NewFiles(table, location, file.arrival_date.isoformat()) as files:
+        for batch in _batches(table, file.path):
+            files.write(batch.filter(pc.invert(predicate.matches(batch))))
+    return files.written
+
+
+def merge(table: TableFiles, location: str, arrival_date: str, paths: Iterable[str]) -> list[IcebergFile]:
+    """Write the rows of the files of a day to as few new files as their sizes allow. No file is deleted.
+
+    Raises:
+        TableUnreachable: A file cannot be read.
+    """
+    with _NewFiles(table, location, arrival_date) as files:
+        for path in paths:
+            for batch in _batches(table, path):
+                files.write(batch)
+    return files.written
+
+
+class _NewFiles:
+    """Writes rows of a day to new files, with row groups and sizes as the table's policy says.
+
+    Attributes:
+        written: The files that are complete.
+    """
+
+    def __init__(self, table: TableFiles, location: str, arrival_date: str) -> None:
+        self.written: list[IcebergFile] = []
+        self._table = table
+        self._layout = table.policy.data_files
+        self._location = location
+        self._arrival_date = arrival_date
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._open: _NewFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._write_pending()
+            self._complete()
+        elif self._open is not None:
+            self._open.sink.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        if self._pending_bytes >= self._layout.row_group_bytes:
+            self._write_pending()
+            if self._open is not None and self._open.sink.tell() >= self._layout.file_bytes:
+                self._complete()
+
+    def _write_pending(self) -> None:
+        """Write the pending rows as a row group."""
+        rows = pa.Table.from_batches(self._pending, FILE_SCHEMA)
+        self._pending, self._pending_bytes = [], 0
+        if rows.num_rows:
+            self._open = self._open or _NewFile(self._table, self._arrival_date)
+            self._open.write(rows)
+
+    def _complete(self) -> None:
+        if self._open is not None:
+            self.written.append(self._open.close(self._location))
+            self._open = None
+
+
+class _NewFile:
+    """A file that is being written."""
+
+    def __init__(self, table: TableFiles, arrival_date: str) -> None:
+        name = f"rewritten-{uuid4().hex}.{REWRITTEN_FILES.name}.parquet"
+        self._path = f"arrival_date={arrival_date}/{name}"
+        self._arrival_date = arrival_date
+        self._rows = 0
+        self._bounds: dict[str, tuple[Any, Any]] = {}
+        self.sink = write_new(table.files, self._path)
+        self._writer = pq.ParquetWriter(
+            self.sink,
+            with_field_ids(FILE_SCHEMA),
+            compression=REWRITTEN_FILES.codec,
+            compression_level=REWRITTEN_FILES.level,
+            use_dictionary=DICTIONARIES,
+            write_statistics=STATISTICS,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows as a row group."""
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._rows += rows.num_rows
+        for name in STATISTICS:
+            found = pc.min_max(rows[name]).as_py()
+            low, high = self._bounds.get(name, (found["min"], found["max"]))
+            self._bounds[name] = min(low, found["min"]), max(high, found["max"])
+
+    def close(self, location: str) -> IcebergFile:
+        """Complete the file, and return its description."""
+        self._writer.close()
+        size = int(self.sink.tell())
+        self.sink.close()
+        lower, upper = (
+            {FIELD_IDS[name]: to_bytes(TYPES[name], bounds[end]) for name, bounds in self._bounds.items()}
+            for end in (0, 1)
+        )
+        return described(
             location,
-            path,
-            arrival_date=file.arrival_date.isoformat(),
-            rows=rows,
+            self._path,
+            arrival_date=self._arrival_date,
+            rows=self._rows,
             size=size,
             lower=lower,
             upper=upper,
         )
-    ]

@@ -1,6 +1,6 @@
 """The steps of the maintenance of an Iceberg table that another format does not have, or has in another way.
 
-Commits expire snapshots, but delete no files: readers may still use them. Other engines compact the table.
+Commits expire snapshots, but delete no files: readers may still use them.
 """
 
 from __future__ import annotations
@@ -8,29 +8,89 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitFailed, TableUnsuitable
+from kinesis_assets.table.commits.commit_loop import commit_until_known
+from kinesis_assets.table.data_file import FIELD_IDS, ActiveFile, verify
+from kinesis_assets.table.iceberg.manifests import table_file
 from kinesis_assets.table.iceberg.raw_table import IcebergSnapshot
+from kinesis_assets.table.iceberg.rows import merge
+from kinesis_assets.table.maintenance.compaction import compact_each
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 from kinesis_assets.table.policy import VACUUM_RETENTION
 from kinesis_assets.table.store.storage import files_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.maintenance.steps import SizedFile
     from kinesis_assets.table.table import PositionedTable
 
-_NOT_COMPACTED = (
-    "Iceberg tables are compacted by other engines: run rewrite_data_files of Spark, or compaction of the "
-    "catalog, at any time"
-)
+
+def compact(
+    table: PositionedTable, due: Mapping[str, Sequence[ActiveFile]], clock: AgreedClock, *, dry_run: bool
+) -> Iterator[Step]:
+    """Merge the small files of each day that is due, in one commit for each day.
+
+    A commit that adds rows may come first as often as it likes: the files are written once, and the commit
+    that replaces the small ones is tried again as long as the table has all of them.
+
+    Args:
+        clock: The clock that is checked before each compaction: replaced files are later deleted by it.
+
+    Yields:
+        A step for each day. It is left if another program has added columns, which would be lost.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
+    """
+    if not due:
+        return
+    others = [name for name in _opened(table).iceberg.schema().column_names if name not in FIELD_IDS]
+
+    def compact_day(day: str) -> None:
+        if others:
+            raise CommitFailed(
+                table.uri,
+                f"it has columns of another program ({', '.join(others)}), which this compaction would not "
+                "keep; run rewrite_data_files of Spark, or compaction of the catalog",
+            )
+        _compact_day(table, day, {file.path for file in due[day]})
+
+    yield from compact_each(due, compact_day, clock, dry_run=dry_run)
 
 
-def leave_compaction(due: Mapping[str, Sequence[SizedFile]]) -> Iterator[Step]:
-    """Yield for each day with many small files that its compaction is left to another engine."""
-    for day, files in due.items():
-        size = sum(file.size for file in files)
-        yield Step("compact", day, State.LEFT, 0, len(files), size, _NOT_COMPACTED)
+def _compact_day(table: PositionedTable, day: str, due: AbstractSet[str]) -> None:
+    opened = _opened(table)
+    small = due & {file.path for file in opened.data_files()}
+    if not small:
+        return
+    location = opened.iceberg.location()
+    written = merge(table, location, day, sorted(small))
+    added = [table_file(table.uri, opened.iceberg, file) for file in written]
+
+    def step(*, may_commit: bool) -> bool | None:
+        snapshot = _opened(table)
+        present = {file.path for file in snapshot.data_files()}
+        if present.issuperset(file.path for file in added):
+            return True
+        if not small <= present:
+            raise CommitFailed(
+                table.uri, f"another commit replaced files of {day}. Nothing was changed, run again later"
+            )
+        if may_commit:
+            for file in added:  # a vacuum has deleted them if the process was paused for days
+                verify(table.uri, table.files, ActiveFile(file.path, file.size, file.rows or 0, day))
+            snapshot.replace(small, written)
+        return None
+
+    commit_until_known(table, step)
+
+
+def _opened(table: PositionedTable) -> IcebergSnapshot:
+    opened = table.snapshot()
+    if not isinstance(opened, IcebergSnapshot):
+        raise TableUnsuitable(table.uri, "is not an Iceberg table")
+    return opened
 
 
 def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
@@ -48,10 +108,7 @@ def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iter
     since = clock.now() - VACUUM_RETENTION
     # The folder is listed before the table is opened, which therefore names what is committed in between.
     found = [info for info in files_below(table.files) if info.mtime is not None and info.mtime < since]
-    opened = table.snapshot()
-    if not isinstance(opened, IcebergSnapshot):
-        raise TableUnsuitable(table.uri, "is not an Iceberg table")
-    named = opened.named_paths()
+    named = _opened(table).named_paths()
     old = [info for info in found if info.path not in named]
     if not old:
         return
@@ -59,10 +116,29 @@ def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iter
     step = Step("vacuum", "data files and metadata", State.PLANNED, 0, len(old), size)
 
     def delete() -> None:
+        _refuse_earlier_attempts(table)
+        named = _opened(table).named_paths()
         for info in old:
+            if info.path in named:  # a commit that had paused has added it just before
+                continue
             try:
                 table.files.delete_file(info.path)
             except OSError as error:
                 raise CommitFailed(table.uri, f"{info.path} cannot be deleted: {error}") from None
 
     yield step if dry_run else done_or_left(step, delete)
+
+
+def _refuse_earlier_attempts(table: PositionedTable) -> None:
+    """Make a commit fail that verified its files before the vacuum, and paused for days."""
+    base = _opened(table).version
+
+    def step(*, may_commit: bool) -> bool | None:
+        snapshot = _opened(table)
+        if snapshot.version > base:
+            return True
+        if may_commit:
+            snapshot.add_nothing()
+        return None
+
+    commit_until_known(table, step)

@@ -93,7 +93,8 @@ def maintain(
     else:
         from kinesis_assets.table.maintenance import iceberg_steps  # noqa: PLC0415  # loads pyiceberg
 
-        yield from iceberg_steps.leave_compaction(due_days(table, since, clock, limits))
+        due = due_days(table, since, clock, limits)
+        yield from iceberg_steps.compact(table, due, clock, dry_run=dry_run)
         yield from iceberg_steps.vacuum(table, clock, dry_run=dry_run)
     yield from prune(table, identity, clock, limits, dry_run=dry_run)
 

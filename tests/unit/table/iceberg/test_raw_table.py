@@ -8,20 +8,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.conversions import to_bytes
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.table.snapshots import Operation, Summary
 
 from kinesis_assets.errors import CommitOvertaken, TableRewritten, TableUnsuitable
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA
-from kinesis_assets.table.data_file_writer import with_field_ids
 from kinesis_assets.table.iceberg import raw_table
-from kinesis_assets.table.iceberg.columns import TYPES
-from kinesis_assets.table.iceberg.manifests import described, entries_of
-from kinesis_assets.table.iceberg.raw_table import IcebergSnapshot
+from kinesis_assets.table.iceberg.manifests import entries_of
+from kinesis_assets.table.iceberg.rows import merge
 from kinesis_assets.table.positions.positions import next_positions
 from kinesis_assets.table.row_predicates import RowsAfter, at
 from support.amendments import commit_amendment
@@ -34,7 +29,7 @@ from support.attempts import (
     rows_by_shard,
     shards,
 )
-from support.formats import append, delete, iceberg_of, restore, rows_of, table_of
+from support.formats import append, delete, iceberg_of, restore, table_of
 from support.timing import WRITING
 
 pytestmark = pytest.mark.usefixtures("frozen")
@@ -70,32 +65,8 @@ def row(shard_id, number):
 def compact(table):
     """Replace all data files by one with the same rows, and expire all other snapshots, as Spark can."""
     snapshot = table.snapshot()
-    old = [entry.data_file for entry in entries_of(table.uri, snapshot.iceberg, snapshot._current)]
-    rows = rows_of(table).cast(with_field_ids(FILE_SCHEMA))
-    path = "arrival_date=2026-02-02/compacted.parquet"
-    with table.files.open_output_stream(path) as sink:
-        pq.write_table(rows, sink)
-    bounds = [
-        {
-            FIELD_IDS[name]: to_bytes(TYPES[name], choose(rows[name].to_pylist()))
-            for name in ("shard_id", "batch_id")
-        }
-        for choose in (min, max)
-    ]
-    new = described(
-        snapshot.iceberg.location(),
-        path,
-        arrival_date="2026-02-02",
-        rows=rows.num_rows,
-        size=table.files.get_file_info(path).size,
-        lower=bounds[0],
-        upper=bounds[1],
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        summary = Summary(Operation.REPLACE, **{"total-records": str(rows.num_rows)})
-        patch.setattr(IcebergSnapshot, "_summary", lambda *_: summary)
-        patch.setattr(raw_table, "_NEWEST", "unknown")
-        snapshot._commit({}, {}, [new], old)
+    paths = [file.path for file in snapshot.data_files()]
+    snapshot.replace(paths, merge(table, snapshot.iceberg.location(), "2026-02-02", paths))
     newest = iceberg_of(table)
     others = [each.snapshot_id for each in newest.snapshots() if each != newest.current_snapshot()]
     newest.maintenance.expire_snapshots().by_ids(others).commit()
@@ -206,6 +177,20 @@ def test_a_rollback_of_an_amendment_is_refused(table):
 
 
 @pytest.mark.usefixtures("without_history")
+def test_a_rollback_of_an_amendment_is_refused_after_a_compaction(table):
+    commit_more(table, a=2)
+    commit_amendment(table, STREAM)
+    lost = iceberg_of(table).current_snapshot()
+    restore(table, 2)
+    iceberg_of(table).maintenance.expire_snapshots().by_ids([lost.snapshot_id]).commit()
+    (file,) = table.snapshot().data_files()
+    written = merge(table, iceberg_of(table).location(), "2026-02-02", [file.path])
+    table.snapshot().replace([file.path], written)
+    with pytest.raises(TableRewritten, match=r"version 3 \(rollback"):
+        commit_more(table, a=1)
+
+
+@pytest.mark.usefixtures("without_history")
 def test_a_rollback_is_refused_after_an_amendment_that_does_not_check_for_it(table):
     commit_more(table, a=2)
     lost = iceberg_of(table).current_snapshot()
@@ -270,6 +255,18 @@ def test_many_manifests_are_merged(table):
     assert len(manifests) < 33
     entries = list(entries_of(table.uri, iceberg_of(table), iceberg_of(table).current_snapshot()))
     assert len({entry.snapshot_id for entry in entries}) == 40  # by which readers find what is new
+    assert_rows_are_what_positions_say(table)
+
+
+def test_manifests_that_only_say_what_was_deleted_are_left_out_by_the_next_commit(table):
+    commit_more(table, a=2)
+    commit_more(table, b=1)
+    compact(table)
+    manifests = iceberg_of(table).current_snapshot().manifests(PyArrowFileIO())
+    assert sorted(each.deleted_files_count for each in manifests) == [0, 1, 1]
+    commit_more(table, a=1)
+    manifests = iceberg_of(table).current_snapshot().manifests(PyArrowFileIO())
+    assert [each.deleted_files_count for each in manifests] == [0, 0]
     assert_rows_are_what_positions_say(table)
 
 

@@ -1,19 +1,28 @@
-"""The maintenance of an Iceberg table: vacuum and expiry of rows, and compaction that is left to others."""
+"""The maintenance of an Iceberg table: compaction, vacuum and expiry of rows."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.types import StringType
 
-from kinesis_assets.errors import TableUnsuitable
+from kinesis_assets.errors import CommitOvertaken, DataFileInvalid, TableRewritten, TableUnsuitable
+from kinesis_assets.table.data_file import STATISTICS
+from kinesis_assets.table.data_file_writer import FileLayout
+from kinesis_assets.table.iceberg.raw_table import IcebergSnapshot
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
+from kinesis_assets.table.maintenance.iceberg_steps import _compact_day
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State
 from kinesis_assets.table.policy import VACUUM_RETENTION
 from support.attempts import (
+    STREAM,
     Attempt,
     assert_rows_are_what_positions_say,
     current_positions,
@@ -22,8 +31,10 @@ from support.attempts import (
     rows_by_shard,
     shards,
 )
-from support.formats import iceberg_of, table_of
+from support.formats import delete, iceberg_of, reopened, restore, table_of
 from support.timing import WRITING
+
+DAY = "2026-02-02"
 
 
 @pytest.fixture
@@ -64,7 +75,7 @@ def test_vacuum_deletes_old_files_that_no_snapshot_names(table):
     deleted = before - files(table)
     assert len(deleted) == step.files
     assert {"arrival_date=2026-02-02/part-lost.parquet", "metadata/lost.avro"} < deleted
-    assert sum(path.startswith("metadata/snap-") for path in deleted) == 3
+    assert sum(path.startswith("metadata/snap-") for path in deleted) == 4
     assert not any(path.startswith("_kinesis/positions") for path in deleted)
     assert_rows_are_what_positions_say(table)
     Attempt(table, current_positions(table), {"a": 1}).commit()
@@ -76,10 +87,157 @@ def test_vacuum_keeps_young_files(table):
     assert "vacuum" not in steps(table)
 
 
-def test_compaction_is_left_to_other_engines(table):
+def test_a_commit_that_paused_before_a_vacuum_is_refused(table):
+    """Its files may have been deleted since it has verified them."""
+    steps(table)
+    attempt, opened = Attempt(table, current_positions(table), {"a": 2}), table.snapshot()
+    make_old(table)
+    assert steps(table)["vacuum"].state is State.DONE
+    assert not files(table) & {file.path for file in attempt.files}
+    with pytest.raises(CommitOvertaken):
+        opened.commit(attempt.files, identity=STREAM, positions=current_positions(table))
+    assert_rows_are_what_positions_say(table)
+
+
+def test_vacuum_keeps_the_files_of_a_commit_that_comes_right_before_it(table, monkeypatch):
+    attempt = Attempt(table, current_positions(table), {"a": 2})
+    make_old(table)
+    original = IcebergSnapshot.add_nothing
+
+    def after_another(snapshot):
+        monkeypatch.undo()
+        attempt.commit()
+        return original(snapshot)
+
+    monkeypatch.setattr(IcebergSnapshot, "add_nothing", after_another)
+    assert steps(table)["vacuum"].state is State.DONE
+    assert_rows_are_what_positions_say(table)
+
+
+def test_the_small_files_of_a_day_are_merged_in_one_snapshot(table):
+    before, snapshot = current_positions(table), table.snapshot()
     step = steps(table)["compact"]
-    assert (step.of, step.state, step.files) == ("2026-02-02", State.LEFT, 4)
-    assert "rewrite_data_files" in step.reason
+    assert (step.of, step.state, step.files) == (DAY, State.DONE, 4)
+    (file,) = table.snapshot().data_files(["shard_id", "batch_id"])
+    assert (file.rows, file.smallest["shard_id"]) == (4, "a")
+    assert file.smallest["batch_id"] < file.greatest["batch_id"]
+    newest = iceberg_of(table).current_snapshot()
+    assert newest.summary.operation.value == "replace"
+    assert (newest.summary["total-records"], newest.summary["total-data-files"]) == ("4", "1")
+    assert table.snapshot().version == snapshot.version + 1
+    assert current_positions(table) == before
+    assert_rows_are_what_positions_say(table)
+    assert "compact" not in steps(table)
+    Attempt(table, before, {"a": 1}).commit()
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_merged_file_has_the_columns_and_the_encoding_of_rewritten_ones(table):
+    steps(table)
+    (file,) = table.snapshot().data_files()
+    footer = pq.ParquetFile(Path(table.uri, file.path))
+    assert [int(field.metadata[b"PARQUET:field_id"]) for field in footer.schema_arrow] == list(range(1, 10))
+    assert footer.num_row_groups == 1
+    columns = [footer.metadata.row_group(0).column(number) for number in range(9)]
+    assert {column.compression for column in columns} == {"ZSTD"}
+    assert {column.path_in_schema for column in columns if column.is_stats_set} == {*STATISTICS}
+
+
+def test_files_are_as_large_as_the_policy_says(table):
+    sizes = replace(table.policy, data_files=FileLayout(row_group_bytes=1, file_bytes=1))
+    table = reopened(table, sizes)
+    assert steps(table)["compact"].state is State.DONE
+    assert [file.rows for file in table.snapshot().data_files()] == [1, 1, 1, 1]
+    assert_rows_are_what_positions_say(table)
+
+
+@pytest.fixture
+def before_compaction(monkeypatch):
+    """Call functions, each once, right before the next tries to commit a compaction."""
+
+    def before_compaction(*acts):
+        original, left = IcebergSnapshot.replace, list(acts)
+
+        def after_others(snapshot, *arguments):
+            if left:
+                left.pop(0)()
+            return original(snapshot, *arguments)
+
+        monkeypatch.setattr(IcebergSnapshot, "replace", after_others)
+
+    return before_compaction
+
+
+def test_a_landing_during_a_compaction_comes_first_and_loses_no_row(table, before_compaction):
+    def land():
+        assert Attempt(table, current_positions(table), {"a": 2}).commit().conflicts == {}
+
+    before_compaction(land, land)
+    assert steps(table)["compact"].state is State.DONE
+    assert sorted(file.rows for file in table.snapshot().data_files()) == [2, 2, 4]
+    assert_rows_are_what_positions_say(table)
+
+
+def test_rows_that_are_deleted_during_a_compaction_do_not_return(table, before_compaction):
+    def delete_all():
+        delete(table, "sequence_number = '2'")
+
+    before_compaction(delete_all)
+    step = steps(table)["compact"]
+    assert step.state is State.DONE  # of the other files
+    assert rows_by_shard(table) == {"a": [1, 3, 4]}
+    assert len(table.snapshot().data_files()) == 1
+
+
+def test_of_two_compactions_of_the_same_files_one_replaces_them(table, before_compaction):
+    before_compaction(lambda: steps(table))
+    assert steps(table)["compact"].state is State.DONE
+    assert len(table.snapshot().data_files()) == 1
+    assert_rows_are_what_positions_say(table)
+
+
+@pytest.mark.parametrize("error", [CommitFailedException("409 after a success"), OSError("lost")])
+def test_a_compaction_whose_response_is_lost_is_made_once(table, monkeypatch, error):
+    original = IcebergSnapshot.replace
+
+    def replace_and_fail(snapshot, *arguments):
+        original(snapshot, *arguments)
+        raise error
+
+    monkeypatch.setattr(IcebergSnapshot, "replace", replace_and_fail)
+    version = table.snapshot().version
+    assert steps(table)["compact"].state is State.DONE
+    assert table.snapshot().version == version + 1
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_compaction_that_paused_during_a_vacuum_is_refused(table, before_compaction):
+    def vacuum_all():
+        for path in Path(table.uri).rglob("rewritten-*"):
+            path.unlink()
+        Attempt(table, current_positions(table), {"a": 1}).commit()
+
+    before_compaction(vacuum_all)
+    with pytest.raises(DataFileInvalid, match="nothing found"):
+        steps(table)
+    assert_rows_are_what_positions_say(table)
+
+
+def test_rows_with_columns_of_another_program_are_not_compacted(table):
+    with iceberg_of(table).update_schema() as update:
+        update.add_column("colour", StringType())
+    step = steps(table)["compact"]
+    assert (step.state, len(table.snapshot().data_files())) == (State.LEFT, 4)
+    assert "colour" in step.reason
+
+
+def test_a_rollback_is_refused_after_a_compaction(table):
+    restore(table, 4)
+    with pytest.raises(TableRewritten):
+        steps(table)
+    _compact_day(table, DAY, {file.path for file in table.snapshot().data_files()})
+    with pytest.raises(TableRewritten):
+        steps(table)
 
 
 def test_rows_expire(table):
