@@ -370,7 +370,7 @@ class HttpEndpoint:
 
 async def opened(connections: ConnectionPool, connection: Any) -> None:
     """Open a connection in a thread, and wait for the thread even if the call is canceled."""
-    opening = asyncio.get_running_loop().run_in_executor(None, _open, connections, connection)
+    opening = asyncio.get_running_loop().run_in_executor(None, open_connection, connections, connection)
     canceled = False
     while not opening.done():
         try:
@@ -384,7 +384,8 @@ async def opened(connections: ConnectionPool, connection: Any) -> None:
         raise error
 
 
-def _open(connections: ConnectionPool, connection: Any) -> None:
+def open_connection(connections: ConnectionPool, connection: Any) -> None:
+    """Open a connection. Each step, such as the TLS handshake, may take the connect timeout."""
     timeout = connections.pool.timeout
     connection.timeout = timeout.connect_timeout  # the SDK leaves the read timeout there
     if connections.uses_tunnel:

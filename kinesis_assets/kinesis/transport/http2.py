@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
+import threading
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -21,7 +24,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 
-from kinesis_assets.kinesis.transport.http import FAILURES, opened, sdk_error, until_ready
+from kinesis_assets.kinesis.transport.http import FAILURES, open_connection, sdk_error, until_ready
 
 try:
     from h2.config import H2Configuration
@@ -43,7 +46,6 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from socket import socket
 
     from h2.events import Event
 
@@ -125,19 +127,21 @@ class Http2Response:
         Args:
             pool: The settings of the connection.
             headers: The headers of the request, including Host.
-            seconds: The maximum time to wait for the head, whatever else arrives before it.
+            seconds: The maximum time for the connection and the head together, whatever else arrives.
 
         Raises:
             BotoCoreError: No response was received.
         """
+        deadline = asyncio.get_running_loop().time() + seconds
         connection = pool.new()
         response = cls(connection, pool, url)
         try:
-            await response._send(headers, body)
-            await response._receive_head(seconds)
+            await response._send(headers, body, deadline)
+            await response._receive_head(deadline)
         except (*FAILURES, pool.certificate_error, H2Error) as error:
+            failure = response._failure(error)  # a closed connection has not connected to a proxy
             response.close()
-            raise response._failure(error) from error
+            raise failure from error
         except BaseException:
             response.close()
             raise
@@ -194,11 +198,11 @@ class Http2Response:
         self._connection.close()
 
     @property
-    def _socket(self) -> socket:
-        found: socket = self._connection.sock
+    def _socket(self) -> socket.socket:
+        found: socket.socket = self._connection.sock
         return found
 
-    async def _send(self, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+    async def _send(self, headers: Iterable[tuple[str, str]], body: bytes, deadline: float) -> None:
         parts = urlsplit(self._url)
         if parts.scheme == "https":
             self._connection.ssl_context = _TlsContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -207,7 +211,7 @@ class Http2Response:
             # Through TLS to a proxy, the HTTP library cannot send without blocking.
             reason = "only a proxy of http:// for an endpoint of https:// lets it through"
             raise NoHttp2(reason=reason)
-        await opened(self._pool, self._connection)
+        await _opened(self._pool, self._connection, deadline)
         if parts.scheme == "https" and self._connection.sock.selected_alpn_protocol() != _PROTOCOL:
             raise NoHttp2(reason="the server, or a proxy before it, does not offer it")
         self._socket.setblocking(False)
@@ -231,9 +235,8 @@ class Http2Response:
         self._http.send_data(self._stream_id, body, end_stream=True)
         self._flush()
 
-    async def _receive_head(self, seconds: float) -> None:
+    async def _receive_head(self, deadline: float) -> None:
         clock = asyncio.get_running_loop().time
-        deadline = clock() + seconds
         while not self.status:
             if clock() > deadline:
                 raise TimeoutError("the head of the response did not arrive in time")
@@ -299,3 +302,37 @@ class Http2Response:
         if isinstance(error, H2Error):
             error = HTTPException(f"the response is not HTTP/2: {error}")
         return sdk_error(error.with_traceback(None), self._connection, self._pool, self._url)
+
+
+async def _opened(pool: ConnectionPool, connection: Any, deadline: float) -> None:
+    """Open a connection in a thread of its own.
+
+    Nobody waits for the thread after a time of the event loop, because nothing interrupts the resolution of a
+    name, or an attempt to connect to each address of a host. It then closes the connection itself.
+
+    Raises:
+        TimeoutError: The connection is not open by then.
+    """
+    opening = Future[None]()
+
+    def opens() -> None:
+        try:
+            try:
+                open_connection(pool, connection)
+            except BaseException as error:  # noqa: BLE001  # raised by the coroutine
+                opening.set_exception(error)
+            else:
+                opening.set_result(None)
+        except InvalidStateError:  # nobody waits for it
+            connection.close()
+
+    threading.Thread(target=opens, name="connection over HTTP/2", daemon=True).start()
+    try:
+        async with asyncio.timeout_at(deadline):
+            await asyncio.wrap_future(opening)
+    except TimeoutError as error:
+        raise TimeoutError("the connection was not established in time") from error
+    finally:
+        if opening.cancel() and connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)  # ends a wait for a proxy

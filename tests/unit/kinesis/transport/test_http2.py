@@ -6,6 +6,10 @@ import asyncio
 import socket
 import ssl
 import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import SimpleNamespace
 
 import h2.events
 import pytest
@@ -19,6 +23,7 @@ from kinesis_assets.kinesis.transport import http2
 from kinesis_assets.kinesis.transport.concurrency import run
 from kinesis_assets.kinesis.transport.http2 import WINDOW
 from support.scripted_http2 import HEAD, Http2Server
+from support.scripted_server import read_request
 from support.timing import READING
 from support.tunnel import Tunnel
 
@@ -236,6 +241,58 @@ def test_a_head_is_not_waited_for_without_end_while_other_frames_arrive():
         assert failed.value.code == "ReadTimeoutError"
 
 
+@contextmanager
+def listens(serve):
+    """Serve one connection to loopback by a function, in a thread. Yields the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept():
+            with suppress(OSError):  # nobody connects
+                connection, _ = listening.accept()
+                with connection:
+                    serve(connection)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            with suppress(OSError):  # it has accepted
+                listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def drips(connection):
+    """Answer a request for a tunnel with headers until the other end closes the connection."""
+    read_request(connection)
+    connection.sendall(b"HTTP/1.1 200 Connected\r\n")
+    with suppress(OSError):
+        while True:
+            connection.sendall(b"X-More: 1\r\n")
+
+
+def test_a_proxy_is_not_waited_for_without_end_while_it_answers(monkeypatch):
+    with listens(drips) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy}")
+        client = StreamClient(
+            "s", ClientSettings("us-east-1", "https://127.0.0.1:1", timing=READING), attempts=1
+        )
+        with pytest.raises(CallFailed, match="ReadTimeoutError"):
+            run(client.subscribing(CONSUMER, "shardId-0", START, 0.2))
+
+
+def test_a_server_that_does_not_answer_in_tls_is_not_waited_for_without_end():
+    settings = ClientSettings("us-east-1", timing=replace(READING, connect_timeout=SECONDS))
+    over = threading.Event()
+    with listens(lambda _: over.wait()) as address:
+        client = StreamClient("s", replace(settings, endpoint_url=f"https://{address}"), attempts=1)
+        began = time.monotonic()
+        with pytest.raises(CallFailed, match="ReadTimeoutError"):
+            run(client.subscribing(CONSUMER, "shardId-0", START, 0.2))
+        over.set()
+    assert time.monotonic() - began < SECONDS
+
+
 def test_the_body_of_an_error_is_not_waited_for_without_end_while_its_bytes_arrive():
     sent = []
 
@@ -287,24 +344,14 @@ def test_a_server_that_closes_before_its_response_is_a_connection_closed_error()
 
 
 def test_a_server_without_http2_is_an_error():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    def serve(connection):
+        connection.recv(1 << 16)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        while connection.recv(1 << 16):
+            pass
 
-        def serve():
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-                while connection.recv(1 << 16):
-                    pass
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-
-        class Server:
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-        assert_no_http2(Server)
-        thread.join()
+    with listens(serve) as address:
+        assert_no_http2(SimpleNamespace(url=f"http://{address}"))
 
 
 @pytest.mark.usefixtures("trusted")
