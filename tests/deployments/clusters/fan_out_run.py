@@ -1,12 +1,14 @@
 """A landing of what a consumer receives, in a process of its own: `fan_out_run.py ARGUMENTS` (JSON).
 
-It runs until the table has as many rows as it is given.
+It puts as many records as it is given once the consumer has subscribed to each shard, and runs until all are
+in the table.
 """
 
 import json
 import sys
 from functools import partial
 
+import boto3
 from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
@@ -20,19 +22,25 @@ from kinesis_assets.spark.session import end_session, start_session
 from kinesis_assets.table.table import PositionedTable
 
 arguments = json.loads(sys.argv[1])
+records = [{"Data": b"%d" % item, "PartitionKey": str(item)} for item in range(arguments["rows"])]
 client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))
 table = PositionedTable(arguments["table"])
 spark = start_session(arguments["spark_config"])
 shards = [shard.shard_id for shard in client.list_shards()]
+reasons: dict[str, str | None] = {}
 with landing_by_subscriptions(
-    client, "lake", client.describe(), land=partial(land, spark), warn=sys.exit
+    client, "lake", client.describe(), land=partial(land, spark), warn=print, note=reasons.update
 ) as land_ranges:
 
-    def has_all() -> bool:
+    def rows() -> int:
         plan = plan_run(client, table, asked=shards, policy=ReadPolicy())
         result = execute_run(land_ranges, client, table, plan)
         assert not result.errors, result.errors
-        return DeltaTable(table.uri).count() == arguments["rows"]
+        return int(DeltaTable(table.uri).count())
 
-    wait_until(has_all)
+    wait_until(lambda: rows() == 0 and reasons == dict.fromkeys(shards))
+    boto3.client("kinesis", "us-east-1", endpoint_url=arguments["endpoint_url"]).put_records(
+        StreamName=arguments["stream"], Records=records
+    )
+    wait_until(lambda: rows() == arguments["rows"])
 end_session(spark)

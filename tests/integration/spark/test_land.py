@@ -63,7 +63,8 @@ def test_tasks_land_what_subscriptions_have_received_and_an_iteration_without_re
         for eighth in range(8):
             bench.put(*range(10), part=eighth / 8)
         wait_until(lambda: run() and len(bench.rows) == 80)
-        assert {tuple(each) for each in jobs()} == {(spark.sparkContext.defaultParallelism,)}
+        # Events that arrive later than others are read by a job of their own.
+        assert max(jobs()) == [spark.sparkContext.defaultParallelism]
         run()
         assert jobs() == []
     assert faults.count("GetRecords") == 0
