@@ -533,16 +533,19 @@ class IcebergFormat(TableFormat):
     def _create(self, owner: StreamIdentity | None) -> None:
         catalog, identifier = self._client(), self._catalog.identifier
         properties = {**PROPERTIES, "format-version": str(FORMAT_VERSION), "comment": DESCRIPTION}
+        if owner is not None:
+            properties[OWNER] = owner.arn
         with iceberg_errors(self._table.uri, "created", writes=True):
-            catalog.create_namespace_if_not_exists(identifier[:-1])
+
+            def create() -> None:
+                catalog.create_table(identifier, SCHEMA, self._location, PARTITIONING, properties=properties)
+
             try:
-                catalog.create_table(
-                    identifier,
-                    SCHEMA,
-                    self._location,
-                    PARTITIONING,
-                    properties=properties if owner is None else {**properties, OWNER: owner.arn},
-                )
+                try:
+                    create()
+                except NoSuchNamespaceError:  # to create one where there is one can be forbidden
+                    catalog.create_namespace_if_not_exists(identifier[:-1])
+                    create()
             except TableAlreadyExistsError:
                 return  # another process has created it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -16,7 +17,8 @@ from support.attempts import (
     freeze_all,
     shards,
 )
-from support.formats import iceberg_of
+from support.fixtures.iceberg import KINDS
+from support.formats import iceberg_of, reopened
 from support.iceberg import fault_proxy
 from support.timing import WRITING
 
@@ -39,8 +41,9 @@ def table_in(catalog, folder, **changes):
     return PositionedTable(str(folder / "orders"), WRITING, format=partial(IcebergFormat, catalog=found))
 
 
-def test_runs_commit_in_each_catalog(iceberg_catalog, tmp_path):
-    table = table_in(iceberg_catalog, tmp_path)
+@pytest.mark.parametrize("kind", [*KINDS, "glue"])
+def test_runs_commit_in_each_catalog(kind, request, tmp_path):
+    table = table_in(request.getfixturevalue(f"{kind}_catalog"), tmp_path)
     frozen = freeze_all(table, shards("a", "b"))
     first, second = Attempt(table, frozen, {"a": 3}), Attempt(table, frozen, {"b": 2})
     stale = Attempt(table, frozen, {"a": 1})
@@ -52,16 +55,16 @@ def test_runs_commit_in_each_catalog(iceberg_catalog, tmp_path):
     assert_rows_are_what_positions_say(table)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        fault_proxy.LOST_RESPONSE,
-        fault_proxy.LOST_REQUEST,
-        fault_proxy.CONFLICT_AFTER_SUCCESS,
-        fault_proxy.ERROR_AFTER_SUCCESS,
-        fault_proxy.UNAVAILABLE,
-    ],
+FAULTS = (
+    fault_proxy.LOST_RESPONSE,
+    fault_proxy.LOST_REQUEST,
+    fault_proxy.CONFLICT_AFTER_SUCCESS,
+    fault_proxy.ERROR_AFTER_SUCCESS,
+    fault_proxy.UNAVAILABLE,
 )
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_request_that_fails_commits_once(rest_catalog, rest_url, tmp_path, fault):
     with fault_proxy.FaultProxy(rest_url) as proxy:
         table = table_in(rest_catalog, tmp_path, uri=proxy.url)
@@ -71,3 +74,41 @@ def test_a_request_that_fails_commits_once(rest_catalog, rest_url, tmp_path, fau
         assert Attempt(table, frozen, {"a": 3}).commit().version == 2
         assert len(proxy.commits) - sent == (1 if fault.lands else 2)
         assert_rows_are_what_positions_say(table)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_request_to_glue_that_fails_commits_once_also_if_the_sdk_repeats_it(
+    glue_catalog, glue_proxy, tmp_path, fault
+):
+    table = table_in(glue_catalog, tmp_path)
+    frozen = freeze_all(table, shards("a"))
+    sent = len(glue_proxy.commits)
+    glue_proxy.faults.append(fault)
+    assert Attempt(table, frozen, {"a": 3}).commit().version == 2
+    is_final = fault is fault_proxy.CONFLICT_AFTER_SUCCESS
+    assert len(glue_proxy.commits) - sent == (1 if is_final else 2)
+    assert len(iceberg_of(table).snapshots()) == 2
+    assert_rows_are_what_positions_say(table)
+
+
+def test_of_two_commits_to_glue_at_once_both_land_unless_they_move_one_shard(
+    glue_catalog, glue_proxy, tmp_path
+):
+    table = table_in(glue_catalog, tmp_path)
+    frozen = freeze_all(table, shards("a", "b"))
+    attempts = [Attempt(reopened(table), frozen, moved) for moved in ({"a": 3}, {"b": 2}, {"a": 1})]
+    with ThreadPoolExecutor() as pool:
+        with glue_proxy.delayed():
+            commits = [pool.submit(attempt.commit) for attempt in attempts]
+            for _ in commits:
+                glue_proxy.wait_for_commit()
+        conflicts = [tuple(each.result().conflicts) for each in commits]
+    assert conflicts in ([(), (), ("a",)], [("a",), (), ()])
+    assert iceberg_of(table).metadata.last_sequence_number == 3
+    assert_rows_are_what_positions_say(table)
+
+
+def test_a_database_of_glue_that_exists_need_not_be_created(glue_catalog, glue_proxy, tmp_path):
+    glue_catalog.load()
+    freeze_all(table_in(glue_catalog, tmp_path), shards("a"))
+    assert glue_proxy.calls["CreateDatabase"] == 1  # by the test

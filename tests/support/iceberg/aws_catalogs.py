@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote
@@ -19,9 +20,18 @@ _KEYS = {"access-key-id": "test", "secret-access-key": "test"}
 
 @dataclass
 class GlueProxy(FaultProxy):
-    """A proxy before moto's Glue that honors the VersionId of UpdateTable, as Glue does. moto ignores it."""
+    """A proxy before moto's Glue that honors the VersionId of UpdateTable, as Glue does. moto ignores it.
 
+    Attributes:
+        calls: How often each operation was called.
+    """
+
+    calls: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reply(self, request: Request) -> Reply | None:
+        self.calls[request.headers["X-Amz-Target"].removeprefix("AWSGlue.")] += 1
+        return super().reply(request)
 
     def loaded(self, request: Request) -> str | None:
         is_load = request.headers.get("X-Amz-Target") == _LOAD
