@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.dagster.stream_names import StreamNames
-from support.formats import table_of
+from support.formats import raw_table_in, settings_of, table_of
 
 
-@pytest.fixture
-def iceberg(pipeline, tmp_path):
-    """The settings of the stream's Iceberg table, which the pipeline uses from now on."""
+@pytest.fixture(params=["sql", "glue"])
+def iceberg(request, pipeline, tmp_path):
+    """The settings of the stream's Iceberg table in a catalog, which the pipeline uses from now on."""
     name = StreamNames.of(pipeline.stream).raw_key.path[-1]
     named = "".join(each if each.isalnum() else "_" for each in name.lower())
-    pipeline.table = table_of("iceberg", str(tmp_path / "orders"), name=named)
-    uri = f"sqlite:///{tmp_path}/catalog.db"
-    return {"format": "iceberg", "catalog": {"type": "sql", "uri": uri, "database": "lake"}}
+    uri = str(tmp_path / "orders")
+    if request.param == "sql":
+        pipeline.table = table_of("iceberg", uri, name=named)
+    else:
+        pipeline.table = raw_table_in(request.getfixturevalue("glue_catalog"), uri, name=named)
+    return settings_of(pipeline.table)
 
 
 def test_runs_land_each_record_once_and_a_replay_adds_what_was_lost(pipeline, iceberg):

@@ -15,6 +15,8 @@ import kinesis_assets
 from benchmarks.servers.bucket import bucket
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.table import PositionedTable
+from support.formats import raw_table_in
+from support.iceberg.aws_catalogs import on_glue
 from support.single_task import land_as_in_spark
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.testing import Faults
     from support.bench import Bench
+    from support.iceberg.aws_catalogs import GlueProxy
 
 PACKAGE = Path(kinesis_assets.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "permissions.md").read_text()
@@ -57,7 +60,7 @@ def called(module: Path) -> set[str]:
 
 
 def test_every_policy_is_one_that_aws_accepts() -> None:
-    assert len(POLICIES) == 12
+    assert len(POLICIES) == 13
     for policy in POLICIES:
         assert policy["Version"] == "2012-10-17"
         for statement in policy["Statement"]:
@@ -152,17 +155,16 @@ ABORT = {"s3:AbortMultipartUpload"}
 """Needed only after an upload has failed."""
 
 
-def test_runs_and_maintenance_make_the_requests_of_the_table_policy(bench: Bench, log: Path) -> None:
-    bench.table = PositionedTable("s3://lake/raw/clicks")
+def use(bench: Bench, log: Path) -> set[str]:
+    """Do with the table what runs, operations and maintenance do, and return the actions of the tasks."""
     (shard,) = bench.create()
     bench.put_many(3)
-    before: list[str] = []
     tasks: set[str] = set()
 
     def land(job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
-        before[:] = actions(log)
+        before = len(actions(log))
         landing = land_as_in_spark(job, ranges, allowance)
-        tasks.update(actions(log)[len(before) :])
+        tasks.update(actions(log)[before:])
         return landing
 
     for _ in range(4):
@@ -171,6 +173,24 @@ def test_runs_and_maintenance_make_the_requests_of_the_table_policy(bench: Bench
     bench.replay()
     bench.seek("LATEST", shard)
     list(maintain(bench.table, bench.client.describe(), machine=lambda: bench.now))
+    return tasks
+
+
+def test_runs_and_maintenance_make_the_requests_of_the_table_policy(bench: Bench, log: Path) -> None:
+    bench.table = PositionedTable("s3://lake/raw/clicks")
+    tasks = use(bench, log)
     assert set(actions(log)) | ABORT == allowed("WriteTable", "ListTable")
     assert tasks | ABORT <= allowed("WriteFiles", "ListTable")
     assert {"s3:PutObject"} <= tasks
+
+
+def test_an_iceberg_table_in_glue_needs_the_table_policy_and_that_of_its_catalog(
+    bench: Bench, log: Path, glue_proxy: GlueProxy
+) -> None:
+    bench.table = raw_table_in(on_glue(glue_proxy.url, {}), "s3://lake/raw/clicks")
+    tasks = use(bench, log)
+    assert set(actions(log)) <= allowed("WriteTable", "ListTable")
+    assert tasks <= allowed("WriteFiles", "ListTable")
+    used = {f"glue:{operation}" for operation in glue_proxy.calls}
+    assert used == allowed("CommitToIceberg") | allowed("CreateDatabase")
+    assert glue_proxy.calls["CreateDatabase"] == 1

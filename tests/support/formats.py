@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from support.iceberg.catalogs import TestCatalog
+
 FORMATS = ("delta", "iceberg")
 
 FORMAT = os.environ.get("FORMAT", "delta")
@@ -39,12 +41,42 @@ def settings_of(table: PositionedTable) -> dict[str, Any]:
         return {}
     catalog = table.format._catalog
     named = {"database": catalog.namespace, "name": catalog.name, "catalog_name": catalog.catalog_name}
-    return {"format": "iceberg", "catalog": {"type": catalog.type, "uri": catalog.uri, **named}}
+    address = {} if catalog.uri is None else {"uri": catalog.uri}
+    properties = {key: value for key, value in catalog.properties.items() if "access-key" not in key}
+    return {"format": "iceberg", "catalog": {"type": catalog.type, **address, **named, **properties}}
 
 
 def sqlite_catalog(folder: Path, name: str = "orders", **settings: Any) -> IcebergCatalog:
     """Return a catalog in a file."""
     return IcebergCatalog("sql", "lake", name, uri=f"sqlite:///{folder}/catalog.db", **settings)
+
+
+def raw_table_in(
+    catalog: TestCatalog,
+    uri: str,
+    policy: TablePolicy = TablePolicy(),
+    *,
+    name: str = "orders",
+    snapshots_kept: int = 50,
+    **changes: str,
+) -> PositionedTable:
+    """Return a raw table in a catalog, which may not exist yet.
+
+    Args:
+        changes: Properties of the catalog that differ.
+    """
+    properties = {**catalog.properties, **changes}
+    found = IcebergCatalog(
+        properties.pop("type"),
+        catalog.namespace,
+        name,
+        uri=properties.pop("uri", None),
+        warehouse=properties.pop("warehouse", None),
+        properties=properties,
+        catalog_name=catalog.name,
+        snapshots_kept=snapshots_kept,
+    )
+    return PositionedTable(uri, policy, format=partial(IcebergFormat, catalog=found))
 
 
 def format_of(table: PositionedTable) -> str:

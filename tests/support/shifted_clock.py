@@ -18,8 +18,8 @@ class ShiftedClock:
     sleep = staticmethod(time.sleep)
     call_later = staticmethod(MACHINE_CLOCK.call_later)
 
-    def __init__(self) -> None:
-        self.offset = 0.0
+    def __init__(self, offset: float = 0.0) -> None:
+        self.offset = offset
         self.passed = 0.0
 
     def advance(self, hours: float) -> None:

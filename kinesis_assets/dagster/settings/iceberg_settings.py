@@ -31,6 +31,9 @@ _PASSED_ON = re.compile(r"[a-z0-9_]+(?:[.-][a-z0-9_]+)+|credential|token|scope|p
 _SECRET = re.compile(r"credential|(?:.*[.-])?token|.*secret.*|.*password.*")
 """The names of those with a secret, which the Dagster UI would show."""
 
+_S3_TABLES = re.compile(r"//s3tables\.|:s3tables:|s3tablescatalog\b|^s3tables$")
+"""A part of the URL and the ARNs of Amazon S3 Tables, and of the id of its catalog in AWS Glue."""
+
 _NAMED_BY_URI = ("sql", "rest")
 
 
@@ -89,10 +92,19 @@ def _check_iceberg(catalog: Mapping[str, str]) -> tuple[IcebergCatalogSettings, 
         variable = f"PYICEBERG_CATALOG__KINESIS_ASSETS__{_in_variable(name)}"
         raise InvalidInput(f"catalog: {name}: a secret; give it in the environment, such as {variable}")
     named: dict[str, Any] = {name: value for name, value in catalog.items() if name not in properties}
+    for name in ("uri", "warehouse", "glue.id", "rest.signing-name"):
+        if _S3_TABLES.search(str(catalog.get(name, ""))):
+            raise InvalidInput(f"catalog: {name}: {_WITHOUT_S3_TABLES}")
     try:
         return IcebergCatalogSettings(**named), properties
     except InvalidInput as error:
         raise InvalidInput(f"catalog: {error}") from None
+
+
+_WITHOUT_S3_TABLES = (
+    "tables of Amazon S3 Tables cannot be used, since it deletes files that no snapshot names, as those with "
+    "the positions. Use a bucket of your own, and a catalog such as {type: glue, database: lake}"
+)
 
 
 def _in_variable(name: str) -> str:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pyiceberg.exceptions import (
+    BadRequestError,
     CommitFailedException,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -46,7 +47,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from kinesis_assets.errors import CommitOvertaken, TableMissing, TableUnsuitable
+from kinesis_assets.errors import CommitFailed, CommitOvertaken, TableMissing, TableUnsuitable
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.format import DESCRIPTION, TableFormat
 from kinesis_assets.table.iceberg.catalog import iceberg_errors, location_of, relative, store_properties
@@ -82,6 +83,10 @@ if TYPE_CHECKING:
 
 _NEWEST = "kinesis_assets.snapshot"
 """The property of the table with the newest snapshot that set a pointer: its sequence number and its id."""
+
+
+_SNAPSHOT_LOG = "snapshot log"
+"""What Iceberg's Java library says about a snapshot whose time does not follow those of others."""
 
 
 class IcebergSnapshot(TableSnapshot):
@@ -307,6 +312,7 @@ class IcebergSnapshot(TableSnapshot):
 
         Raises:
             CommitOvertaken: Another commit was made after this version.
+            CommitFailed: The catalog refuses the time of this machine.
         """
         table, base = self.iceberg, self._current
         snapshot_id = secrets.randbits(62)
@@ -353,6 +359,16 @@ class IcebergSnapshot(TableSnapshot):
             if newest.current_snapshot_id != self._metadata.current_snapshot_id:
                 raise CommitOvertaken(self.table.uri, str(error)) from None
             raise
+        except BadRequestError as error:
+            if _SNAPSHOT_LOG not in str(error):
+                raise
+            raise CommitFailed(
+                self.table.uri,
+                "the catalog refuses the time of the snapshot, and nothing was committed: the clock of this "
+                "machine, or of one that committed before, is a minute or more ahead of the catalog's. Set "
+                "the clocks with NTP, wait until the catalog's has caught up, and run again. It says: "
+                f"{error}",
+            ) from None
         if response.metadata.current_snapshot_id == snapshot_id:
             self._committed.update(dict.fromkeys(commit_ids.values(), number))
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-from kinesis_assets.table.iceberg.raw_table import IcebergFormat
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.errors import CommitFailed
 from support.attempts import (
     Attempt,
     assert_rows_are_what_positions_say,
@@ -18,27 +16,15 @@ from support.attempts import (
     shards,
 )
 from support.fixtures.iceberg import KINDS
-from support.formats import iceberg_of, reopened
+from support.formats import iceberg_of, raw_table_in, reopened
 from support.iceberg import fault_proxy
+from support.shifted_clock import ShiftedClock
 from support.timing import WRITING
 
 
 def table_in(catalog, folder, **changes):
     """Return a raw table in a catalog, of which three snapshots are kept."""
-    named = {"type": "", "uri": None, "warehouse": None}
-    properties = dict(catalog.properties) | changes
-    settings = {name: properties.pop(name, default) for name, default in named.items()}
-    found = IcebergCatalog(
-        settings["type"],
-        catalog.namespace,
-        "orders",
-        uri=settings["uri"],
-        warehouse=settings["warehouse"],
-        properties=properties,
-        catalog_name=catalog.name,
-        snapshots_kept=3,
-    )
-    return PositionedTable(str(folder / "orders"), WRITING, format=partial(IcebergFormat, catalog=found))
+    return raw_table_in(catalog, str(folder / "orders"), WRITING, snapshots_kept=3, **changes)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "glue"])
@@ -112,3 +98,15 @@ def test_a_database_of_glue_that_exists_need_not_be_created(glue_catalog, glue_p
     glue_catalog.load()
     freeze_all(table_in(glue_catalog, tmp_path), shards("a"))
     assert glue_proxy.calls["CreateDatabase"] == 1  # by the test
+
+
+def test_a_clock_ahead_of_the_catalog_is_named_and_commits_nothing(rest_catalog, rest_url, tmp_path):
+    with fault_proxy.FaultProxy(rest_url) as proxy:
+        table = table_in(rest_catalog, tmp_path, uri=proxy.url)
+        frozen = freeze_all(table, shards("a"))
+        sent = len(proxy.commits)
+        ahead = reopened(table, replace(WRITING, clock=ShiftedClock(offset=120)))
+        with pytest.raises(CommitFailed, match=r"nothing was committed.* a minute or more ahead .* with NTP"):
+            Attempt(ahead, frozen, {"a": 3}).commit()
+        assert len(proxy.commits) - sent == 1
+        assert Attempt(table, frozen, {"a": 3}).commit().version == 2

@@ -57,6 +57,23 @@ def test_a_table_is_named_like_its_asset_by_default():
         ({"catalog": {**REST, "token": "t"}}, "PYICEBERG_CATALOG__KINESIS_ASSETS__TOKEN"),
         ({"catalog": {**REST, "s3.secret-access-key": "t"}}, "ASSETS__S3__SECRET_ACCESS_KEY"),
         ({"catalog": {**REST, "uri": "postgresql://ann:p@host/lake"}}, "has a password"),
+        (
+            {"catalog": {**REST, "uri": "https://s3tables.eu-central-1.amazonaws.com/iceberg"}},
+            "catalog: uri: tables of Amazon S3 Tables cannot be used",
+        ),
+        (
+            {"catalog": {**REST, "warehouse": "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake"}},
+            "catalog: warehouse: tables of Amazon S3 Tables",
+        ),
+        (
+            {"catalog": {**REST, "warehouse": "111122223333:s3tablescatalog/lake"}},
+            "catalog: warehouse: tables of Amazon S3 Tables",
+        ),
+        (
+            {"catalog": {"type": "glue", "database": "lake", "glue.id": "111122223333:s3tablescatalog/lake"}},
+            "catalog: glue.id: tables of Amazon S3 Tables",
+        ),
+        ({"catalog": {**REST, "rest.signing-name": "s3tables"}}, "rest.signing-name: tables of Amazon S3 T"),
         ({"format": "hudi"}, "format"),
         ({"keep_snapshots": 0}, "keep_snapshots"),
     ],
