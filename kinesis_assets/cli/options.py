@@ -11,10 +11,10 @@ import click
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from kinesis_assets.dagster.settings.iceberg_settings import RawTableFormat
 from kinesis_assets.dagster.settings.settings_base import reason_of, without_parser
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, StreamSettings
+from kinesis_assets.dagster.settings.table_format_settings import RawTableFormat
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.errors.redaction import without_secrets
 

@@ -14,9 +14,9 @@ from kinesis_assets.dagster.settings.asset_settings import (
     KeyPrefix,
 )
 from kinesis_assets.dagster.settings.check_settings import Checks, ChecksField
-from kinesis_assets.dagster.settings.iceberg_settings import RawTableFormat
 from kinesis_assets.dagster.settings.settings_base import UNIT, Settings, valid
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
+from kinesis_assets.dagster.settings.table_format_settings import RawTableFormat
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest.plan import OnRecreated
 from kinesis_assets.kinesis.consumers import ConsumerAddress, check_consumer

@@ -1,4 +1,4 @@
-"""The settings of a raw table that Delta Lake and Iceberg have in common, and those of Iceberg alone."""
+"""The settings `format` and `catalog` of a raw table, and what Iceberg needs besides."""
 
 from __future__ import annotations
 
