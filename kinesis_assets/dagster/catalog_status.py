@@ -15,7 +15,6 @@ from kinesis_assets.kinesis.sdk import ATTEMPTS
 from kinesis_assets.operations.catalog.entry import ASSET, STREAM
 from kinesis_assets.operations.catalog.registration import WAYS_OUT, register_and_record
 from kinesis_assets.operations.doctor.finding import Finding, Level
-from kinesis_assets.table.delta.version import TableVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
+    from kinesis_assets.table.delta.version import TableVersion
     from kinesis_assets.table.table import PositionedTable
 
 
@@ -98,14 +98,12 @@ class RegisteredTable:
         if self.table.folder.bucket is None:
             return self.status(State.ON_A_DISK, "only a table on S3 is registered")
         try:
-            snapshot = self.table.snapshot()
-            if isinstance(snapshot, TableVersion):
-                return snapshot
+            version = self.table.snapshot().registrable
         except TableMissing:
             return self.status(State.NO_TABLE, "the first run creates the table")
         except TableError as error:
             return self.status(State.FAILED, str(error))
-        return self.status(State.FAILED, "only a Delta table is registered")
+        return version or self.status(State.FAILED, "only a Delta table is registered")
 
     def catalog(self) -> GlueCatalog:
         """Open its Data Catalog. Raises `CatalogFailed`."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile, TableFile
+    from kinesis_assets.table.delta.version import TableVersion
     from kinesis_assets.table.log.entries import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
@@ -92,6 +93,11 @@ class TableSnapshot(ABC):
     @abstractmethod
     def properties(self) -> Mapping[str, str]:
         """The table's properties, by name."""
+
+    @property
+    def registrable(self) -> TableVersion | None:
+        """This version, as it is registered in the AWS Glue Data Catalog; None if its format is not."""
+        return None
 
     @abstractmethod
     def data_files(self, columns: Sequence[str] = ()) -> list[TableFile]:

@@ -221,10 +221,10 @@ class Evaluation:
                 checks.no_accepted_data_loss, state.positions, gaps, state.amendment, self._now
             )
         if checks.compaction_debt is not None:
-            files, version = before.files, state.snapshot.version
-            if files is None or files.may_be_outdated(version, self._now):
+            files, number = before.files, state.snapshot.version
+            if files is None or files.may_be_outdated(number, self._now):
                 active = ((file.arrival_date, file.size) for file in state.snapshot.active_files())
-                files = file_facts(active, version, self._now)
+                files = file_facts(active, number, self._now)
                 self.progress = msgspec.structs.replace(self.progress, files=files)
             yield check_compaction_debt(checks.compaction_debt, files, "day")
         if checks.lease_table is not None and (lease_table := self._opened.settings.lease_table) is not None:
@@ -237,12 +237,8 @@ class Evaluation:
             table, now = self._opened.table, self._now.timestamp()
             yield check_consumer(checks.consumer, table, consumer, self._readable.keys(), now)
         if self._entries is not None and (catalog := self._opened.settings.registration):
-            from kinesis_assets.table.delta.version import TableVersion  # noqa: PLC0415  # loads delta-rs
-
-            key, snapshot = self._opened.names.raw_key, state.snapshot
-            if isinstance(snapshot, TableVersion) and (
-                result := self._entries.check(checks.catalog, key, catalog, snapshot)
-            ):
+            key, version = self._opened.names.raw_key, state.snapshot.registrable
+            if version and (result := self._entries.check(checks.catalog, key, catalog, version)):
                 yield result
 
 

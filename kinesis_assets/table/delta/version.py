@@ -96,6 +96,11 @@ class TableVersion:
         return self.delta.version()
 
     @property
+    def registrable(self) -> TableVersion:
+        """This version, as it is registered in the AWS Glue Data Catalog."""
+        return self
+
+    @property
     def id(self) -> str:
         """The id that the table got when it was created."""
         return str(self.delta.metadata().id)
