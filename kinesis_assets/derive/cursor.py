@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.row_predicates import PassedRecord, later, sql_text
+from kinesis_assets.table.delta.sql import later, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from kinesis_assets.table.row_predicates import PassedRecord
 
 RECORD_COLUMNS = ("sequence_number", "sub_sequence_number", "shard_id")
 """The columns that identify a record of a raw table, in the order by which those of a commit are ordered."""

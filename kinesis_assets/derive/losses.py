@@ -23,7 +23,7 @@ from kinesis_assets.errors import (
     SourceRowsMissing,
     TableUnsuitable,
 )
-from kinesis_assets.table.row_predicates import sql_text
+from kinesis_assets.table.delta.sql import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -41,10 +41,6 @@ def passed(position: Position) -> PassedRecord | None:
 class RowPredicate(Protocol):
     """A condition on rows."""
 
-    @property
-    def sql(self) -> str:
-        """The condition in the SQL of delta-rs; every text in it has passed through `sql_text`."""
-
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
 
@@ -63,15 +59,6 @@ class RowsAfter:
 
     stream: str
     places: Mapping[str, PassedRecord]
-
-    @property
-    def sql(self) -> str:
-        """The condition in SQL."""
-        shards = (
-            f"(shard_id = {sql_text(shard_id)} AND {later(*place)})"
-            for shard_id, place in self.places.items()
-        )
-        return f"stream = {sql_text(self.stream)} AND ({' OR '.join(shards)})"
 
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
@@ -101,11 +88,6 @@ class ArrivedBefore:
 
     day: date
 
-    @property
-    def sql(self) -> str:
-        """The condition in SQL."""
-        return f"arrival_date < '{self.day}'"
-
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
         return file.arrival_date < self.day
@@ -116,19 +98,3 @@ class ArrivedBefore:
 
         midnight = datetime.combine(self.day, datetime.min.time(), UTC)
         return pc.less(rows["approximate_arrival_timestamp"], midnight)
-
-
-def later(number: int, sub: float) -> str:
-    """Return a predicate for the records of a shard after a place, see `PassedRecord`."""
-    # Sequence numbers are text of different lengths, and delta-rs cannot write CAST or length() to its log.
-    text = sql_text(str(number))
-    same_length = "_" * len(str(number))
-    later = f"sequence_number > {text}"
-    if sub != math.inf:
-        later += f" OR (sequence_number = {text} AND sub_sequence_number > {int(sub)})"
-    return f"(sequence_number LIKE '{same_length}_%' OR (sequence_number LIKE '{same_length}' AND ({later})))"
-
-
-def sql_text(text: str) -> str:
-    """Return a text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"

@@ -21,12 +21,12 @@ from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.delta.log import applications, later_version_of, named_files, newest_version_of
 from kinesis_assets.table.delta.opening import open_delta, open_or_create
 from kinesis_assets.table.delta.rewrites import RewriteLog, rewrites_of
+from kinesis_assets.table.delta.sql import condition, sql_text
 from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion, commit_properties, schema_of
 from kinesis_assets.table.delta.writer import writer_properties
 from kinesis_assets.table.format import DESCRIPTION, TableFormat
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import HISTORY_RETENTION, TABLE_PROPERTIES
-from kinesis_assets.table.row_predicates import sql_text
 from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class DeltaSnapshot(TableVersion, TableSnapshot):
 
     def count(self, predicate: RowPredicate) -> dict[str, int]:
         """Count the rows that match a predicate, by shard id, see `TableSnapshot`."""
-        condition = predicate.sql
-        query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {condition} GROUP BY shard_id"  # noqa: S608
+        where = condition(predicate)
+        query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {where} GROUP BY shard_id"  # noqa: S608
         return {row["shard_id"]: row["found"] for row in self.query(query)}
 
     def newest_rows(self) -> Mapping[str, Mapping[str, NewestRow]]:
@@ -173,7 +173,7 @@ class DeltaSnapshot(TableVersion, TableSnapshot):
         files = self.active_files()
         row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
         metrics = self.delta.delete(
-            predicate.sql,
+            condition(predicate),
             writer_properties=writer_properties(row_bytes),
             commit_properties=_properties(pointers),
             post_commithook_properties=KEEP_ENTRIES,
