@@ -44,7 +44,8 @@ FORMAT_VERSION: Literal[2] = 2
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_COMPRESSION: Any = "zstd"
+_COMPRESSION: Any = "gzip"
+"""The default of Iceberg. DuckDB reads no other that compresses as well."""
 
 _MERGED_FROM = 32
 """From this number of small manifests on, a commit merges them into one, so that their list stays short."""
