@@ -79,6 +79,11 @@ def maintain(
     operations = DeltaOperations(table)
     if is_delta:
         yield from _set_properties(operations, dry_run=dry_run)
+    else:
+        from kinesis_assets.table.maintenance import iceberg_steps  # noqa: PLC0415  # loads pyiceberg
+
+        # Readers may still use what the later steps remove, so that is left for the next maintenance.
+        yield from iceberg_steps.vacuum(table, clock, dry_run=dry_run)
     since = None if retention_days is None else now.date() - timedelta(days=retention_days)
     if since is not None:
         wanted, since = since, needed.first_kept(since)
@@ -91,11 +96,8 @@ def maintain(
         if not dry_run:
             yield from checkpoint(table, operations, clock)
     else:
-        from kinesis_assets.table.maintenance import iceberg_steps  # noqa: PLC0415  # loads pyiceberg
-
         due = due_days(table, since, clock, limits)
         yield from iceberg_steps.compact(table, due, clock, dry_run=dry_run)
-        yield from iceberg_steps.vacuum(table, clock, dry_run=dry_run)
     yield from prune(table, identity, clock, limits, dry_run=dry_run)
 
 
