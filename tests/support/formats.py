@@ -30,9 +30,13 @@ FORMAT = os.environ.get("FORMAT", "delta")
 `any_format` support. The processes that a test starts inherit it."""
 
 
+SNAPSHOTS_KEPT = 3
+"""How many snapshots of an Iceberg table the commits of the tests keep, so that they expire others."""
+
+
 def raw_table(uri: str, policy: TablePolicy = TablePolicy()) -> PositionedTable:
     """Return a raw table in the format of the tests, which may not exist yet."""
-    return table_of(FORMAT, uri, policy)
+    return table_of(FORMAT, uri, policy, snapshots_kept=SNAPSHOTS_KEPT)
 
 
 def settings_of(table: PositionedTable) -> dict[str, Any]:
@@ -43,7 +47,11 @@ def settings_of(table: PositionedTable) -> dict[str, Any]:
     named = {"database": catalog.namespace, "name": catalog.name, "catalog_name": catalog.catalog_name}
     address = {} if catalog.uri is None else {"uri": catalog.uri}
     properties = {key: value for key, value in catalog.properties.items() if "access-key" not in key}
-    return {"format": "iceberg", "catalog": {"type": catalog.type, **address, **named, **properties}}
+    return {
+        "format": "iceberg",
+        "catalog": {"type": catalog.type, **address, **named, **properties},
+        "keep_snapshots": catalog.snapshots_kept,
+    }
 
 
 def sqlite_catalog(folder: Path, name: str = "orders", **settings: Any) -> IcebergCatalog:
@@ -140,11 +148,11 @@ def delete(table: PositionedTable, predicate: str) -> None:
 
 
 def restore(table: PositionedTable, version: int) -> None:
-    """Restore a version of the table, as an operator might."""
+    """Restore a version of the table, as an operator might. That of an Iceberg table may be expired."""
     if isinstance(table.format, IcebergFormat):
         iceberg = iceberg_of(table)
-        found = {each.version: each.snapshot for each in states(iceberg.metadata)}
-        snapshot = found[max(1, version)]  # before the first snapshot there is none to restore
+        kept = [each for each in states(iceberg.metadata) if each.version <= version]
+        snapshot = (kept or states(iceberg.metadata)[:1])[-1].snapshot
         iceberg.manage_snapshots().set_current_snapshot(snapshot.snapshot_id).commit()
     else:
         DeltaTable(table.uri).restore(version)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness.waiting import SECONDS, wait_until
 from chaos.faults.forked import PROGRAMS, Forked
 from kinesis_assets.errors import TableMissing
+from support.formats import format_of, iceberg_of
+from support.iceberg.table_readers import with_duckdb
 from support.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -45,6 +48,14 @@ class FaultBench(Pipeline):
         assert self.run().errors == {}
         self.assert_rows_equal_positions()
         self.assert_exactly_once()
+        self.assert_others_read_it()
+
+    def assert_others_read_it(self) -> None:
+        """Assert that DuckDB finds the rows of an Iceberg table too; Delta tables have tests of their own."""
+        if format_of(self.table) == "iceberg":
+            columns = ("shard_id", "sequence_number", "data")
+            rows = with_duckdb(iceberg_of(self.table), columns, None)
+            assert Counter(tuple(row.values()) for row in rows) == Counter(self.stored)
 
     # Runs that meet a fault
 

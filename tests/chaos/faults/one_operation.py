@@ -1,4 +1,4 @@
-"""A replay, seek or maintenance without Spark, in this process or as `one_operation.py ARGUMENTS` (JSON)."""
+"""An operation beside the runs without Spark, in this process or as `one_operation.py ARGUMENTS` (JSON)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.replay.outcome import ReplayWindow
 from kinesis_assets.operations.replay.run import replay
 from kinesis_assets.operations.replay.task import fill_group
@@ -44,6 +45,8 @@ def operate(arguments: dict[str, Any]) -> None:
     elif operation == "seek":
         to = Position.parse(arguments["to"])
         seek(client, table, to=to, shard_ids=shard_ids, by="the test", apply=True)
+    elif operation == "adopt":
+        adopt(client, table, by="the test", apply=True)
     elif operation == "maintain":
         _maintain(client, table, arguments.get("retention_days"))
     elif operation == "lower floor":
@@ -57,7 +60,7 @@ def _maintain(client: StreamClient, table: PositionedTable, retention_days: int 
     later = datetime.now(UTC) + timedelta(days=DAYS_LATER)
     stream = replace(client.describe(), service_time=later)
     steps = list(maintain(table, stream, retention_days=retention_days, by="the test", machine=lambda: later))
-    assert {step.state for step in steps} == {State.DONE}, steps
+    assert {step.state for step in steps} <= {State.DONE}, steps
 
 
 if __name__ == "__main__":

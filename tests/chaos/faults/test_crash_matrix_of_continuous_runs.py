@@ -18,6 +18,8 @@ from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench, Process
 
+pytestmark = pytest.mark.any_format
+
 REPORTED, MORE = "reported", "more"
 """See `one_continuous_run.py`."""
 

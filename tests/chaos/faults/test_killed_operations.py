@@ -1,4 +1,4 @@
-"""A replay, a seek or a maintenance is killed by SIGKILL at a step, and then repeated.
+"""A replay, a seek, an adoption or a maintenance is killed by SIGKILL at a step, and then repeated.
 
 Right after the kill the table is in its old or in its new state. After the repeated operation and an ordinary
 run it contains each acknowledged record exactly once, without any manual step.
@@ -21,10 +21,16 @@ from deltalake import DeltaTable
 
 from chaos.faults.one_operation import LOWERED, operate
 from chaos.faults.site.fault_points import Fault
+from kinesis_assets.table.iceberg.raw_table import IcebergSnapshot
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
+from kinesis_assets.table.store.storage import files_below
+from support.formats import FORMAT, delete, raw_table, write
 
 if TYPE_CHECKING:
     from chaos.faults.bench import FaultBench
+
+
+pytestmark = pytest.mark.any_format
 
 
 def faults(*points: str) -> pytest.MarkDecorator:
@@ -84,8 +90,8 @@ def test_a_repeated_replay_adds_each_missing_row_once(bench: FaultBench, fault: 
     before = positions_file(bench)
     lost = read[3:9]
     numbers = ", ".join(f"'{number}'" for _, number, _ in lost)
-    deleted = DeltaTable(bench.table.uri).delete(f"sequence_number IN ({numbers})")
-    assert deleted["num_deleted_rows"] == len(lost)
+    delete(bench.table, f"sequence_number IN ({numbers})")
+    assert Counter(bench.stored) == Counter(read) - Counter(lost)
     kill(bench, fault, "replay")
     committed = (fault.moment, fault.point) == ("after", "commit request")
     assert Counter(bench.stored) == Counter(read) - Counter([] if committed else lost)
@@ -134,15 +140,30 @@ def test_a_killed_seek_forwards_skips_what_it_names_and_nothing_else(bench: Faul
     assert Counter(bench.stored) == Counter(bench.acknowledged) - Counter(skipped)
 
 
-@faults(
-    "after set properties",  # right before the compaction
-    "after compact",
-    "after set properties 2",  # right before the vacuum
-    "after vacuum 2",  # the first step only prints
-    "after checkpoint",
-    "after delete old log",
-    "after prune a file 2",
-)
+STEPS_OF_MAINTENANCE = {
+    "delta": (
+        "after set properties",  # right before the compaction
+        "after compact",
+        "after set properties 2",  # right before the vacuum
+        "after vacuum 2",  # the first step only prints
+        "after checkpoint",
+        "after delete old log",
+        "after prune a file 2",
+    ),
+    "iceberg": (
+        "before add nothing",
+        "after commit request",  # right before the vacuum
+        "after prune a file",  # the first one of the vacuum
+        "after prune a file 5",
+        "after merge files",
+        "before replace files",
+        "before commit request 2",
+        "after commit request 2",
+    ),
+}
+
+
+@faults(*STEPS_OF_MAINTENANCE[FORMAT])
 def test_a_killed_maintenance_leaves_rows_and_positions_as_they_are(bench: FaultBench, fault: Fault) -> None:
     # Enough for one day, even if another begins meanwhile.
     read = begin(bench, 2 * DEFAULT_LIMITS.small_files - 1)
@@ -150,18 +171,35 @@ def test_a_killed_maintenance_leaves_rows_and_positions_as_they_are(bench: Fault
     before = positions_file(bench)
     kill(bench, fault, "maintain")
     assert Counter(bench.stored) == Counter(read)
+    bench.assert_others_read_it()
     assert positions_file(bench) == before
     again(bench, "maintain")
     assert Counter(bench.stored) == Counter(read)
     assert positions_file(bench) == before
     assert not orphan.exists()
+    assert len(bench.table.snapshot().data_files()) < DEFAULT_LIMITS.small_files
+    if FORMAT == "delta":
+        assert_log_is_short(bench)
+    else:
+        assert_no_file_is_missing(bench)
+    kept = {str(before[0]), str(json.loads(before[1])["base"])}
+    assert {path.stem for path in Path(bench.table.uri, "_kinesis/positions").iterdir()} == kept
+    bench.assert_next_run_recovers()
+
+
+def assert_log_is_short(bench: FaultBench) -> None:
+    """The log of a Delta table has a checkpoint, and no entry from before."""
     log = Path(bench.table.uri, "_delta_log")
     summed_up = json.loads((log / "_last_checkpoint").read_text())["version"]
     assert summed_up == DeltaTable(bench.table.uri).version()
     assert not (log / f"{0:020}.json").exists()
-    kept = {str(before[0]), str(json.loads(before[1])["base"])}
-    assert {path.stem for path in Path(bench.table.uri, "_kinesis/positions").iterdir()} == kept
-    bench.assert_next_run_recovers()
+
+
+def assert_no_file_is_missing(bench: FaultBench) -> None:
+    """The folder of an Iceberg table has all files that a snapshot or the metadata names."""
+    snapshot = bench.table.snapshot()
+    assert isinstance(snapshot, IcebergSnapshot)
+    assert snapshot.named_paths() <= {info.path for info in files_below(bench.table.files)}
 
 
 def age(bench: FaultBench) -> Path:
@@ -171,10 +209,44 @@ def age(bench: FaultBench) -> Path:
     orphan = file.with_name(f"part-of-nobody-{file.name}")
     shutil.copy(file, orphan)
     long_ago = time.time() - timedelta(days=8).total_seconds()
-    DeltaTable(bench.table.uri).create_checkpoint()  # entries before an old one can be deleted
+    if FORMAT == "delta":
+        DeltaTable(bench.table.uri).create_checkpoint()  # entries before an old one can be deleted
     for path in (orphan, *folder.glob("_delta_log/*")):
         os.utime(path, (long_ago, long_ago))
     return orphan
+
+
+ADOPTION = ("after write positions", "before commit request", "after commit request")
+
+
+@faults(*ADOPTION)
+def test_a_restored_table_is_accepted_once_after_a_killed_adoption(bench: FaultBench, fault: Fault) -> None:
+    begin(bench, 2)
+    bench.restore(bench.version - 1)
+    again(bench, "replay")
+    kill(bench, fault, "adopt")
+    committed = (fault.moment, fault.point) == ("after", "commit request")
+    assert (bench.amendment is not None and bench.amendment.accepted is not None) == committed
+    if not committed:
+        again(bench, "adopt")
+    bench.assert_next_run_recovers()
+
+
+@faults(*ADOPTION, *(["after commit request 2"] if FORMAT == "iceberg" else []))
+def test_a_table_of_another_program_is_adopted_once_after_a_killed_adoption(
+    bench: FaultBench, tmp_path: Path, fault: Fault
+) -> None:
+    read = begin(bench)
+    rows = bench.arrow()
+    bench.table = raw_table(str(tmp_path / "copy" / "table"), bench.table.policy)
+    Path(bench.table.uri).parent.mkdir()
+    write(bench.table, rows)
+    kill(bench, fault, "adopt")
+    assert Counter(bench.stored) == Counter(read)
+    if not bench.has_positions:
+        again(bench, "adopt")
+    assert bench.positions.adopted
+    bench.assert_next_run_recovers()
 
 
 @faults("before delete rows", "after delete rows")

@@ -50,7 +50,8 @@ def _with_polars(table: Table, columns: Sequence[str], condition: Filter | None)
     )
 
 
-def _with_duckdb(table: Table, columns: Sequence[str], condition: Filter | None) -> Rows:
+def with_duckdb(table: Table, columns: Sequence[str], condition: Filter | None) -> Rows:
+    """Return the rows that DuckDB finds."""
     source = f"iceberg_scan('{table.metadata_location}')"
     return duck().execute(_query(source, columns, condition)).to_arrow_table().to_pylist()
 
@@ -58,7 +59,7 @@ def _with_duckdb(table: Table, columns: Sequence[str], condition: Filter | None)
 READERS: Mapping[str, Callable[[Table, Sequence[str], Filter | None], Rows]] = {
     "pyiceberg": _with_pyiceberg,
     "Polars": _with_polars,
-    "DuckDB": _with_duckdb,
+    "DuckDB": with_duckdb,
 }
 
 

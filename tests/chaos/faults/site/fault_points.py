@@ -81,18 +81,31 @@ DAGSTER = {
 }
 """What only a run of Dagster passes. Only events about shards count."""
 
-OPERATIONS = {
-    # The rows that a seek backwards or the table's retention deletes.
-    "delete rows": ("kinesis_assets.table.delta.opening", "DeltaTable.delete"),
-    # Maintenance, in order. It claims the table by a property before it compacts and before it vacuums.
-    "set properties": ("deltalake.table", "TableAlterer.set_table_properties"),
-    "compact": ("deltalake.table", "TableOptimizer.compact"),
-    "vacuum": ("kinesis_assets.table.delta.opening", "DeltaTable.vacuum"),
-    "checkpoint": ("kinesis_assets.table.delta.opening", "DeltaTable.create_checkpoint"),
-    "delete old log": ("kinesis_assets.table.delta.opening", "DeltaTable.cleanup_metadata"),
+OPERATIONS_OF_FORMAT = {
+    "delta": {
+        # The rows that a seek backwards or the table's retention deletes.
+        "delete rows": ("kinesis_assets.table.delta.opening", "DeltaTable.delete"),
+        # Maintenance, in order. It claims the table by a property before it compacts and before it vacuums.
+        "set properties": ("deltalake.table", "TableAlterer.set_table_properties"),
+        "compact": ("deltalake.table", "TableOptimizer.compact"),
+        "vacuum": ("kinesis_assets.table.delta.opening", "DeltaTable.vacuum"),
+        "checkpoint": ("kinesis_assets.table.delta.opening", "DeltaTable.create_checkpoint"),
+        "delete old log": ("kinesis_assets.table.delta.opening", "DeltaTable.cleanup_metadata"),
+    },
+    "iceberg": {
+        "delete rows": ("kinesis_assets.table.iceberg.raw_table", "IcebergSnapshot._delete"),
+        # Maintenance, in order. It commits without rows before it vacuums.
+        "merge files": ("kinesis_assets.table.maintenance.iceberg_steps", "merge"),
+        "replace files": ("kinesis_assets.table.iceberg.raw_table", "IcebergSnapshot.replace"),
+        "add nothing": ("kinesis_assets.table.iceberg.raw_table", "IcebergSnapshot.add_nothing"),
+    },
+}
+
+OPERATIONS = OPERATIONS_OF_FORMAT[os.environ.get("FORMAT", "delta")] | {
     "prune a file": ("support.named_files", "NamedFiles.delete_file"),
 }
-"""What a replay, a seek or a maintenance passes beside what a run passes too."""
+"""What a replay, a seek or a maintenance passes beside what a run passes too. The vacuum of an Iceberg table
+prunes its files too."""
 
 DERIVE = {
     "open derived file": ("kinesis_assets.derive.data_files", "write_new"),
