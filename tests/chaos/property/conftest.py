@@ -17,6 +17,7 @@ from chaos.property.strategies import LONG
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings, PageSizes
 from kinesis_assets.testing import Clock, Faults, LocalKinesis
+from support.formats import FORMAT
 from support.timing import READING
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _any = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("short", _any, max_examples=150, derandomize=True)
+settings.register_profile("short", _any, max_examples=150 if FORMAT == "delta" else 30, derandomize=True)
 settings.register_profile("long", _any, max_examples=10_000)
 
 

@@ -220,7 +220,7 @@ class History(_AsCode):
 
     Attributes:
         on_demand: Whether the stream is on-demand, so that the service reshards it.
-        old_table: Whether the table is of a release that required partition keys.
+        old_table: Whether a Delta table is of a release that required partition keys.
     """
 
     shards: int

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.table import data_file_writer
 from kinesis_assets.table.commits import commit
 from kinesis_assets.table.delta import raw_table
+from kinesis_assets.table.iceberg.manifests import NewManifests
 from kinesis_assets.table.positions import positions_chain
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.store import chain
+from support.formats import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,11 +39,42 @@ class DiskFailed(OSError):
     """A file system refused a call, or its response was lost."""
 
 
-class LogFailed(DeltaError):
-    """Delta refused a call, or its response was lost."""
+class LogFailed(DeltaError, CommitStateUnknownException):
+    """Delta or the catalog refused a call, or its response was lost."""
 
 
-INTERCEPTED_CALLS: dict[str, tuple[Any, str]] = {
+class SeemedOvertaken(CommitFailedException):
+    """The catalog said that another commit was first, which may be the commit whose response was lost."""
+
+
+ERRORS = (DiskFailed, LogFailed, SeemedOvertaken)
+"""What may be raised in place of a call's result."""
+
+FAILURES: list[type[BaseException]] = [Killed, DiskFailed, LogFailed]
+"""What a history raises, with tables in the format of the tests."""
+
+_Calls = dict[str, tuple[Any, str]]
+
+_OPENING: dict[str, _Calls] = {
+    "delta": {"open table": (DeltaTable, "__init__"), "create table": (DeltaTable, "create")},
+    "iceberg": {"open table": (SqlCatalog, "load_table"), "create table": (SqlCatalog, "create_table")},
+}
+_COMMITTING: dict[str, _Calls] = {
+    "delta": {
+        "accept null": (raw_table, "accept_null"),
+        "commit": (DeltaTable, "create_write_transaction"),
+        "read history": (DeltaTable, "history"),
+    },
+    "iceberg": {
+        "write manifests": (NewManifests, "following"),
+        "commit": (SqlCatalog, "commit_table"),
+        "write manifest list": (NewManifests, "list_of"),
+    },
+}
+if FORMAT == "iceberg":
+    FAILURES.append(SeemedOvertaken)
+
+INTERCEPTED_CALLS: _Calls = {
     # The stream.
     "describe": (StreamClient, "describe"),
     "list shards": (StreamClient, "_listed"),
@@ -52,14 +87,11 @@ INTERCEPTED_CALLS: dict[str, tuple[Any, str]] = {
     "verify data file": (commit, "verify"),
     "remove shards": (commit, "without_shards"),
     # The table.
-    "open table": (DeltaTable, "__init__"),
-    "create table": (DeltaTable, "create"),
+    **_OPENING[FORMAT],
     "read positions": (TableSnapshot, "positions_at"),
     "open positions file": (chain, "write_new"),
     "write positions": (positions_chain.PositionsChain, "write"),
-    "accept null": (raw_table, "accept_null"),
-    "commit": (DeltaTable, "create_write_transaction"),
-    "read history": (DeltaTable, "history"),
+    **_COMMITTING[FORMAT],
 }
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from chaos.property.expected_rows import BEGINNING, DAMAGED, ExpectedRows, Row, place_of
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, is_damaged
+from support.formats import restore, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ class InvariantChecker:
         except TableMissing:
             assert self._commit_id is None, "the table is gone"
             return
-        new_rows = self._new_rows(snapshot.delta)
+        new_rows = self._new_rows(snapshot)
         for positions in self._new_positions(snapshot):
             assert not self.is_rewritten, "went on from the positions of a restored table"
             if self._commit_id is None:
@@ -72,10 +73,12 @@ class InvariantChecker:
             self.check()
         if self._commit_id is None:
             return
-        delta = DeltaTable(self._table.uri)
-        delta.restore(max(0, delta.version() - back))
-        files = set(DeltaTable(self._table.uri).file_uris())
-        self.is_rewritten |= files != self._files
+        before = self._table.snapshot()
+        restore(self._table, max(0, before.version - back))
+        after = self._table.snapshot()
+        files = _files_of(after)
+        # A rollback of an Iceberg table is refused whatever rows it reverts.
+        self.is_rewritten |= files != self._files or bool(after.rewrites_between(before.version))
         self._files = files
 
     def recovered(self) -> None:
@@ -85,12 +88,12 @@ class InvariantChecker:
             end = place_of(self.shards.get(shard_id))
             wanted.update(row for row in rows if row.place <= end)
         assert self.rows() == wanted
-        self._files = set(DeltaTable(self._table.uri).file_uris())
+        self._files = _files_of(self._table.snapshot())
         self.is_rewritten = False
 
     def rows(self) -> Counter[Row]:
         """Return the rows as a reader of the whole table gets them."""
-        return Counter(self._rows(DeltaTable(self._table.uri).to_pyarrow_table(columns=_COLUMNS)))
+        return Counter(self._rows(rows_of(self._table, _COLUMNS)))
 
     def _new_positions(self, snapshot: TableSnapshot) -> list[StreamPositions]:
         positions = snapshot.positions(self._identity)
@@ -103,12 +106,12 @@ class InvariantChecker:
             positions = snapshot.positions_at(positions.previous)
         return found[::-1]
 
-    def _new_rows(self, delta: DeltaTable) -> dict[int, Counter[Row]]:
-        files = set(delta.file_uris())
+    def _new_rows(self, snapshot: TableSnapshot) -> dict[int, Counter[Row]]:
+        files = _files_of(snapshot)
         assert files >= self._files, "data files are gone"
         new: dict[int, Counter[Row]] = {}
         for file in files - self._files:
-            content = pq.read_table(file.removeprefix("file://"), partitioning=None)
+            content = pq.read_table(Path(self._table.uri, file), partitioning=None)
             for row, batch_id in zip(self._rows(content), content["batch_id"].to_pylist(), strict=True):
                 new.setdefault(batch_id, Counter())[row] += 1
         self._files = files
@@ -145,3 +148,7 @@ class InvariantChecker:
                 assert (shard_id, row.place) in self._expected.may_be_marked
             rows.append(row)
         return rows
+
+
+def _files_of(snapshot: TableSnapshot) -> set[str]:
+    return {file.path for file in snapshot.data_files()}

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from chaos.property.expected_rows import DAMAGED
-from chaos.property.interceptor import DiskFailed, Killed, LogFailed
+from chaos.property.interceptor import ERRORS, Killed
 from kinesis_assets.errors import (
     InvalidInput,
     KinesisAssetsError,
@@ -198,7 +198,7 @@ class Runner:
         try:
             with self.interceptor.expecting(run.events, happen):
                 yield
-        except (Killed, DiskFailed, LogFailed) as error:
+        except (Killed, *ERRORS) as error:
             assert error in raised  # noqa: PT017  # this is no test of what is raised
         else:
             assert not any(isinstance(error, Killed) for error in raised), "went on though it was killed"
@@ -245,11 +245,11 @@ def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
         for task, share in enumerate(shares):
             group = replace(job, settings=settings), ranges[task :: len(shares)], share, received
             if run.speculative == "before":
-                with suppress(DiskFailed, LogFailed):
+                with suppress(*ERRORS):
                     land_group(*group)
             manifests.append(encode(land_group(*group)))
             if run.speculative == "after":
-                with suppress(DiskFailed, LogFailed):
+                with suppress(*ERRORS):
                     land_group(*group)
         return landing_of(manifests, job, ranges)
 

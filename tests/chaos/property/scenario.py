@@ -23,6 +23,7 @@ from kinesis_assets.kinesis.clock import MachineClock
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.maintenance.run import maintain
+from support.formats import format_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ class Scenario:
         self._on_demand, self._auto = history.on_demand, False
         if history.on_demand:
             self._set_mode("ON_DEMAND")
-        if history.old_table:
+        if history.old_table and format_of(table) == "delta":
             _create_old(table)
         self._shards: dict[str, dict[str, Any]] = {}
         self._expected = ExpectedRows()

@@ -23,7 +23,7 @@ from chaos.property.histories import (
     Sub,
     Wait,
 )
-from chaos.property.interceptor import INTERCEPTED_CALLS, DiskFailed, Killed, LogFailed
+from chaos.property.interceptor import FAILURES, INTERCEPTED_CALLS
 from kinesis_assets.kinesis.records.aggregation import MAGIC
 from kinesis_assets.testing import UserRecord, aggregate
 
@@ -166,7 +166,7 @@ def _runs(**fields: SearchStrategy[Any]) -> SearchStrategy[Run]:
 
 
 _asked_often = st.none() | _some_shards
-_failures = st.sampled_from([Killed, DiskFailed, LogFailed])
+_failures = st.sampled_from(FAILURES)
 _other_runs = _runs(asked=_asked_often)
 
 

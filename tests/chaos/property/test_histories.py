@@ -5,6 +5,7 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 
 from chaos.property.scenario import Scenario, SharedResources
@@ -12,7 +13,7 @@ from chaos.property.strategies import histories
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.policy import CommitRetries, TablePolicy
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable
+from support.formats import raw_table
 from support.timing import NO_WAIT
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _POLICY = TablePolicy(
     FileLayout(row_group_bytes=500, file_bytes=2000, open_files=2),
 )
 """New bases, segments of the archive, row groups and files come within a history."""
+
+pytestmark = pytest.mark.any_format
 
 _profile = settings.get_current_profile_name()
 _PROFILE = settings.get_profile(_profile if _profile == "long" else "short")
@@ -37,7 +40,7 @@ def test_the_table_equals_the_acknowledged_records_after_any_history(
     _live(shared, history)
 
 
-@settings(_PROFILE, max_examples=max(25, _PROFILE.max_examples // 10))
+@settings(_PROFILE, max_examples=_PROFILE.max_examples // 6)
 @given(history=histories)
 def test_the_table_equals_the_acknowledged_records_after_any_history_of_a_consumer(
     shared: SharedResources, history: History
@@ -47,7 +50,7 @@ def test_the_table_equals_the_acknowledged_records_after_any_history_of_a_consum
 
 def _live(shared: SharedResources, history: History, *, by_subscriptions: bool = False) -> None:
     with TemporaryDirectory() as folder:
-        table = PositionedTable(f"{folder}/table", _POLICY)
+        table = raw_table(f"{folder}/table", _POLICY)
         scenario = Scenario(shared, table, history, by_subscriptions=by_subscriptions)
         try:
             for step in history.steps:
