@@ -6,10 +6,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from deltalake import DeltaTable
 
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
+from kinesis_assets.errors import TableMissing
+from support.formats import rows_of
 from support.runs_in_threads import for_runs_in_threads
 from support.stream_names import raw_key, shard_partitions
 
@@ -98,10 +99,11 @@ class ContinuousRuns:
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return shard, sequence number and batch id of all rows in the table."""
-        with self.project.open_stream() as opened:
-            uri = opened.table.folder.uri
-        if not DeltaTable.is_deltatable(uri):
-            return []
         columns = ["shard_id", "sequence_number", "batch_id"]
-        table = DeltaTable(uri).to_pyarrow_table(columns=columns).to_pylist()
-        return sorted(tuple(str(row[name]) for name in columns) for row in table)
+        with self.project.open_stream() as opened:
+            try:
+                opened.table.snapshot()
+            except TableMissing:
+                return []
+            found = rows_of(opened.table, columns).to_pylist()
+        return sorted(tuple(str(row[name]) for name in columns) for row in found)
