@@ -7,7 +7,10 @@ retried, speculated or killed attempt leaves files that no table version refers 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from heapq import heapreplace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -17,11 +20,16 @@ from kinesis_assets.ingest.manifest import Landing, check_landing, decode_all
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.kinesis.reading.received_pages import encode
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
-from kinesis_assets.spark.pyspark_internals import is_spark_3
-from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged
+from kinesis_assets.spark.pyspark_internals import folder_of_session, is_spark_3
+from kinesis_assets.spark.session import (
+    cancel_tagged,
+    parallelism,
+    runs_on_this_machine,
+    tagged,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -56,24 +64,38 @@ def land(
     shares = allowance.shares(min(len(ranges), parallelism(spark)))
     tasks = len(shares)
     groups = list(zip(packed(ranges, tasks), shares, strict=True))
-    with tagged(spark, _tag(job.batch_id)):
-        frame = _rows_of_tasks(spark, [ranges for ranges, _ in groups], received)
-        rows = frame.mapInArrow(landing_task(job, groups), "landing binary").collect()
+    parts = [
+        {each.shard_id: received[each.shard_id] for each in group if each.shard_id in received}
+        for group, _ in groups
+    ]
+    with tagged(spark, _tag(job.batch_id)), _files(spark, parts) as files:
+        frame = spark.range(0, tasks, 1, tasks) if files or not received else _rows(spark, parts)
+        rows = frame.mapInArrow(landing_task(job, groups, files), "landing binary").collect()
     return landing_of([row[0] for row in rows], job, ranges)
 
 
-def _rows_of_tasks(
-    spark: SparkSession, groups: Sequence[Sequence[ShardRange]], received: Mapping[str, Received]
-) -> DataFrame:
-    """Return a row for each task, in a partition of its own, with what was received of its shards."""
-    tasks = len(groups)
-    if not received:
-        return spark.range(0, tasks, 1, tasks)
-    shards = ([range_.shard_id for range_ in ranges] for ranges in groups)
-    parts = [encode({shard: received[shard] for shard in group if shard in received}) for group in shards]
+@contextmanager
+def _files(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> Iterator[list[str]]:
+    """Yield the paths of files with what each task gets, if the tasks run on this machine; nothing otherwise.
+
+    In rows, it would be copied many times within the JVM.
+    """
+    if not (any(parts) and runs_on_this_machine(spark)):
+        yield []
+        return
+    with TemporaryDirectory(dir=folder_of_session(spark)) as folder:
+        files = [Path(folder, str(number)) for number in range(len(parts))]
+        for file, part in zip(files, parts, strict=True):
+            file.write_bytes(encode(part))
+        yield list(map(str, files))
+
+
+def _rows(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> DataFrame:
+    """Return a row for each task, in a partition of its own, with what it gets."""
+    encoded = list(map(encode, parts))
     if is_spark_3():  # it makes no DataFrame of Arrow data
-        return spark.createDataFrame(list(enumerate(parts)), "id long, received binary")
-    columns = [(pa.array([number]), pa.array([part], pa.binary())) for number, part in enumerate(parts)]
+        return spark.createDataFrame(list(enumerate(encoded)), "id long, received binary")
+    columns = [(pa.array([number]), pa.array([part], pa.binary())) for number, part in enumerate(encoded)]
     # Each batch becomes a partition.
     batches = [pa.RecordBatch.from_arrays(list(each), ["id", "received"]) for each in columns]
     return spark.createDataFrame(pa.Table.from_batches(batches))

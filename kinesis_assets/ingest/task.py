@@ -13,6 +13,7 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import inf
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -71,22 +72,29 @@ class LandingJob:
 
 
 def landing_task(
-    job: LandingJob, groups: Sequence[tuple[Sequence[ShardRange], Allowance]]
+    job: LandingJob,
+    groups: Sequence[tuple[Sequence[ShardRange], Allowance]],
+    files: Sequence[str] = (),
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark's `mapInArrow` runs in each task: `land_group` for its number.
 
-    It yields the encoded manifest. The rows have the number of a task, `id`, and may have what was received
-    of its shards, `received`.
+    It yields the encoded manifest. The rows have the number of a task, `id`. What was received of its shards
+    is in `files`, or in the rows as `received`.
 
     Args:
         groups: By task number, the ranges of the task and its share of the allowance.
+        files: By task number, the path of a file with what was received of its shards.
     """
 
     def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in rows:
             for index, number in enumerate(batch["id"].to_pylist()):
-                has_received = "received" in batch.schema.names
-                received = decode(batch["received"][index].as_buffer()) if has_received else {}
+                if files:
+                    received = decode(Path(files[number]).read_bytes())
+                elif "received" in batch.schema.names:
+                    received = decode(batch["received"][index].as_buffer())
+                else:
+                    received = {}
                 ranges, allowance = groups[number]
                 landing = land_group(job, ranges, allowance, received)
                 freeze_loaded_objects()

@@ -60,6 +60,19 @@ class JavaProcess:
         self._process.wait()
 
 
+def folder_of_session(spark: SparkSession) -> str | None:
+    """Return the folder for temporary files of a classic session; None if a private name is missing.
+
+    Java deletes it at its end, also if this process was killed.
+    """
+    try:
+        folder: str = spark.sparkContext._temp_dir  # noqa: SLF001
+    except AttributeError:
+        _warn("SparkContext._temp_dir", "files with what a consumer received may stay if a run is killed")
+        return None
+    return folder
+
+
 def java_process(spark: SparkSession) -> JavaProcess | None:
     """Return the Java process of a classic session; None if a private name is missing."""
     try:

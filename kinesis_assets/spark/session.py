@@ -335,6 +335,11 @@ def parallelism(spark: SparkSession) -> int:
     return tasks
 
 
+def runs_on_this_machine(spark: SparkSession) -> bool:
+    """Return whether the tasks of a session run in the JVM of this process."""
+    return not is_remote() and is_local({"spark.master": spark.sparkContext.master})
+
+
 def _of_largest_cluster(spark: SparkSession) -> int | None:
     """Return the number of tasks of all executors that may be allocated; None if there is no limit."""
     executors = spark.conf.get("spark.dynamicAllocation.maxExecutors", "")

@@ -38,6 +38,7 @@ try:
         StreamReset,
     )
     from h2.exceptions import H2Error
+    from h2.frame_buffer import FrameBuffer
     from h2.settings import SettingCodes
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from h2.events import Event
+    from hyperframe.frame import Frame
 
     from kinesis_assets.kinesis.transport.sdk_internals import ConnectionPool
 
@@ -90,6 +92,19 @@ class _TlsContext(ssl.SSLContext):
         super().set_alpn_protocols([_PROTOCOL])
 
 
+class _Frames(FrameBuffer):
+    """The frames that were received. For its log, h2 asks each for its text, even if there is no log.
+
+    That of a frame with data would be made of all of them, which takes as long as parsing them.
+    """
+
+    def __next__(self) -> Frame:
+        """Return the next frame, whose text is short."""
+        frame = super().__next__()
+        frame.serialize_body = bytes  # type: ignore[method-assign]
+        return frame
+
+
 class Http2Response:
     """The response to one POST request.
 
@@ -109,6 +124,7 @@ class Http2Response:
         self._pool = pool
         self._url = url
         self._http = H2Connection(H2Configuration(header_encoding="latin-1"))
+        self._http.incoming_buffer = _Frames(server=False)
         self._stream_id = 1
         self._received: list[bytes] = []
         self._unsent = b""

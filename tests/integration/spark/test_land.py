@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
+from kinesis_assets.ingest import land as land_module
 from kinesis_assets.ingest import task
 from kinesis_assets.ingest.fan_out import landing_by_subscriptions
 from kinesis_assets.ingest.land import land
@@ -50,6 +52,9 @@ def test_tasks_land_what_subscriptions_have_received_and_an_iteration_without_re
         return land_group(*group)
 
     monkeypatch.setattr(task, "land_group", in_task)
+    monkeypatch.setattr(land_module, "_rows", None)  # records would enter the JVM
+    files = Path(spark.sparkContext._temp_dir)
+    before = set(files.iterdir())
     bench.create(8)
     summary = bench.client.describe()
     bench.client.register_consumer("lake", summary.identity.arn)
@@ -69,4 +74,5 @@ def test_tasks_land_what_subscriptions_have_received_and_an_iteration_without_re
         assert jobs() == []
     assert faults.count("GetRecords") == 0
     assert warnings == []
+    assert set(files.iterdir()) == before
     bench.assert_exactly_once()

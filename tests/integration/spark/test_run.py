@@ -64,8 +64,8 @@ def test_a_task_attempt_that_dies_after_its_writes_adds_no_duplicate(bench, monk
     bench.put(3, 4, part=0.5)
     real = land_module.landing_task
 
-    def dying(job, groups):
-        run = real(job, groups)
+    def dying(*arguments):
+        run = real(*arguments)
 
         def first_attempt_dies(numbers):
             import os  # noqa: PLC0415  # goes to the worker with the function
