@@ -29,9 +29,10 @@ from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.asset_settings import policy_of
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
+from kinesis_assets.dagster.settings.table_format_settings import Place
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.dagster.tables_on_loading import CheckedSelection
+from kinesis_assets.dagster.tables_on_loading import CheckedSelection, set_catalog
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream import StreamAddress
@@ -63,7 +64,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
     """
     address = StreamAddress.parse(settings.stream)
     names = StreamNames.of(settings.stream, settings.key_prefix)
-    address.region_name(settings.region_name)
+    region = address.region_name(settings.region_name)
     follow_for = settings.follow_for
     manager = ShardIOManager(
         **settings.of(RunSettings)
@@ -130,6 +131,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             yield dg.Output(plan)  # the I/O manager runs it, see `ShardIOManager.handle_output`
             open_stream(context.resources, names).finish_reports()
 
+    set_catalog(raw, settings.catalog, Place(region, settings.role_arn, settings.profile_name))
     below = dg.AssetSelection.assets(names.raw_key).downstream(include_self=False)
 
     @dg.sensor(

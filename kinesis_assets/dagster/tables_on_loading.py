@@ -1,7 +1,7 @@
-"""Refuses the derived tables of a code location that cannot be consumed, when it is loaded.
+"""Refuses tables of a code location that are in each other's way or have no source, when it is loaded.
 
 A table has one position, so of two assets with one table each would consume some of the rows. A table whose
-source does not exist would never have any.
+source does not exist would never have any. Of two assets with one entry in a catalog, engines find one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from weakref import WeakSet
 import dagster as dg
 
 from kinesis_assets.dagster.consumption import consumption_of, has_uri, uri_of
+from kinesis_assets.dagster.dagster_internals import body_of
 from kinesis_assets.dagster.events.table_metadata import ICEBERG, STORAGE_KIND
+from kinesis_assets.dagster.settings.table_format_settings import entry_of
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.store.storage import TableFolder
@@ -20,6 +22,8 @@ from kinesis_assets.table.store.storage import TableFolder
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
+
+    from kinesis_assets.dagster.settings.table_format_settings import Place
 
 _checked: WeakSet[Any] = WeakSet()
 """The graphs of assets that were checked. Dagster resolves the selections of all streams in each."""
@@ -42,6 +46,7 @@ class CheckedSelection(dg.AssetSelection):
             definitions = getattr(asset_graph, "assets_defs", ())  # the daemon's graph has none
             assets = {key: each for each in definitions for key in each.keys}
             refuse_shared_tables(assets)
+            refuse_shared_entries(assets)
             refuse_missing_sources(assets)
             refuse_iceberg_sources(assets)
             _checked.add(asset_graph)
@@ -78,6 +83,36 @@ def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition])
                 f"table {table}: it is the table of the assets {owner.to_user_string()} and "
                 f"{key.to_user_string()}, and a derived table belongs to one asset. Give each asset a table "
                 "of its own"
+            )
+
+
+_CATALOG = "_kinesis_catalog"
+
+
+def set_catalog(raw: dg.AssetsDefinition, catalog: Mapping[str, str], place: Place) -> None:
+    """Attach the catalog of a stream's raw table to its definition, and the place of its derived tables."""
+    setattr(body_of(raw), _CATALOG, (catalog, place))
+
+
+def refuse_shared_entries(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
+    """Check that no two tables have the same entry in a catalog. The argument is as above.
+
+    Raises:
+        InvalidInput: Two have.
+    """
+    raws = {key: getattr(body_of(each), _CATALOG, None) for key, each in definitions.items()}
+    owners: dict[tuple[object, ...], dg.AssetKey] = {}
+    for key, definition in sorted(definitions.items()):
+        consumption = consumption_of(definition)
+        raw = raws.get(key if consumption is None else consumption.stream.raw_key)
+        if raw is None:
+            continue
+        catalog, place = raw if consumption is None else (consumption.catalog, raw[1])
+        entry = entry_of(catalog, place, key.path[-1])
+        if entry is not None and (owner := owners.setdefault(entry, key)) != key:
+            raise InvalidInput(
+                f"catalog: the assets {owner.to_user_string()} and {key.to_user_string()} have the same "
+                f"entry {'.'.join(map(str, entry[-2:]))}. Give one of them another name or database there"
             )
 
 

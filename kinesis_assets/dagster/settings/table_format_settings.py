@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping  # noqa: TC003  # pydantic evaluates the annotations
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -130,6 +130,32 @@ def _schema() -> dict[str, Any]:
         schema["properties"][name] = iceberg[name]
     schema["additionalProperties"] = {"type": "string"}
     return schema
+
+
+class Place(NamedTuple):
+    """Which Data Catalog the calls of a stream reach, unless the setting of a table names another one."""
+
+    region_name: str | None
+    role_arn: str | None
+    profile_name: str | None
+
+
+def entry_of(catalog: Mapping[str, str], place: Place, asset: str) -> tuple[object, ...] | None:
+    """Return what identifies the entry of a table in its catalog; None if it has no catalog.
+
+    Args:
+        catalog: The setting `catalog` of the table.
+        asset: The last part of its asset key.
+    """
+    if "type" in catalog:
+        iceberg, properties = _check_iceberg(catalog)
+        stored = iceberg.catalog_name if iceberg.type == "sql" else None
+        address = (iceberg.type, iceberg.uri, iceberg.warehouse, stored, *sorted(properties.items()))
+        return (*address, iceberg.database, iceberg.name_of(asset))
+    if (settings := catalog_of(catalog)) is None:
+        return None
+    region, role = settings.region_name or place.region_name, settings.role_arn or place.role_arn
+    return (region, role, place.profile_name, settings.database, settings.name_of(asset))
 
 
 class RawTableFormat(RegisteredTable):

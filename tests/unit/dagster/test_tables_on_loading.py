@@ -123,3 +123,35 @@ def test_a_table_derived_from_an_iceberg_table_is_refused(folder):
     with pytest.raises(InvalidInput) as refused:
         definitions.get_repository_def()
     assert_mentions(str(refused.value), "first", "clicks_raw", "is an Iceberg table")
+
+
+GLUE = {"database": "lake", "name": "orders"}
+
+
+def test_two_derived_tables_with_one_entry_in_the_data_catalog_are_refused():
+    assets = [derived("first", "a", catalog=GLUE), derived("second", "b", catalog=GLUE)]
+    with pytest.raises(InvalidInput, match=r"first and second have the same entry lake\.orders\. Give"):
+        load(*assets, clicks="clicks")
+    load(assets[0], derived("second", "b", catalog={**GLUE, "region_name": "eu-west-1"}), clicks="clicks")
+    load(assets[0], derived("second", "b", catalog={**GLUE, "database": "other"}), clicks="clicks")
+
+
+def streams(*regions: str, **settings: Any) -> dg.Definitions:
+    """Return a stream in each of some regions, of the same name."""
+    each = [
+        build_kinesis_stream("clicks", table=f"t{n}", region_name=region, key_prefix=[f"p{n}"], **settings)
+        for n, region in enumerate(regions)
+    ]
+    return dg.Definitions.merge(*each)
+
+
+def test_two_streams_of_one_region_with_one_entry_are_refused():
+    streams("eu-west-1", "us-east-1", catalog={"database": "lake"}).get_repository_def()
+    with pytest.raises(InvalidInput, match=r"p0/clicks_raw and p1/clicks_raw have the same entry lake\."):
+        streams("eu-west-1", "eu-west-1", catalog={"database": "lake"}).get_repository_def()
+
+
+def test_two_iceberg_tables_with_one_name_in_a_catalog_are_refused():
+    rest = {"type": "rest", "uri": "https://catalog.example", "database": "lake"}
+    with pytest.raises(InvalidInput, match=r"have the same entry lake\.clicks_raw"):
+        streams("eu-west-1", "us-east-1", format="iceberg", catalog=rest).get_repository_def()
