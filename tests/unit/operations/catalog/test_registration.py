@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kinesis_assets.errors import CatalogFailed
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.operations.catalog import glue_catalog
 from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
@@ -97,6 +102,46 @@ def test_a_service_that_cannot_be_reached_fails_after_one_short_attempt():
     with pytest.raises(CatalogFailed, match="GetTable failed with EndpointConnectionError") as failed:
         register(catalog, entry_of(FIRST))
     assert "Check the network, and the region of the setting catalog" in str(failed.value)
+
+
+_KILLED = """
+import os, signal, sys
+from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.operations.catalog import registration
+from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
+from kinesis_assets.table.table import PositionedTable
+from support.catalog_tables import entry_of
+
+endpoint, folder, database = sys.argv[1:]
+registration.write_catalog_state = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+catalog = GlueCatalog(ClientSettings("us-east-1", endpoint))
+entry = entry_of({"id": "long"}, database=database)
+registration.register_and_record(catalog, PositionedTable(folder), entry)
+"""
+
+
+def test_a_process_that_is_killed_before_it_records_a_registration_has_registered(
+    moto, catalog, database, tmp_path
+):
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, moto, tmp_path, database.name],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / CATALOG_FILE).exists()
+    table = PositionedTable(str(tmp_path))
+
+    def keep(columns, version):
+        entry = entry_of(columns, database=database.name, version=version)
+        registrar = Registrar(MACHINE_CLOCK)
+        return registrar.keep(table, "lake.orders", lambda: entry, lambda: catalog).state
+
+    state = keep(FIRST, 0)
+    assert (state.error, state.content) == (None, entry_of(FIRST, database=database.name).content)
+    assert database.entry("orders")["VersionId"] == "1"  # nothing was replaced
+    assert keep(SECOND, 1).error is None
+    assert database.columns("orders") == {"id": "bigint", "amount": "double"}
 
 
 class StubbedGlue:
