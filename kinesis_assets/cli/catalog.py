@@ -28,7 +28,7 @@ def catalog() -> None:
 
 
 @catalog.command()
-@stream_options("key_prefix")
+@stream_options("key_prefix", kinesis=False)
 @_asset_option
 @json_option
 def show(*, asset: str | None, as_json: bool, **stream: Any) -> None:
@@ -50,7 +50,7 @@ def show(*, asset: str | None, as_json: bool, **stream: Any) -> None:
 
 
 @catalog.command()
-@stream_options("key_prefix")
+@stream_options("key_prefix", kinesis=False)
 @_asset_option
 @click.option("--force", is_flag=True, help="Replace an entry also if somebody else made or changed it.")
 @json_option

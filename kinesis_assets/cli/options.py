@@ -57,6 +57,9 @@ ALL = tuple(name for name in StreamSettings.model_fields if name not in {"stream
 
 CONNECTION, SPARK = tuple(ConnectionSettings.model_fields), tuple(SparkSettings.model_fields)
 
+_OF_KINESIS = ("endpoint_url", "sdk_parser")
+"""The settings of the connection without effect in other services of AWS."""
+
 FORMAT = tuple(RawTableFormat.model_fields)
 """The settings with which a table is opened."""
 
@@ -83,14 +86,18 @@ _FLAGS = {
 """The settings that have an option of their own. The others are given with `--set`."""
 
 
-def stream_options(*names: str, table: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def stream_options(
+    *names: str, table: bool = True, kinesis: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the options of a command that select a stream and its table, and change what the command reads.
 
     Args:
         names: The settings that the command reads besides those of the connection and the table.
         table: Whether the command opens the table.
+        kinesis: Whether the command calls Kinesis.
     """
-    settings = [name for name in ALL if name in {*CONNECTION, *(FORMAT if table else ()), *names}]
+    connection = {*CONNECTION} - (set() if kinesis else {*_OF_KINESIS})
+    settings = [name for name in ALL if name in {*connection, *(FORMAT if table else ()), *names}]
     condition = "Requires --table." if table else "For a stream that no YAML defines."
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

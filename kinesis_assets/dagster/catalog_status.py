@@ -168,9 +168,13 @@ def registered_tables(
 
 
 def entries_without_asset(tables: Sequence[RegisteredTable]) -> Iterator[EntryStatus]:
-    """Yield the entries of a stream, in the databases of its tables, that no table has any more."""
+    """Yield the entries of a stream, in the databases of its tables, that no table has any more.
+
+    On a machine whose tables are on a disk, nothing is asked: they are not registered.
+    """
     names = {each.name for each in tables}
-    places = {(each.settings.connection, each.settings.database): each for each in tables}
+    stored = [each for each in tables if each.table.folder.bucket is not None]
+    places = {(each.settings.connection, each.settings.database): each for each in stored}
     for (_, database), each in places.items():
         stream = each.opened.names.stream_key.to_user_string()
         try:

@@ -47,18 +47,23 @@ def options(
     client, table = StreamClient(stream, settings), PositionedTable(uri)
     execute_run(land_group, client, table, plan_run(client, table, asked=[A], policy=ReadPolicy()))
     catalog = f"catalog={{database: {database.name}, name: clicks}}"
-    place = ["--endpoint-url", str(settings.endpoint_url), "--region", "us-east-1"]
-    return ["--stream", stream, "--table", uri, *place, "--set", catalog]
+    return ["--stream", stream, "--table", uri, "--region", "us-east-1", "--set", catalog]
 
 
 def test_an_entry_is_shown_registered_and_left_to_its_owner(
-    cli: RunCommand, options: list[str], database: Database, stream: str
+    cli: RunCommand, options: list[str], database: Database, stream: str, settings: ClientSettings
 ) -> None:
     def state(*command: str) -> tuple[int, dict[str, Any]]:
         done = cli("catalog", *command, *options, "--json")
         assert done.lines, done.err
         (line,) = done.lines
         return done.exit_code, line
+
+    def of_doctor() -> list[dict[str, Any]]:
+        place = ["--endpoint-url", str(settings.endpoint_url)]
+        return [
+            line for line in cli("doctor", *options, *place, "--json").lines if line["check"] == "catalog"
+        ]
 
     entry = f"{database.name}.clicks"
     code, line = state("show")
@@ -81,11 +86,11 @@ def test_an_entry_is_shown_registered_and_left_to_its_owner(
     code, line = state("register")
     assert (code, line["state"]) == (1, "failed")
     assert "--force" in line["reason"]
-    doctor = [line for line in cli("doctor", *options, "--json").lines if line["check"] == "catalog"]
+    doctor = of_doctor()
     assert [line["level"] for line in doctor] == ["problem"]
     assert "somebody has changed the columns" in doctor[0]["sentence"]
     assert state("register", "--force") == (0, line | {"state": "updated", "reason": None})
-    doctor = [line for line in cli("doctor", *options, "--json").lines if line["check"] == "catalog"]
+    doctor = of_doctor()
     assert [(line["level"], line["sentence"]) for line in doctor] == [
         ("ok", "all tables with the setting catalog are registered")
     ]
@@ -107,8 +112,20 @@ def test_the_entry_of_a_removed_asset_is_reported_and_stays(
     assert database.columns("clicks") == database.columns("renamed")
 
 
-def test_a_stream_without_the_setting_has_no_entries(cli: RunCommand, stream_options: list[str]) -> None:
-    done = cli("catalog", "show", *stream_options)
+def test_nothing_is_asked_about_a_table_on_a_disk(
+    cli: RunCommand, options: list[str], monkeypatch: pytest.MonkeyPatch, table: PositionedTable
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://127.0.0.1:9")
+    options[options.index("--table") + 1] = table.uri
+    for command in ("show", "register"):
+        done = cli("catalog", command, *options, "--json")
+        assert (done.exit_code, [line["state"] for line in done.lines]) == (0, ["on a disk"])
+
+
+def test_a_stream_without_the_setting_has_no_entries(
+    cli: RunCommand, stream: str, table: PositionedTable
+) -> None:
+    done = cli("catalog", "show", "--stream", stream, "--table", table.uri)
     assert (done.exit_code, done.out) == (0, "")
     assert done.err == "No table of the stream has the setting catalog.\n"
 
