@@ -27,12 +27,12 @@ from kinesis_assets.errors import (
     KinesisAssetsError,
     LandingFailed,
     RoleNotAssumed,
+    StreamError,
     reason_of,
 )
 from kinesis_assets.ingest.task import client_of
-from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.retries import is_throttled
-from kinesis_assets.kinesis.reading.unread_records import Probe, Prober
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.retry import Backoff, RetryPolicy, retry
 from kinesis_assets.spark.arrow_steps import TASK_MODULES
@@ -45,7 +45,6 @@ from kinesis_assets.table.store.suitability import PROBES_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from pyspark.sql import SparkSession
 
@@ -54,8 +53,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.store.storage import TableFolder
 
 
-_SECONDS = 10.0
-"""The time for the calls of an attempt."""
+_LATEST = Position(PositionKind.LATEST)
 
 _ATTEMPTS = RetryPolicy(3, Backoff(0.5, 1.0))
 """One wrong response must not refuse an executor."""
@@ -63,18 +61,18 @@ _ATTEMPTS = RetryPolicy(3, Backoff(0.5, 1.0))
 
 @dataclass(frozen=True, slots=True)
 class ShardCheck:
-    """The shard of a stream that an executor reads. It can be pickled and holds no secrets.
+    """The shard of a stream that an executor reads, which waits for responses as long as the tasks of a run.
+
+    It can be pickled and holds no secrets.
 
     Attributes:
         stream: The stream's name or ARN.
         shard_id: A shard to read; None if the stream has no open one.
-        since: Where to read it from.
     """
 
     stream: str
     settings: ClientSettings
     shard_id: str | None
-    since: datetime
 
     @classmethod
     def of(cls, client: StreamClient) -> Self:
@@ -85,7 +83,7 @@ class ShardCheck:
         """
         listing = retry_listing(client, lambda each: each)
         shard_id = next((shard.shard_id for shard in listing.shards if not shard.closed), None)
-        return cls(str(client.address), client.settings, shard_id, listing.summary.service_time)
+        return cls(str(client.address), client.settings, shard_id)
 
     def __call__(self) -> str | None:
         """Return what failed; None if nothing did."""
@@ -95,19 +93,23 @@ class ShardCheck:
             return str(refused)
         if self.shard_id is None:
             return None
-        probe = Probe(self.shard_id, Position.at_timestamp(self.since), self.since, None)
-
-        def attempt() -> None:
-            prober = Prober(client, _SECONDS)
-            prober.probe([probe])
-            if isinstance(prober.error, CallFailed) and not is_throttled(prober.error):
-                raise prober.error
-
+        attempt = partial(_read, client, self.shard_id)
         try:
             retry(attempt, on=CallFailed, policy=_ATTEMPTS, sleep=self.settings.timing.clock.sleep)
         except CallFailed as failed:
             return failed.reason
         return None
+
+
+def _read(client: StreamClient, shard_id: str) -> None:
+    """Read a page of a shard. What does not depend on the executor is left to the run."""
+    try:
+        client.get_records(client.shard_iterator(shard_id, _LATEST), 1)
+    except CallFailed as error:
+        if not is_throttled(error):
+            raise
+    except StreamError:
+        pass
 
 
 @dataclass(frozen=True, slots=True)
