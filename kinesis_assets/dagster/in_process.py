@@ -23,7 +23,7 @@ from kinesis_assets.kinesis.stream import StreamAddress
 from kinesis_assets.spark.session import prepare, start_session_in_background
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kinesis_assets.dagster.stream import OpenStream
@@ -177,10 +177,15 @@ def run_replay(
         KinesisAssetsError: The run failed as a whole, and no rows are known to be added.
     """
     from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415  # only replays need it
+    from kinesis_assets.operations.replay.plan import plan_replay  # noqa: PLC0415  # as above
 
-    ReplayWindow.of(start, end)  # raises if the range is invalid
+    window = ReplayWindow.of(start, end)  # raises if the range is invalid
+
+    def check(opened: OpenStream) -> None:
+        plan_replay(opened.client, opened.table, window, shard_ids)
+
     config = {"start": start, "end": end, "shards": list(shard_ids)}
-    return _run_job(project, instance, project.names.replay_job, config)
+    return _run_job(project, instance, project.names.replay_job, config, check)
 
 
 def run_catch_up(
@@ -205,15 +210,24 @@ def run_catch_up(
 
 
 def _run_job(
-    project: StreamProject, instance: dg.DagsterInstance, name: str, config: dict[str, Any]
+    project: StreamProject,
+    instance: dg.DagsterInstance,
+    name: str,
+    config: dict[str, Any],
+    check: Callable[[OpenStream], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """Run a job that reads with Spark while runs continue, and return the event metadata of each shard."""
+    """Run a job that reads with Spark while runs continue, and return the event metadata of each shard.
+
+    Args:
+        check: Raises what the job would raise only after Spark has started.
+    """
     run_id = str(uuid4())
     with project.open_stream() as stream:
         # The job makes the same checks, but only after Spark has started.
         stream.table.snapshot().refuse_other_stream(stream.client.describe().identity)
         prepare(stream.settings.session_config)
         stream.table.require_writable()
+        check(stream)
         start_session_in_background(stream.settings.session_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
     try:

@@ -1,4 +1,4 @@
-"""Commands that cannot write to a table report so in one line before they start Spark."""
+"""Commands that cannot do what they are asked to report so in one line before they start Spark."""
 
 from __future__ import annotations
 
@@ -69,6 +69,23 @@ def test_a_replay_of_a_missing_table_is_reported_before_spark_is_started(
     assert done.exit_code == 1
     assert str(tmp_path / "table") in single_line_error(done.err)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("empty_table", "no_session")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--from", "TRIM_HORIZON", "--shard", "shardId-7"], "has no shard 'shardId-7'"),
+        (["--from", "2126-01-01T00:00:00Z"], "later than the service's clock"),
+        (["--from", "49"], "Use a sequence number of this shard"),
+    ],
+)
+def test_a_range_that_the_stream_does_not_have_is_refused_before_spark_is_started(
+    cli, stream_options, arguments, reason
+):
+    done = cli("replay", *stream_options, *arguments)
+    assert done.exit_code == 2
+    assert reason in single_line_error(done.err)
 
 
 @pytest.mark.usefixtures("no_session")

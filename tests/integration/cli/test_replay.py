@@ -77,20 +77,6 @@ class TestReplay:
         assert (done.by_shard[A]["state"], done.by_shard[A]["error_class"]) == ("failed", "ShardVanished")
         assert (done.by_shard[B]["state"], done.by_shard[B]["error"]) == ("unread", None)
 
-    @pytest.mark.parametrize(
-        ("arguments", "reason"),
-        [
-            (["--from", "TRIM_HORIZON", "--shard", "../nowhere"], "has no shard '../nowhere'"),
-            (["--from", "49"], "name one shard"),
-        ],
-    )
-    @pytest.mark.usefixtures("incomplete")
-    def test_a_range_that_the_stream_does_not_have_is_bad_input(self, cli, stream_options, arguments, reason):
-        done = cli("replay", *stream_options, *arguments)
-
-        assert (done.exit_code, done.out) == (2, "")
-        assert reason in done.err
-
 
 def test_an_unparsable_range_is_bad_input(cli, stream_options):
     done = cli("replay", *stream_options, "--from", "yesterday")
