@@ -53,7 +53,6 @@ class RetryPolicy:
 
     Attributes:
         attempts: Maximum number of attempts, at least 1.
-        backoff: The waits between them.
     """
 
     attempts: int

@@ -59,9 +59,7 @@ class CatalogEntries:
         Args:
             check: The settings of the check; None if it is not defined. It has no result if the time of the
                 tick was spent on other tables before the first attempt.
-            key: The asset key of the table.
             catalog: Its setting `catalog`, which is not empty.
-            snapshot: The newest version of the table.
         """
         settings = catalog_of(catalog)
         if settings is None:
@@ -116,9 +114,6 @@ def entry_of(
 
 def open_catalog(opened: OpenStream, connection: Connection, attempts: int = 1) -> GlueCatalog:
     """Open the Data Catalog of a table, by default with the region and the role of the stream.
-
-    Args:
-        attempts: Attempts of each call.
 
     Raises:
         CatalogFailed: Its client cannot be created.

@@ -25,7 +25,6 @@ class CheckedTable:
 
     Attributes:
         stream: The stream whose records it is derived from.
-        uri: Its path or URI.
         source: The path or URI of its source, see `open_source`.
         on_deleted: What its runs do if rows of the source were deleted.
         unique: The columns whose values together occur once; empty if there are none.

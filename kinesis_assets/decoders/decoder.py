@@ -92,7 +92,6 @@ class DecoderSettings:
         schema: The type of the records as DDL; or the text of the schema's file, for a format that takes its
             definition. It is empty if the schema is a registered one.
         registered: The schema that is read from the registry; None for others.
-        registry: The setting `registry`.
         key: The fields that are columns of the setting `key`, unless these are computed.
         stored_as: By field in lower case, the columns that `select` makes of it, as it is, renamed or cast.
         file: The content of the schema's file: an Avro schema, which is then the reader's, or a descriptor

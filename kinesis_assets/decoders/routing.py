@@ -147,7 +147,6 @@ def records_of(rows: DataFrame, columns: Sequence[str], *, with_documents: bool)
     """Return rows of a router as those of a raw table.
 
     Args:
-        columns: The columns of the raw table.
         with_documents: Whether the rows have the places of documents too.
     """
     from pyspark.sql.types import StructType  # noqa: PLC0415  # tasks do not need it

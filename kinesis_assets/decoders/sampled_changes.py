@@ -189,7 +189,6 @@ class _Change:
     """A change of Debezium.
 
     Attributes:
-        before: The row before it.
         types: The types of columns, as far as the change has a schema.
     """
 

@@ -173,7 +173,6 @@ class LocalKinesis:
         The caller's account is the access key id if it has twelve digits, else `ACCOUNT_ID`.
 
         Args:
-            stream_arn: The ARN of the stream.
             actions: The allowed actions as in a policy, such as `kinesis:GetRecords`. They replace
                 those of an earlier call.
             account_id: The account that is allowed to call them.

@@ -229,11 +229,7 @@ _HOST = re.compile(r"\(TID \d+\) \((\S+) executor ")
 
 
 def start_failure(text: str) -> str | None:
-    """Return why no worker started, where, and what to do; None if that is not the reason of an error.
-
-    Args:
-        text: The text of an error of Spark.
-    """
+    """Return why no worker started, where, and what to do; None if that is not the reason of an error."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if other := _OTHER_VERSION.search(text):
         reason = f"Python is {other[1]}, and {version} on this machine, but Spark requires the same version"

@@ -95,7 +95,6 @@ def loss_times(
     """Return the `loss_time` of each shard of which it is known.
 
     Args:
-        shards: The shards, by id.
         to_fill: What catch-ups have skipped and are still to add, by shard id.
     """
     times = {shard_id: loss_time(shard, to_fill.get(shard_id, ())) for shard_id, shard in shards.items()}
@@ -136,7 +135,6 @@ def wait_after_empty_read(shard: ShardPosition, longest: timedelta) -> timedelta
 
     Args:
         shard: The shard, which was read to its tip.
-        longest: The maximum.
     """
     since = shard.last_arrival or shard.wanted_from
     quiet = shard.tip_time - since if since is not None and shard.tip_time is not None else timedelta(0)

@@ -64,7 +64,6 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
     """The result of reading one shard. The files hold every row it counts.
 
     Attributes:
-        facts: The facts about reading it.
         tip_time: The service's time when the read reached the shard's tip; None if it did not.
         refused: Why GetRecords read instead of what a subscription had received; None if it did not.
     """
@@ -295,7 +294,6 @@ def is_reachable(range_: ShardRange, position: Position, records: int, first: st
     """Return whether a range can have been read up to a position.
 
     Args:
-        records: Number of records read.
         first: Sequence number of the first record read; None if none was read.
     """
     start = range_.start

@@ -56,7 +56,6 @@ class Outcome:
     """What a run or a replay committed of one shard.
 
     Attributes:
-        state: The shard's state afterwards.
         stats: The facts about the range and the rows that were committed; None if there is no range.
         error: Why the state is not a success; None otherwise.
     """
@@ -106,7 +105,6 @@ class ShardOutcome(Outcome):
 
     Attributes:
         state: See `ShardState`. A shard that failed, waits or was moved by another run has an error.
-        facts: The facts about reading the shard.
         files: Number of data files that hold its rows.
         lag_ms: The lag after the run, see `lag_of`, in milliseconds; None if the run did not try to read the
             shard, or if it is not known.
@@ -268,7 +266,6 @@ class RunTotals:
     """The totals of what a run committed, and the last outcome of each of its shards.
 
     Attributes:
-        rows: Number of rows that were committed.
         bytes: Payload bytes of these rows.
         bad_records: How many of them are damaged.
         seconds: Wall-clock seconds of the run, or of the iterations of a continuous run.
@@ -324,7 +321,6 @@ class StreamState:
         open: Number of shards that are not finished.
         behind: Number of shards that may have unread records: those that were not read to their tip, and
             those that fail.
-        failed: Number of shards that fail.
         lag_ms: The largest lag of a shard, in milliseconds; None if none is known. What arrived in a shard
             that fails is unknown, so its lag is the time since it was last read to its tip.
         unknown_lags: Number of shards whose lag is unknown.

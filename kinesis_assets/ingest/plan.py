@@ -315,7 +315,6 @@ def gaps_to_fill(
 
     Args:
         snapshot: The newest version of the table.
-        shards: The position of each shard.
     """
     if not any(gap.to_fill for shard in shards.values() for gap in shard.gaps):
         return {}

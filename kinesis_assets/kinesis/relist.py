@@ -26,9 +26,6 @@ def retry_listing(
         use: The function. It raises `ShardListStale` or `ShardListIncomplete` to request a new list.
         listing: A recent list to try first.
 
-    Returns:
-        The result of the function.
-
     Raises:
         ShardListStale, ShardListIncomplete, ServiceTimeUncertain: The last of the bounded attempts raised it.
     """

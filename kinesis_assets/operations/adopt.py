@@ -322,7 +322,6 @@ def _is_ahead(row: NewestRow, position: Position, start: PassedRecord | None) ->
     """Whether a run that starts at a position reads a row again.
 
     Args:
-        row: The newest row of a shard.
         start: Position before the first record of the shard; rows before it belong to an older stream. None
             if the shard is not listed, so that it cannot be read from its start.
     """

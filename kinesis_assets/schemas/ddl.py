@@ -37,7 +37,6 @@ class Field:
     """A field of a struct.
 
     Attributes:
-        type: The type as DDL.
         required: Whether a record without the field cannot be decoded.
     """
 

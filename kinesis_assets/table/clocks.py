@@ -68,7 +68,6 @@ def clocks_agree(service_time: datetime, machine: datetime, *, age: timedelta) -
     """Return whether both a time from the service and this machine's clock can be right.
 
     Args:
-        machine: The time of this machine's clock.
         age: Maximum age of `service_time`.
     """
     return -TOLERANCE <= machine - service_time <= age + TOLERANCE

@@ -46,7 +46,6 @@ class Compression:
 
     Attributes:
         codec: The codec, as pyarrow and delta-rs name it.
-        level: Its level; None if it has none.
     """
 
     codec: Literal["SNAPPY", "ZSTD"]

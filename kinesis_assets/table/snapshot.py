@@ -331,7 +331,6 @@ class TableSnapshot(ABC):
         not mean that the commit failed, because its response may have been lost.
 
         Args:
-            files: The data files to add.
             retired: Finished shards that the stream no longer lists, see `PositionsChain.write`.
 
         Raises:
@@ -365,11 +364,6 @@ class TableSnapshot(ABC):
     ) -> int:
         """Delete rows and point the log at new files, as `commit` does. Nothing is committed if no row
         matches.
-
-        Args:
-            predicate: Which rows.
-            positions: See `commit`.
-            amendment: See `commit`.
 
         Returns:
             The number of deleted rows.

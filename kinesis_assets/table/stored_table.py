@@ -21,7 +21,6 @@ class StoredTable:
         files: A file system whose root is that folder.
 
     Args:
-        uri: The table's path or URI.
         role: The role that accesses a table on S3; None for the credentials of the process.
 
     Raises:

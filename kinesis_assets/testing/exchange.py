@@ -191,7 +191,6 @@ class Interceptor:
         calls: All calls since the start or the last `clear`, in order of arrival.
         faults: The faults in the order in which they were added.
         limits: The limits of shards, which apply after all faults.
-        accounts: The accounts of the embedded streams.
     """
 
     def __init__(self) -> None:

@@ -94,7 +94,6 @@ class Entry:
         location: The URI of the table's folder, with a slash at its end.
         columns: The name and the type of each column that is no partition column.
         partition_keys: The same of the partition columns.
-        properties: The properties of the table.
         marks: The marks, without the fingerprint.
     """
 

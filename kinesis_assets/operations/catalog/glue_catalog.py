@@ -37,10 +37,6 @@ _MAX_PAGES = 100
 class GlueCatalog:
     """The databases of a Data Catalog. Each call is attempted once, unless there are more attempts.
 
-    Args:
-        settings: The settings of the client.
-        attempts: Attempts of each call.
-
     Raises:
         CatalogFailed: The client cannot be created.
     """

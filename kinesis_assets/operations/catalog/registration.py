@@ -102,7 +102,6 @@ class Registrar:
     are made in a thread, which is left behind if it takes longer.
 
     Args:
-        clock: The clock by which it waits.
         seconds: The time for all of its calls together.
     """
 
@@ -122,7 +121,6 @@ class Registrar:
         Args:
             name: The database and the name of the entry.
             entry_of_table: Returns the entry that it should have, or raises `CatalogFailed`.
-            open_catalog: Opens the Data Catalog.
         """
         now = self._clock.time()
         try:

@@ -115,7 +115,6 @@ class ComparedShard(msgspec.Struct, frozen=True):
     """What is read of a shard, and which part of it is the range.
 
     Attributes:
-        reading: The range to read.
         after: The position of its start if that is inside an aggregate; otherwise None.
         since: The first arrival time of the range; None if it starts with the reading.
         until: The first arrival time after the range; None for no such end.
@@ -135,7 +134,6 @@ class StreamRange:
 
     Attributes:
         listing: The stream when it was planned.
-        shards: The shards that are read.
         start: By shard id, the start of the range.
         end: By shard id, its end.
     """

@@ -213,7 +213,6 @@ def _pruned(error: PositionsUnreadable, commit_id: int, history: History, oldest
     """Report a file that cannot be read, unless maintenance can have pruned it.
 
     Args:
-        error: The error of reading it.
         history: Receives the id from which commits are known.
         oldest: Id of the oldest file of the chain that can be read.
     """

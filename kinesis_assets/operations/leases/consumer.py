@@ -24,7 +24,6 @@ class ConsumerShard:
 
     Attributes:
         source: Where it stores this, such as "lease shardId-000000000000".
-        stored: The position as it is stored.
         position: The position at which the consumer would go on; None if it has none that is fixed in time.
         ended: It has read the shard to its end.
         hash_range: The hash range that it stores; None if it stores none.

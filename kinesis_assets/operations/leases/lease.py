@@ -123,7 +123,6 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
     """Return the leases of a stream.
 
     Args:
-        items: All items of the table.
         several_streams: The application has several streams, of which this one may have no lease yet.
 
     Raises:

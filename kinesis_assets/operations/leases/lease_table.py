@@ -34,9 +34,6 @@ def region_of(name: str, default: str | None) -> str | None:
 class LeaseTable:
     """A DynamoDB table.
 
-    Args:
-        attempts: Attempts of each call.
-
     Raises:
         InvalidInput: The settings are invalid.
         RoleNotAssumed: The role of the settings cannot be assumed.

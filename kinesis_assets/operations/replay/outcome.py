@@ -113,7 +113,6 @@ class ReplayOutcome(Outcome):
     """What a replay committed of one shard. Only one that failed has an error.
 
     Attributes:
-        state: See `ReplayState`.
         gaps_filled: Number of recorded gaps that were filled: the replay read all of their records.
         first_read: Sequence number of the first record that was read; None if none was.
         in_part: Some records were read, but the time limit ended the range before the others.

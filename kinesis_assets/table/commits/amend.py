@@ -51,7 +51,6 @@ def commit_missing_rows(
         amendment: The newest amendment of that version; None if there was none.
         not_before: The earliest arrival time of the rows.
         batch_id: The attempt's id, which every row of its files carries.
-        files: The data files to add.
         filled: The facts about the ranges that were read, by shard id; those without rows are not stored.
         cleared: The gaps that these rows fill, or their first parts, by shard id.
         by: The Dagster run id or the person that commits.

@@ -66,7 +66,6 @@ class CommitResult:
     Attributes:
         version: The version of the table that the commit created. None if nothing was left to commit, or if
             the version is no longer among the newest hundred.
-        files: The data files that the commit added.
         conflicts: By shard id, the shards that were not committed because another run had moved them, or a
             parent; none of their rows were added.
     """
@@ -155,7 +154,6 @@ def commit_first(
 
     Args:
         check: Refuses the newest version of the table, and its positions, if they have changed.
-        adopted: See `StreamPositions`.
 
     Raises what `check` and `commit_until_known` raise.
     """

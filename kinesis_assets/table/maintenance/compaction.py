@@ -41,9 +41,6 @@ def compact(
         clock: The clock that is checked before each compaction.
         limits: How many small files are enough.
 
-    Yields:
-        A step for each day.
-
     Raises:
         ClocksDisagree: The clocks differ.
     """
@@ -70,9 +67,6 @@ def compact_each(
         compact_one: Compacts the part with that name.
         clock: The clock that is checked before each compaction: by this machine's clock delta-rs deletes log
             entries, and replaced files are later deleted.
-
-    Yields:
-        A step for each part.
 
     Raises:
         ClocksDisagree: The clocks differ.

@@ -206,9 +206,6 @@ def vacuum(
     Args:
         clock: The clock that is checked before.
 
-    Yields:
-        The step, if there are such files.
-
     Raises:
         ClocksDisagree: The clocks differ.
     """

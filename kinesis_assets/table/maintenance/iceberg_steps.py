@@ -99,9 +99,6 @@ def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iter
     Args:
         clock: The clock by which files are old, which is checked before.
 
-    Yields:
-        The step, if there are such files.
-
     Raises:
         ClocksDisagree: The clocks differ.
     """

@@ -66,9 +66,6 @@ def prune(
         clock: The clock that is checked before each folder.
         limits: From how many positions files on they are deleted early.
 
-    Yields:
-        A step for each folder with such files.
-
     Raises:
         ClocksDisagree: The clocks differ.
     """
@@ -87,11 +84,7 @@ def prune_folder(
     """Delete files of a folder.
 
     Args:
-        of: The folder in it.
         paths: The paths of the files, in the order in which they are deleted.
-
-    Yields:
-        The step, if there are such files.
     """
     bytes_of = {info.path: info.size for info in files_in(filesystem, of)}
     files = size = 0

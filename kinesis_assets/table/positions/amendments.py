@@ -123,7 +123,6 @@ def ranges_to_fill(
 
     Args:
         amendment: The newest amendment; None if there is none.
-        shards: The position of each shard.
     """
     found = {
         shard_id: unfilled(amendment, shard_id, [gap for gap in shard.gaps if gap.to_fill])
@@ -170,10 +169,6 @@ def next_amendment(
         floor: See `Amendment`. None keeps the value of *before*; the same applies to `cleared` and
             `accepted`.
         filled: See `Amendment`; ranges without rows are left out.
-        rewound: See `Amendment`.
-        cleared: See `Amendment`.
-        accepted: See `Amendment`.
-        lowered_from: See `Amendment`.
         clock: The clock by which the table is written, for the commit id.
     """
     commit_id = new_id(clock)

@@ -34,8 +34,6 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     Attributes:
         at: Time of the change (service's clock).
         by: The Dagster run id or the person that made it.
-        before: The previous position.
-        after: The new position.
         rows_removed: Rows after the new position that the same commit deleted.
     """
 
@@ -141,7 +139,6 @@ class Predecessor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """A deleted stream of the same name, whose unread records were given up.
 
     Attributes:
-        identity: The deleted stream.
         unfinished: The last position of each shard that was not read to its end, by shard id.
         gaps: Ranges before these positions where records may be missing, by shard id.
     """
@@ -164,7 +161,6 @@ class StreamPositions(
         previous: The commit id of the previous positions; None for the first.
         generation: Number of the commit, from 0.
         batch_id: The attempt that made the commit.
-        shards: The positions by shard id.
         added: The ranges whose rows the commit added, by shard id; shards without new rows are left out.
             Stored as `landed`.
         by: The Dagster run id or the person that made the commit.

@@ -290,7 +290,6 @@ def decompress(packed: bytes, size: int) -> bytes:
     """Decompress what `compress` returned.
 
     Args:
-        packed: The compressed bytes.
         size: Uncompressed size, in bytes.
 
     Raises:

@@ -31,7 +31,6 @@ class RangeStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     commit again. Every change of the fields therefore is a change of the stored formats.
 
     Attributes:
-        start: The position at which the range started.
         through: The position at which the next read would start. As for every position, `Position` documents
             which kinds include the record that they name.
         first_sequence_number: Sequence number of the first row; None if there are no rows.

@@ -41,8 +41,6 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         format: `_FORMAT` of the writer.
-        reason: The reason, in one line.
-        by: Who paused it.
         at: When (clock of the machine that paused it).
         command: The whole command that resumes it. Files of format 1 do not have it.
     """

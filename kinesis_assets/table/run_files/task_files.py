@@ -29,7 +29,6 @@ class Progress(msgspec.Struct, frozen=True):
     """How far some shards are read.
 
     Attributes:
-        records: Number of records that were read.
         bytes: Their payload bytes.
         lag_ms: Milliseconds to the tip, as the sum over the shards.
         first_lag_ms: The largest lag of each shard so far, as their sum.
