@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -10,7 +11,13 @@ import pytest
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamIdentity
-from kinesis_assets.table.positions.positions import FORMAT, Predecessor, initial_positions, next_positions
+from kinesis_assets.table.positions.positions import (
+    FORMAT,
+    Predecessor,
+    Seek,
+    initial_positions,
+    next_positions,
+)
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 from support.stored_positions import GAP, HOUR, listing_of, positions_of, shard_after, shard_at
@@ -44,6 +51,53 @@ def test_safe_until_is_unknown_without_a_time_and_a_retention(known):
     assert shard_at(**known).safe_until is None
 
 
+@pytest.mark.parametrize(
+    ("shard", "unread"),
+    [
+        (shard_at(), True),
+        (shard_at(tip_time=LISTED_AT), False),
+        (shard_at(Position.at_timestamp(LISTED_AT)), False),
+    ],
+    ids=["at its start", "read to its tip", "from a time"],
+)
+def test_a_shard_is_unread_at_the_start_of_its_first_read_from_trim_horizon(shard, unread):
+    assert shard.is_unread is unread
+
+
+@pytest.mark.parametrize(
+    ("known", "until"),
+    [
+        ({"retention_hours": 24}, None),
+        ({"listed_open": LISTED_AT}, None),
+        ({"listed_open": LISTED_AT, "retention_hours": 24}, LISTED_AT + 24 * HOUR),
+        ({"tip_time": LISTED_AT, "retention_hours": 24}, LISTED_AT + 24 * HOUR),
+        (
+            {"listed_open": LISTED_AT - HOUR, "tip_time": LISTED_AT, "retention_hours": 24},
+            LISTED_AT + 24 * HOUR,
+        ),
+        (
+            {"listed_open": LISTED_AT, "tip_time": LISTED_AT - HOUR, "retention_hours": 24},
+            LISTED_AT + 24 * HOUR,
+        ),
+    ],
+)
+def test_a_shard_is_listed_for_the_retention_after_it_was_read_or_open(known, until):
+    assert shard_at(**known).listed_until == until
+
+
+@pytest.mark.parametrize(("removed", "text"), [(0, ""), (3, ", 3 rows deleted")])
+def test_a_seek_says_who_moved_the_shard_and_what_was_deleted(removed, text):
+    seek = Seek(
+        at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        by="ann",
+        before=Position.after("7"),
+        after=Position.after("5"),
+        rows_removed=removed,
+    )
+    moved = "from AFTER_SEQUENCE_NUMBER:7 to AFTER_SEQUENCE_NUMBER:5"
+    assert str(seek) == f"2026-01-02T03:04:05Z by ann: {moved}{text}"
+
+
 def test_a_recorded_gap_changes_the_place_of_a_shard():
     assert not shard_at().same_place(shard_at(gaps=(GAP,)))
 
@@ -75,6 +129,58 @@ def test_the_time_of_the_last_listing_is_kept():
     assert positions.listed_at == LISTED_AT
     assert positions.with_listing(listing_of(at=LISTED_AT + HOUR)).listed_at == LISTED_AT + HOUR
     assert positions.with_listing(listing_of(at=LISTED_AT - HOUR)).listed_at == LISTED_AT
+
+
+def test_a_shard_is_open_since_the_first_list_that_showed_it_open():
+    closed = msgspec.structs.replace(shards("b")[0], closed=True)
+    seen = replace(listing_of("a"), shards=[*shards("a"), closed])
+    before = positions_of(a=shard_at(), b=shard_at())
+    first = before.with_listing(seen)
+    assert [shard.listed_open for shard in first.shards.values()] == [LISTED_AT, None]
+    again = first.with_listing(listing_of("a", "b", at=LISTED_AT + HOUR))
+    assert [shard.listed_open for shard in again.shards.values()] == [LISTED_AT, LISTED_AT + HOUR]
+
+
+MARGIN = timedelta(seconds=1)
+"""The resolution of the service's clock."""
+
+
+def in_mode(at, *, on_demand):
+    """Return a list at a time, of a stream in a capacity mode."""
+    seen = listing_of("a", at=at)
+    return replace(seen, summary=replace(seen.summary, on_demand=on_demand))
+
+
+@pytest.mark.parametrize(
+    ("on_demand", "after", "since"),
+    [
+        (False, HOUR, LISTED_AT + MARGIN),
+        (False, 2 * HOUR, LISTED_AT + MARGIN),
+        (False, 2 * HOUR + timedelta(seconds=1), LISTED_AT + 2 * HOUR + timedelta(seconds=1) + MARGIN),
+        (False, timedelta(0), LISTED_AT + MARGIN),
+        (False, -3 * HOUR, LISTED_AT + MARGIN),
+        (True, HOUR, None),
+        (None, HOUR, None),
+    ],
+    ids=["again", "two hours later", "later", "at the same time", "an earlier list", "on-demand", "unknown"],
+)
+def test_a_stream_is_provisioned_since_lists_showed_it_at_most_two_hours_apart(on_demand, after, since):
+    positions = positions_of().with_listing(in_mode(LISTED_AT, on_demand=False))
+    assert positions.provisioned_since == LISTED_AT + MARGIN
+    last = positions.with_listing(in_mode(LISTED_AT + after, on_demand=on_demand))
+    assert last.provisioned_since == since
+
+
+def test_the_time_in_which_a_stream_was_provisioned_ends_with_the_last_list():
+    last = in_mode(LISTED_AT + HOUR, on_demand=False)
+    positions = positions_of().with_listing(in_mode(LISTED_AT, on_demand=False)).with_listing(last)
+    assert positions.provisioned(last) == (LISTED_AT + MARGIN, LISTED_AT + HOUR + MARGIN)
+
+
+def test_a_stream_whose_last_lists_differ_in_the_mode_may_have_been_on_demand():
+    positions = positions_of().with_listing(in_mode(LISTED_AT, on_demand=False))
+    assert positions.provisioned(in_mode(LISTED_AT, on_demand=True)) is None
+    assert positions_of().provisioned(in_mode(LISTED_AT, on_demand=False)) is None
 
 
 @pytest.mark.parametrize(
