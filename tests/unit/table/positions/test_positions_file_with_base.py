@@ -52,6 +52,20 @@ def test_a_damaged_number_in_a_file_with_a_base_is_refused():
             positions_file.read(packed, {6: base}.__getitem__)
 
 
+@pytest.mark.parametrize(("field", "value"), [("token", 8), ("previous", 5), ("format", FORMAT - 1)])
+def test_a_header_that_differs_from_the_changes_is_refused(field, value):
+    base, _, content = with_base()
+    packed = msgspec.json.encode(msgspec.json.decode(content) | {field: value})
+    with pytest.raises(msgspec.ValidationError, match="header does not match"):
+        positions_file.read(packed, {6: base}.__getitem__)
+
+
+def test_a_file_of_changes_is_not_read_without_its_base():
+    _, _, content = with_base()
+    with pytest.raises(msgspec.ValidationError, match="changes since commit 6"):
+        positions_file.decode(content)
+
+
 def test_a_base_of_another_stream_is_refused():
     base, _, content = with_base()
     other = msgspec.structs.replace(base, identity=msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-2"))
