@@ -13,6 +13,8 @@ from support.command_line import single_line_error
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.mentions import assert_mentions
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def infer(cli, bench):

@@ -11,6 +11,8 @@ import pytest
 from support.mentions import assert_mentions
 from support.shard_ids import A, B
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = ["stream", "of", "name", "effect", "from", "reason"]
 
 

@@ -15,6 +15,8 @@ from support.rebuilds import SHARD, OwnedTable
 if TYPE_CHECKING:
     from support.command_line import RunCommand
 
+pytestmark = pytest.mark.slow
+
 FIELDS = [
     *("stream", "asset", "table", "was", "becomes"),
     *("rows_deleted", "lost_rows", "below", "reason", "applied"),

@@ -13,6 +13,8 @@ from kinesis_assets.decoders import GlueRegistry
 from kinesis_assets.errors import InvalidInput
 from support.token_service import BASE_KEY, EXTERNAL_ID, ROLE
 
+pytestmark = pytest.mark.slow
+
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 REFUSED = f"role {ROLE} cannot be assumed: AssumeRole failed with AccessDenied"
 

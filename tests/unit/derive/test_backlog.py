@@ -13,6 +13,8 @@ from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from support.plain_derived import PlainDerived
 
+pytestmark = pytest.mark.slow
+
 
 def land(bench, *items):
     """Ingest numbers, and return the time of the commit."""

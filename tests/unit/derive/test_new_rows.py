@@ -29,6 +29,8 @@ from support.conditions import Condition
 from support.derived import maintain_table
 from support.single_task import land_as_in_spark
 
+pytestmark = pytest.mark.slow
+
 
 def land(bench, *items):
     bench.put(*items)

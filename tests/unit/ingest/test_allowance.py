@@ -19,6 +19,8 @@ from support.shifted_clock import ShiftedClock
 from support.stalled_calls import released_after
 from support.virtual_time import VirtualTime
 
+pytestmark = pytest.mark.slow
+
 
 def in_tasks(count):
     """Land in as many tasks as Spark would, one after the other, each with its share of the allowance."""

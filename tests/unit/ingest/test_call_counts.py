@@ -13,6 +13,8 @@ from kinesis_assets.testing import LocalKinesis
 from support.continuous import RunHarness
 from support.fixtures.stream import boto3_of, settings_of
 
+pytestmark = pytest.mark.slow
+
 OF_ITERATIONS = {"DescribeStreamSummary", "GetShardIterator", "GetRecords"}
 """The operations of an iteration; shards are listed every 10 seconds instead."""
 

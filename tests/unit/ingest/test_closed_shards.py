@@ -11,6 +11,8 @@ import pytest
 from kinesis_assets.errors import ParentUnfinished, ReadFailed, ShardVanished
 from support.shard_lists import omit_shards
 
+pytestmark = pytest.mark.slow
+
 YEAR = 365 * 24 * 3600
 CONTINUE = {"on_data_loss": "continue"}
 BOTH_POLICIES = pytest.mark.parametrize("policy", [{}, CONTINUE], ids=["fail", "continue"])

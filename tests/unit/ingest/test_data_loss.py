@@ -11,6 +11,8 @@ from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.position import Position
 from support.run_results import shards_with_loss, states
 
+pytestmark = pytest.mark.slow
+
 # Reported loss
 
 

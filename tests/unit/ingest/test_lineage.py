@@ -10,6 +10,8 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from support.run_results import states
 from support.shard_lists import omit_shards
 
+pytestmark = pytest.mark.slow
+
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 

@@ -10,6 +10,8 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.testing import UserRecord, aggregate
 from support.run_results import shards_with_loss
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 
 

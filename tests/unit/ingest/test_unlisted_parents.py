@@ -7,6 +7,8 @@ import pytest
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
 from support.shard_lists import omit_shards
 
+pytestmark = pytest.mark.slow
+
 RESTART = {"on_recreated": "restart"}
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.role import AssumedRole
     from support.token_service import SignedRequests, TokenService
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def sdk_clients() -> None:

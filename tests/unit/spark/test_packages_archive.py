@@ -13,6 +13,8 @@ from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.spark.packages import add_package, code_hash, package_archive
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):

@@ -28,6 +28,8 @@ from support.attempts import (
 from support.conditions import Condition
 from support.null_keys import ROWS, accepts_null, keys, make_old, mix, without_keys
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def old_table(table, monkeypatch):

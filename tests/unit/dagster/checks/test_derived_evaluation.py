@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.checks.results import CheckResult
 
+pytestmark = pytest.mark.slow
+
 ALWAYS = {"lag", "continuity", "no_accepted_data_loss", "compaction_debt"}
 BAD = {"bad_records": {"max_share": 0.1}}
 

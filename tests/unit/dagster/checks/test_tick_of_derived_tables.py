@@ -24,6 +24,8 @@ from support.plain_derived import PlainDerived
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 KEY = dg.AssetKey("orders")
 SILENT = ["lag", "continuity", "no_accepted_data_loss", "bad_records", "compaction_debt"]

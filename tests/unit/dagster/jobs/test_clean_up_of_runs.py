@@ -14,6 +14,8 @@ from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from support.daemon import PARTITION, Daemon, Status
 from support.shard_ids import A, B
 
+pytestmark = pytest.mark.slow
+
 LATER = datetime.now(UTC) + timedelta(days=1)
 
 

@@ -9,6 +9,8 @@ from support.daemon import FIRST, LAST, PARTITION, Daemon
 from support.shard_ids import A, B, C, D, E, F, G, H, I, J
 from support.stream_names import raw_key, stream_key
 
+pytestmark = pytest.mark.slow
+
 # Partitions
 
 

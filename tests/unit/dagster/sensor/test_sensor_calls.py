@@ -12,6 +12,8 @@ from kinesis_assets.errors import StreamNotFound, StreamRecreated
 from support.daemon import FIRST, LAST
 from support.shard_ids import A, B, C, D, E, F, G, H, I, J
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_tick_does_not_read_shards_that_no_run_has_read(source, daemon, faults):
     source.create(2)

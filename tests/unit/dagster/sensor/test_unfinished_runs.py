@@ -11,6 +11,8 @@ from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.shard_ids import A, B, C, D, E
 from support.stream_names import raw_key, shard_partitions
 
+pytestmark = pytest.mark.slow
+
 UNFINISHED = [
     Status.QUEUED,
     Status.NOT_STARTED,

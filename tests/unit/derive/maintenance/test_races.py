@@ -18,6 +18,8 @@ from kinesis_assets.errors import CommitFailed, UpsertOvertaken
 from kinesis_assets.table.maintenance.steps import State
 from support.plain_derived import steps_of
 
+pytestmark = pytest.mark.slow
+
 A = "part=a"
 
 

@@ -26,6 +26,8 @@ from support.aggregates import aggregate_of
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import READING
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 CHILD = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dagster as dg
+import pytest
 
 from kinesis_assets.dagster.event_audit import EventAudit
 from kinesis_assets.dagster.events.metadata import exact_values
@@ -12,6 +13,8 @@ from kinesis_assets.operations.doctor.row_scan import Scan
 from kinesis_assets.table.commit_ids import new_id
 from support.mentions import assert_mentions
 from support.stream_names import raw_key
+
+pytestmark = pytest.mark.slow
 
 A, B = (f"shardId-{number:012d}" for number in range(2))
 

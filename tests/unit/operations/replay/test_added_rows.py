@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kinesis_assets.kinesis.records.records import checksum
 from kinesis_assets.operations.replay.outcome import ReplayState
 from kinesis_assets.table.positions.positions_chain import positions_path
 from kinesis_assets.testing import UserRecord, aggregate
 from support.replays import A, B, C, ingest_and_lose, states
+
+pytestmark = pytest.mark.slow
 
 
 def positions_file(bench) -> tuple[int, bytes]:

@@ -12,6 +12,8 @@ from kinesis_assets.errors import DataLost, SeekRefused, ShardListStale
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.operations.seek.plan import Direction
 
+pytestmark = pytest.mark.slow
+
 
 def finish_by_mistake(bench, *shard_ids):
     """Record shards as read to their end, as a version that trusts a single response might."""

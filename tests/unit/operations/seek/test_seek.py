@@ -21,6 +21,8 @@ from kinesis_assets.table.snapshot import TableSnapshot
 from support.prepared_streams import ingest_and_restore
 from support.table_folder import files_of
 
+pytestmark = pytest.mark.slow
+
 # Positions and arguments
 
 

@@ -13,6 +13,8 @@ from kinesis_assets.operations.seek.plan import Direction
 from support.aggregates import aggregate_of
 from support.prepared_streams import create_and_split
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_move_forward_records_the_gap_and_the_user_and_keeps_the_rows(bench):
     (shard_id,) = bench.create()

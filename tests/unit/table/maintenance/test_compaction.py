@@ -17,6 +17,8 @@ from support.conditions import Condition
 from support.maintained_table import ARRIVED, steps_of
 from support.table_folder import DATA_FILES, files_of, folder_of
 
+pytestmark = pytest.mark.slow
+
 SAME_DAY = ARRIVED + timedelta(hours=1)
 
 

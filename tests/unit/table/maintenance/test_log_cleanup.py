@@ -17,6 +17,8 @@ from support.conditions import Condition
 from support.maintained_table import age_log, delete_old_log_entries, steps_of
 from support.table_folder import LOG_ENTRIES, files_of, set_age
 
+pytestmark = pytest.mark.slow
+
 YEAR = timedelta(days=365)
 
 # By maintenance

@@ -40,6 +40,8 @@ from support.maintained_table import amendment_of, days_from_now, steps_of
 from support.shifted_clock import ShiftedClock
 from support.table_folder import files_of, folder_of, set_age
 
+pytestmark = pytest.mark.slow
+
 DAY = timedelta(days=1)
 POSITIONS = f"{POSITIONS_FOLDER}/*"
 LATER = CHAIN_KEPT.days + 1

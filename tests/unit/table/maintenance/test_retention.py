@@ -18,6 +18,8 @@ from support.maintained_table import NOW, amendment_of, steps_of
 from support.table_folder import copy_table
 from support.timing import WRITING
 
+pytestmark = pytest.mark.slow
+
 DAY = 24 * 3600
 
 

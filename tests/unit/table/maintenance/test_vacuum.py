@@ -24,6 +24,8 @@ from support.attempts import (
 from support.maintained_table import delete_old_log_entries, steps_of
 from support.table_folder import DATA_FILES, LOG_ENTRIES, files_of, folder_of, set_age
 
+pytestmark = pytest.mark.slow
+
 HOUR = timedelta(hours=1)
 
 

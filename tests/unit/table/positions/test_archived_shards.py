@@ -34,6 +34,8 @@ from support.shifted_clock import ShiftedClock
 from support.table_folder import copy_table
 from support.watched_files import WatchedFiles
 
+pytestmark = pytest.mark.slow
+
 EAGER = TablePolicy(ChainPolicy(max_files=2, min_repeated=0, min_archived=2))
 ENDED = {"a", "b"}
 
