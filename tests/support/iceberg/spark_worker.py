@@ -55,6 +55,7 @@ def reply(content: Any) -> None:
 def connected(session: SparkSession, name: str, properties: dict[str, str]) -> SparkSession:
     """Give a session a catalog."""
     session.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    session.conf.set(f"spark.sql.catalog.{name}.cache-enabled", "false")  # others change the tables
     for each, value in properties.items():
         session.conf.set(f"spark.sql.catalog.{name}.{each}", value)
     session.sql(f"USE {name}")
