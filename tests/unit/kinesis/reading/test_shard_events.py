@@ -128,7 +128,7 @@ def test_other_shards_go_on_before_events_that_have_arrived(opened):
             order.append("other")
 
         task = asyncio.ensure_future(other())
-        assert await events.receive(0.0, MIB)
+        assert await events.receive(SECONDS, MIB)
         order.append("events")
         await task
         return order
